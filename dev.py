@@ -7,6 +7,7 @@
     python3 dev.py check   set up, run linters, type checkers and import contracts, build the site
     python3 dev.py docs    build the site into `out/site`; `docs serve` shows it while you write
     python3 dev.py wheel   build sdist and wheel, look at both, test the installed wheel
+    python3 dev.py release prepare and check everything up to a tag, which a person makes
     python3 dev.py lock    resolve the lock files anew
 
 Everything goes into `.venv` beside this file, from the hashed lock files; what other versions of
@@ -23,8 +24,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
+import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -37,6 +41,7 @@ MODELS = "requirements-models.lock"
 # What could differ in an installed copy: what is found beside the code, and whole commands.
 INSTALLED = (
     "test_packaging.py",
+    "test_installed.py",
     "docs/test_documents.py",
     "compat/test_seeds.py",
     "docs/test_metric_pages.py",
@@ -51,6 +56,9 @@ EXAMPLE = Path("examples") / "meeting_summary"
 FILLERS = frozenset(
     ("one", "ones", "found", "said", "given", "known", "told", "other", "others", "it")
 )
+# What the checkout alone needs: links for editors, and what git leaves out.
+UNPUBLISHED = {".gitignore", "dagengine/judges", "dagengine/metrics"}
+ADDRESSES = ("Homepage", "Documentation", "Source", "Issues", "Changelog")
 SITE = (PYTHON, "-m", "mkdocs", "build", "--quiet")
 
 
@@ -229,10 +237,7 @@ def wheel() -> int:
     set_up(DEVELOPMENT)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        must(PYTHON, "-m", "build", "--no-isolation", "--outdir", place / "dist", ".")
-        (built,) = (place / "dist").glob("*.whl")
-        must(BIN / "twine", "check", "--strict", *(place / "dist").iterdir())
-        must(BIN / "check-wheel-contents", built)
+        built = publishable(place / "dist")
         clean = place / "environment"
         venv.create(clean, with_pip=False)
         python = clean / PYTHON.relative_to(HOME)
@@ -246,6 +251,88 @@ def wheel() -> int:
         must(python, "-c", where, cwd=place)
         chosen = [f"tests/{name}" for name in INSTALLED]
         return call(python, "-m", "pytest", *chosen, cwd=place / "checkout")
+
+
+def publishable(folder: Path) -> Path:
+    """Build wheel and sdist into a folder, check what is in them, and return the wheel."""
+    must(PYTHON, "-m", "build", "--no-isolation", "--outdir", folder, ".")
+    (built,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    must(BIN / "twine", "check", "--strict", built, source)
+    must(BIN / "check-wheel-contents", built)
+    files = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    with tarfile.open(source) as archive:
+        sources = {name.partition("/")[2] for name in archive.getnames()}
+    with zipfile.ZipFile(built) as archive:
+        code = set(archive.namelist())
+    lost = [name for name in files if name not in sources | UNPUBLISHED]
+    for name in (name for name in files if name.endswith(".py")):
+        installed = re.sub("^(judges|metrics)/", r"dagengine/\1/", name)
+        if installed.startswith("dagengine/") and installed not in code:
+            lost.append(f"{name}, in the wheel")
+    if lost:
+        sys.exit(f"not published: {', '.join(lost)}")
+    return built
+
+
+def release() -> int:
+    """Prepare and check everything up to a tag; stop at the first thing that a person must do."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    version, urls = project["version"], project.get("urls", {})
+    if absent := [name for name in ADDRESSES if not urls.get(name, "").startswith("https://")]:
+        table = "\n".join(f'{name} = "https://…"' for name in absent)
+        sys.exit(f"no public address is set: add to pyproject.toml\n\n[project.urls]\n{table}")
+    if entries := collect_changes(ROOT, version):
+        sys.exit(f"{entries} entries of changes/ are in CHANGELOG.md now: read and commit them")
+    if not re.search(rf"^## {re.escape(version)} \(\d{{4}}-", changelog(ROOT), re.MULTILINE):
+        sys.exit(
+            f"CHANGELOG.md has no section '## {version} (YYYY-MM-DD)': write it, with the date"
+        )
+    if f"version: {version}\n" not in (ROOT / "CITATION.cff").read_text("utf-8"):
+        sys.exit(f"CITATION.cff is not of version {version}")
+    for command in ("status --porcelain", f"tag -l v{version}"):  # both shall print nothing
+        git = ["git", *command.split()]
+        state = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)
+        if state.stdout:
+            sys.exit(f"git {command}: commit all, release nothing twice\n{state.stdout}")
+    if check() or test("--browser") or others() or wheel():
+        sys.exit("a check or a test failed: nothing is ready")
+    shutil.rmtree(ROOT / "out" / "dist", ignore_errors=True)
+    built = publishable(ROOT / "out" / "dist")
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder) / PYTHON.relative_to(HOME)
+        must(python, "-m", "pip", "install", "--quiet", "--no-input", built)
+        shutil.copytree(ROOT / EXAMPLE, Path(folder) / "example")
+        data, judge = ("--data", "cases.jsonl"), ("--judge", "judge.py:judge")
+        must(
+            *(python, "-m", "dagengine", "run", "metrics.py", *data, *judge),
+            cwd=Path(folder) / "example",
+        )
+    print(f"ready: out/dist. A person tags it: git tag -a v{version} -m 'dagengine {version}'")
+    return 0
+
+
+def changelog(root: Path) -> str:
+    """The text of the changelog."""
+    return (root / "CHANGELOG.md").read_text("utf-8")
+
+
+def collect_changes(root: Path, version: str) -> int:
+    """Put the entries of `changes/` on top of a version's section; return how many there were."""
+    files = [file for file in sorted((root / "changes").glob("*.md")) if file.stem != "README"]
+    entries = "".join(file.read_text("utf-8").strip() + "\n" for file in files)
+    if files:
+        head, _, rest = changelog(root).partition("\n## ")
+        title, _, older = rest.partition("\n")
+        if not title.startswith(f"{version} "):
+            title, older = f"{version} (unreleased)", f"\n## {rest}"
+        text = f"{head}\n## {title}\n\n{entries}{older.removeprefix(chr(10))}"
+        (root / "CHANGELOG.md").write_text(text, "utf-8")
+    for file in files:
+        file.unlink()
+    return len(files)
 
 
 def _borrow_packages(environment: Path) -> None:
@@ -282,6 +369,7 @@ def main() -> int:
         "others": others,
         "check": check,
         "wheel": wheel,
+        "release": release,
         "lock": lock,
     }
     name, *rest = sys.argv[1:] or [""]

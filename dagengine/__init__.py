@@ -107,6 +107,10 @@ _DOORS = ("dataset", "errors", "metrics", "models", "scorer", "synthesizer", "te
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version(__name__)
     if name in _DOORS:
         return import_module(f"{__name__}.{name}")
     if name not in _HOME:

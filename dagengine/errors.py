@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal
 
 from dagengine.unknown import answer_absent
@@ -96,6 +97,15 @@ class NotApplicableError(DagengineError):
 
 class MissingExtraError(DagengineError):
     """Raised when a feature needs an optional package that is not installed."""
+
+
+def load_extra(module: str, what: str, extra: str) -> Any:
+    """Return a module of an extra; `what` needs it, says a MissingExtraError if it is not there."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = (error.name or module).partition(".")[0]
+        raise MissingExtraError(f'{what} {package}: pip install "dagengine[{extra}]"') from None
 
 
 class MetricFailedError(DagengineError):

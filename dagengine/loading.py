@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+from dagengine import installed
 from dagengine import metrics as _metrics
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
@@ -48,7 +49,8 @@ class Target(str):
 
     def absolute(self: str) -> Target:
         """The same for processes in other folders; also of a plain text."""
-        return Target(os.path.abspath(self), **getattr(self, "allowed", {}))
+        is_file = split_target(self)[0].suffix in (".py", TREE)
+        return Target(os.path.abspath(self) if is_file else self, **getattr(self, "allowed", {}))
 
     def __repr__(self) -> str:
         allowed = "".join(f", {name}=True" for name, may in self.allowed.items() if may)
@@ -60,6 +62,39 @@ def names_a_file(target: str) -> bool:
     return target.endswith(".py") or ".py:" in target
 
 
+def is_code(target: str, base_url: str | None = None) -> bool:
+    """Return whether `--judge` is an object of a file or of a module, and not a model.
+
+    Of a module if a package offers it, or if the module has a dot and is installed, and never at a
+    server of one's own. Nothing is imported to know it.
+    """
+    module, colon, name = target.partition(":")
+    if names_a_file(target) or base_url or not colon:
+        return names_a_file(target)
+    offered = installed.offers(installed.JUDGES).values()
+    is_offered = any(target in packages.values() for packages in offered)
+    is_dotted = "." in module and name.isidentifier()
+    return is_offered or (is_dotted and installed.is_importable(module))
+
+
+def load_code(target: str, group: str) -> tuple[Any, Path, str | None]:
+    """The module of a file or of `module:name`, its file, and the name of the object in it.
+
+    For a name that packages offer in a group the object itself. Raises InputError for all else.
+    """
+    path, name = split_target(target)
+    module, _, own = target.partition(":")
+    if path.suffix == ".py" or path.exists():
+        return load_module(path), path, name
+    if target in installed.offers(group):
+        return installed.load_offer(group, target), Path(target), None
+    if not own or not installed.is_importable(module):
+        words = installed.installed_words(group, target)
+        raise InputError(f"there is no file {target}, and no such module or name; {words}")
+    code = installed.load_value(module, f"the module {module}")
+    return code, Path(code.__file__ or module), own
+
+
 def load_metrics(
     target: str,
     quoting: Quotes | None = None,
@@ -67,27 +102,29 @@ def load_metrics(
 ) -> list[BaseMetric]:
     """The metrics of `metrics.py`, or the one or the list called `name` of `metrics.py:name`.
 
-    Of a file, a copy (`voted`, `judged_by` …) takes the place of its original; `on_copy` gets a
-    line on each. With `quoting` the verdicts of metrics that judge the material quote it. Raises
-    InputError for a file without metrics, or with two copies of one original, for a name of
-    something else, and where nothing can quote.
+    Also `module:name`, and a name that a package offers. Of a file, a copy (`voted`, `judged_by` …)
+    takes the place of its original; `on_copy` gets a line on each. With `quoting` the verdicts of
+    metrics that judge the material quote it. Raises InputError for a file without metrics, or with
+    two copies of one original, for a name of something else, and where nothing can quote.
     """
     path, name = split_target(target)
     if path.suffix == TREE:
         return _with_quotes(_of_document(target, path, name), path, quoting)
-    module = load_module(path)
-    if name is None:
+    code, path, name = load_code(target, installed.METRICS)
+    if name is not None:
+        values = _metrics_called(code, path, name)
+    elif isinstance(code, ModuleType):
         announce = on_copy or (lambda line: None)
-        values = _without_originals(_metrics_in(module), module, path, announce)
+        values = _without_originals(_metrics_in(code), code, path, announce)
     else:
-        values = _metrics_called(module, path, name)
+        values = [*code] if isinstance(code, list | tuple) else [code]
     metrics = [_as_metric(value, path) for value in dict.fromkeys(values)]
     if not metrics:
         # A class may stand where a metric was meant; to import one alone is not a mistake.
         hint = ""
-        for own, value in vars(module).items():
+        for own, value in getattr(code, "__dict__", {}).items():
             if isinstance(value, type) and issubclass(value, BaseMetric):
-                local = value.__module__ == module.__name__
+                local = value.__module__ == getattr(code, "__name__", "")
                 if not hint and (local or own not in (value.__name__, *_metrics.__all__)):
                     hint = f"; {own} is a class, of which `{own}(…)` makes a metric"
         raise InputError(
@@ -236,20 +273,15 @@ def chosen_judge(target: str | None, base_url: str | None) -> Judge | None:
 
 
 def load_judge(target: str | None, base_url: str | None) -> Judge:
-    """The judge for `--judge`: a model's name, `provider/model`, `lexical`, or `file.py:object`."""
+    """The judge for `--judge`: what `as_judge` takes, `lexical`, `file.py:NAME`, `module:NAME`."""
     if target == "lexical" and base_url is None:
         return LexicalJudge()
-    if target is None or not names_a_file(target):
+    if target is None or not is_code(target, base_url):
         judge = as_judge(target, base_url=base_url)
         if target is not None and base_url is None and not target.startswith(FILE):
             require_provider(target)
         return judge
-    path, name = split_target(target)
-    module = load_module(path)
-    value = getattr(module, name or "judge", None)
-    if value is None:
-        raise InputError(f"{path} has no {name or 'judge'!r}; write {path}:NAME")
-    return as_judge(value)
+    return as_judge(load_function(target, "judge"))
 
 
 def load_batch_judge(model: str | None, base_url: str | None, journal: Path | None = None) -> Judge:
@@ -264,7 +296,8 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
     provider, _, own_name = model.partition("/")
     if provider == "anthropic" and own_name and base_url is None:
         return AnthropicBatchJudge(own_name, journal=journal)
-    if ".py" in provider or (own_name and provider in PROVIDERS - {"openai"} and base_url is None):
+    elsewhere = own_name and provider in PROVIDERS - {"openai"} and base_url is None
+    if elsewhere or is_code(model, base_url):
         raise InputError(
             f"--batch needs a model with OpenAI's or Anthropic's batch API, not {model!r}"
         )
@@ -279,7 +312,7 @@ def load_file_judge(
     from dagengine.judges.batches.file_batch import FileBatchJudge
 
     name = model or default_judge().model
-    if names_a_file(name) or name.startswith(FILE):
+    if is_code(name) or name.startswith(FILE):
         raise InputError(
             f"--batch-files needs the name of the model that the engine serves, not {name!r}"
         )
@@ -287,17 +320,17 @@ def load_file_judge(
 
 
 def load_app(target: str, max_in_flight: int) -> App:
-    """The app for `--app file.py:function` (by default the function `app`)."""
+    """The app for `--app file.py:function` (by default `app`), or `module:function`."""
     return App(load_function(target, "app"), max_in_flight)
 
 
 def load_function(target: str, name: str) -> Any:
     """The object that `file.py:function` names, by default `name`; raises InputError without it."""
-    path, own = split_target(target)
-    function = getattr(load_module(path), own or name, None)
-    if function is None:
-        raise InputError(f"{path} has no {own or name!r}; write {path}:FUNCTION")
-    return function
+    code, path, own = load_code(target, installed.JUDGES)
+    value = getattr(code, own or name, None)
+    if value is None:
+        raise InputError(f"{path} has no {own or name!r}; write {path}:NAME")
+    return value
 
 
 def load_cases(path: str | Path) -> list[TestCase]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, load_extra
 from dagengine.unknown import Answering, answer_absent
 
 _ROUGE = re.compile(r"rouge([1-9]|L|Lsum)")
@@ -35,13 +34,7 @@ DISTANCES = {
 
 def needs(package: str) -> Any:
     """The module of an optional package; raises MissingExtraError when it is not there."""
-    try:
-        return import_module(_PACKAGES[package])
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"this score needs the package {package}: pip install {package} "
-            f"(or pip install 'dagengine[scorers]'); {error}"
-        ) from None
+    return load_extra(_PACKAGES[package], "this score needs", "scorers")
 
 
 @dataclass(frozen=True)

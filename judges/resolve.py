@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
-from dagengine.errors import InputError, did_you_mean
+from dagengine.errors import InputError, did_you_mean, nearest
+from dagengine.installed import JUDGES, installed_words, load_offer, offers
 from dagengine.judges.custom import (
     ChatModel,
     CustomJudge,
@@ -47,8 +48,8 @@ def as_judge(
     machine); with `base_url` it always names a model of that server. `decisions/model`,
     `systemone/model` and `labels/model` name judges that only decide, with `base_url` as well;
     `decisions/model+gpt-4o` names their writer, too. `gguf:PATH` is a model file on this machine
-    (see `GGUFJudge`). An object is a judge already, or has the shape of `BaseLLM` or of
-    LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for anything else.
+    (see `GGUFJudge`), and packages offer judges by name. An object is a judge already, or has the
+    shape of `BaseLLM` or of LangChain's chat models. Raises InputError for anything else.
     """
     if model is None:
         default = default_judge()
@@ -124,6 +125,8 @@ def _judge_named(name: str, base_url: str | None, api_key: str | None) -> Judge:
         return DecisionJudge(
             decider, form=provider, writer=writer or None, base_url=base_url, api_key=api_key
         )
+    if base_url is None and name in offers(JUDGES):
+        return _judge_of_object(load_offer(JUDGES, name, _model_called(name)))
     if base_url is not None:  # whatever stands before a slash there is a part of the name
         return OpenAIJudge(name, base_url=base_url, api_key=api_key)
     if model and provider in PROVIDERS:
@@ -152,11 +155,26 @@ def _judge_of_provider(provider: str, model: str, api_key: str | None) -> Judge:
     return ProviderJudge(f"{provider}/{model}", **options)
 
 
+def _model_called(name: str) -> str:
+    """What a name means besides an installed judge; empty if no provider has a model of it."""
+    from genai_prices.data import providers  # as in `completion`
+
+    models = (model.id for provider in providers for model in provider.models)
+    is_model = name.partition("/")[0] in PROVIDERS or name in models
+    return f"the model openai/{name}" if is_model else ""
+
+
 def require_provider(name: str) -> None:
-    """Raise InputError for `provider/model` of a provider that does not exist.
+    """Raise InputError for a provider that does not exist, or nearly the name of a package's judge.
 
     Only where no server of one's own is set, which may call its models so.
     """
+    near = nearest(name, offers(JUDGES), cutoff=0.8)
+    if near not in ("", name) and not (os.environ.get("OPENAI_BASE_URL") or _model_called(name)):
+        raise InputError(
+            f"{name!r:.200} is no known model; {installed_words(JUDGES, name)}; for a model of "
+            f"this name write openai/{name:.200}"
+        )
     provider, slash, _ = name.partition("/")
     providers = sorted({*PROVIDERS, *FORMS, "labels"})
     if not slash or provider in providers or os.environ.get("OPENAI_BASE_URL"):

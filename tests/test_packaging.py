@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import re
 import runpy
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from folders.places import ROOT
@@ -22,19 +24,28 @@ import dagengine.metrics
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_packages_listed_by_hand_are_the_folders_with_python_files() -> None:
-    if not (ROOT / "dagengine").is_dir():
+def test_the_packages_that_are_published_are_the_folders_with_python_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not (ROOT / "setup.py").is_file():
         pytest.skip("the sources are not beside the tests: an installed copy is tested")
-    listed = SETTINGS["tool"]["setuptools"]["packages"]
-    homes = SETTINGS["tool"]["setuptools"]["package-dir"]
-    assert set(listed) == set(homes)
-    found = {
-        folder.relative_to(ROOT).as_posix()
-        for top in ("dagengine", "metrics", "judges")
-        for folder in [ROOT / top, *(p for p in (ROOT / top).rglob("*") if p.is_dir())]
-        if not folder.is_symlink() and any(folder.glob("*.py"))
-    }
-    assert found == set(homes.values())
+    listed: list[str] = []
+    monkeypatch.setattr("setuptools.setup", lambda packages: listed.extend(packages))
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    others = {"dagengine", "dagengine.judges", "dagengine.metrics.common"}
+    assert listed == sorted({*ROOMS, *others})
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert dagengine.__version__ == SETTINGS["project"]["version"]
+
+
+def test_every_hard_dependency_says_what_it_is_for() -> None:
+    assert len(SETTINGS["project"]["dependencies"]) <= 14
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    lines = text[text.index("\ndependencies = [") : text.index("[project.optional")].splitlines()
+    assert [line for line in lines if line.startswith('  "') and " # " not in line] == []
 
 
 @pytest.mark.parametrize("package", [dagengine, dagengine.judges, dagengine.metrics])
@@ -46,10 +57,18 @@ def test_every_public_name_can_be_loaded(package: object) -> None:
     assert set(names) <= set(dir(package))
 
 
+HOMES = {
+    Path(package.__path__[0]).resolve(): package.__name__
+    for package in (dagengine, dagengine.judges, dagengine.metrics)
+}
 ROOMS = sorted(
-    name
-    for name in SETTINGS["tool"]["setuptools"]["packages"]
-    if name.count(".") and name not in {"dagengine.judges", "dagengine.metrics.common"}
+    {
+        ".".join([name, *Path(folder).relative_to(home).parts])
+        for home, name in HOMES.items()
+        for folder, _, files in os.walk(home)
+        if any(file.endswith(".py") for file in files)
+    }
+    - {"dagengine", "dagengine.judges", "dagengine.metrics.common"}
 )
 
 
@@ -152,6 +171,36 @@ class Reading:
     assert fillers(source) == [(4, "_said"), (5, "known"), (5, "one")]
 
 
+def test_a_release_says_what_a_person_must_fill_in_and_makes_nothing() -> None:
+    if not (ROOT / "dev.py").exists():
+        pytest.skip("the tools are not beside the tests")
+    command = [sys.executable, str(ROOT / "dev.py"), "release"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if "urls" in SETTINGS["project"]:
+        pytest.skip("a public address is set")
+    assert done.returncode == 1
+    assert "[project.urls]" in done.stderr
+    assert "Source = " in done.stderr
+
+
+@pytest.mark.parametrize("top", ["## 0.1.0 (unreleased)", "## 0.0.9 (2026-01-02)"])
+def test_entries_of_changes_go_to_the_top_of_a_version(tmp_path: Path, top: str) -> None:
+    if not (ROOT / "dev.py").exists():
+        pytest.skip("the tools are not beside the tests")
+    collect_changes = runpy.run_path(str(ROOT / "dev.py"))["collect_changes"]
+    (tmp_path / "changes").mkdir()
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n{top}\n\n- Old.\n", "utf-8")
+    for name, text in (("README", "no entry"), ("b", "- B.\n"), ("a", "- A.")):
+        (tmp_path / "changes" / f"{name}.md").write_text(text, "utf-8")
+    assert collect_changes(tmp_path, "0.1.0") == 2
+    assert collect_changes(tmp_path, "0.1.0") == 0
+    text = (tmp_path / "CHANGELOG.md").read_text("utf-8")
+    assert text.startswith("# Changelog\n\n## 0.1.0 (unreleased)\n\n- A.\n- B.\n")
+    assert text.endswith("- Old.\n")
+    assert top in text
+    assert [file.name for file in (tmp_path / "changes").iterdir()] == ["README.md"]
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     for package in (dagengine, dagengine.judges):
         with pytest.raises(AttributeError, match="nonsense"):
@@ -160,7 +209,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_nothing_is_imported_before_the_command_line_can_answer_an_interrupt() -> None:
     code = (
-        "import sys; sys.modules.pop('typing', None); before = set(sys.modules); "
+        "import __future__, importlib, sys; sys.modules.pop('typing', None); "
+        "before = set(sys.modules); "
         "import dagengine.cli; print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

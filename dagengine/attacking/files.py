@@ -6,8 +6,8 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
-from markupsafe import Markup, escape
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.attacking import words
@@ -47,8 +47,10 @@ def card_page(card: AttackCard) -> str:
     return document(Path(__file__).with_name("attack.html"), filters, card=card, words=words)
 
 
-def _code_markup(text: str) -> Markup:
+def _code_markup(text: str) -> Any:
     """A text as HTML, with what is between backticks as code."""
+    from markupsafe import Markup, escape  # comes with jinja2
+
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 

@@ -32,7 +32,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.streams import say
 from dagengine.cli.send import send_all
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, load_extra
 
 if TYPE_CHECKING:
     from dagengine.execution.local_executor import Settings
@@ -208,14 +208,8 @@ def watch(options: WatchOptions) -> None:
     with sole_writer(options.out), ExitStack() as stack:
         folder = options.source
         if folder is None:  # what comes is written into a folder, which is then watched
-            try:
-                from dagengine.watch.listening import received
-            except ModuleNotFoundError as error:
-                lacking = (error.name or "").split(".")[0]
-                raise MissingExtraError(
-                    f"--listen needs {lacking}: pip install 'dagengine[view]'"
-                ) from None
-            server = received(options.out / "received", options.listen or 0)
+            listening = load_extra("dagengine.watch.listening", "--listen needs", "view")
+            server = listening.received(options.out / "received", options.listen or 0)
             address, folder = stack.enter_context(server)
             say(f"listening at {address} (/v1/traces, /v1/logs)")
         watching = _watch(options, folder, how, limits)

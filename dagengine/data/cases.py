@@ -16,8 +16,8 @@ from typing import Any, overload
 from dagengine.data.column_guess import guess
 from dagengine.data.converter import Converter, Item, no_case
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.presets import PRESETS
-from dagengine.data.readers import Record, Table, table_of
+from dagengine.data.presets import preset_called
+from dagengine.data.readers import Record, Table, table_by, table_of
 from dagengine.errors import InputError
 from dagengine.test_case import CASE_TYPES, InvalidCase, TestCase
 
@@ -126,7 +126,7 @@ def read_cases(
     split at the delimiter of the column (`delimiters={"context": ";"}`, `""` if a cell is one
     item). With `goldens`, rows are read as goldens. Without `others`, only the columns in `map` are
     read. A `preset` (`"ragas"`, `"promptfoo"`, `"openai"`, `"healthbench"`) maps the columns of the
-    files of that tool or data set.
+    files of that tool or data set. Packages offer others (entry points of `dagengine.readers`).
 
     Raises InputError for a source that cannot be read, an unknown field in `map`, and an unknown
     preset.
@@ -138,11 +138,11 @@ def read_cases(
     if isinstance(source, type) or hasattr(source, "spec"):
         raise InputError(f"test_cases must be a list of test cases: {no_case(source)}")
     renamed = {column: field or None for column, field in (map or {}).items()}
-    if preset is not None and preset not in PRESETS:
-        raise InputError(f"there is no preset {preset!r:.40}; there are {', '.join(PRESETS)}")
     convert = Converter(renamed, dict(delimiters or {}), goldens, others, preset)
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)
+    if (read := preset_called(preset).read) and isinstance(source, str | Path):
+        return Cases(table_by(read, Path(source), str(preset)), convert)
     return Cases(table_of(source), convert)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from dagengine.case_errors import field_like, sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.json_lines import finite
-from dagengine.data.presets import PRESETS, Preset, text_of, turns_of
+from dagengine.data.presets import preset_called, text_of, turns_of
 from dagengine.data.readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json, read_written
 from dagengine.errors import InputError, did_you_mean
@@ -74,7 +74,7 @@ class Converter:
     target_of: Callable[[str], tuple[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        preset = PRESETS[self.preset] if self.preset else Preset({})
+        preset = preset_called(self.preset)
         # What the caller maps goes before the preset, also before what it takes cells for.
         self.columns = {**preset.columns, **self.map}
         self.values = {name: read for name, read in preset.values.items() if name not in self.map}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dagengine.data.strict_json import FlawError
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, load_extra
 from dagengine.regular_files import open_to_write
 
 # Rows in memory at a time, when reading and when writing.
@@ -17,12 +16,7 @@ BATCH = 2048
 
 
 def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            'Parquet files need pyarrow: pip install "dagengine[parquet]"'
-        ) from None
+    return load_extra(name, "Parquet files need", "parquet")
 
 
 def require_unlike(where: str, columns: Sequence[str]) -> None:

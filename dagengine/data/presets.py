@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dagengine.errors import InputError
+from dagengine.installed import READERS, installed_words, load_offer, offers
 from dagengine.test_case import Turn
 
 _QUESTION, _REFERENCE = "question input prompt query", "ideal ground_truth"
@@ -34,12 +36,14 @@ class Preset(NamedTuple):
 
     A name with a dot is inside of a column of objects (`item.question`); what is there without a
     field goes to the metadata. `values` says what the cells of a column mean, and raises InputError
-    for one that is no such field. A file that has one of the columns `signs` is the tool's.
+    for one that is no such field. A file that has one of the columns `signs` is the tool's. `read`
+    makes rows, or test cases, of a file.
     """
 
     columns: Mapping[str, str | None]
     signs: frozenset[str] = frozenset()
     values: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
+    read: Callable[[Path], Iterable[Any]] | None = None
 
 
 def _reference(cell: Any) -> Any:
@@ -166,6 +170,25 @@ PRESETS: Mapping[str, Preset] = {
     ),
 }
 """By tool; of these columns a file may have any."""
+
+
+def preset_called(name: str | None) -> Preset:
+    """What a tool calls fields, of ours or of a package; raises InputError for unknown names."""
+    if name is None:
+        return Preset({})
+    if name not in offers(READERS):
+        if name in PRESETS:
+            return PRESETS[name]
+        raise InputError(
+            f"there is no preset {name!r:.40}: write --map COLUMN=FIELD, or one of "
+            f"{', '.join(PRESETS)} and otel; {installed_words(READERS, name)}"
+        )
+    reader = load_offer(READERS, name, "one of dagengine" * (name in (*PRESETS, "otel")))
+    if callable(reader):
+        return Preset({}, read=reader)
+    if isinstance(reader, Mapping):
+        return Preset(reader)
+    raise InputError(f"the reader {name!r} is no function of a path and no mapping of columns")
 
 
 # What tools call the sides of a conversation.

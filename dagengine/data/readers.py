@@ -135,6 +135,23 @@ def _file(path: Path) -> Table:
     )
 
 
+def table_by(reader: Callable[[Path], Iterable[Any]], path: Path, name: str) -> Table:
+    """The records that the reader of a package makes of a file; raises InputError if it fails."""
+
+    def rows() -> Iterator[Any]:
+        try:
+            yield from reader(path)
+        except Exception as error:  # its code may do anything
+            raise InputError(
+                f"the reader {name!r} cannot read {path}: {type(error).__name__}: {error}"
+            ) from error
+
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    checked = CHECKED * path.is_file()  # a pipe can be read only once
+    return Table(lambda: _number_rows(rows(), f"{path} row"), checked, lambda: None, str(path))
+
+
 def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """The lines of a file that are not blank, each after its place."""
     with open_content(path) as file:

@@ -27,6 +27,7 @@ the limits, so a question that waits for its next attempt takes no place from ot
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -289,11 +290,6 @@ class Retried:
 
     def _seconds(self, failures: int, error: JudgeError) -> float:
         """Seconds to wait for the next attempt; raises ProviderError when that is too late."""
-        import tenacity  # only its way of waiting: an attempt that works costs no machinery
-
-        growing = tenacity.wait_random_exponential(self._limits.backoff, self._limits.max_backoff)
-        state = tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {})
-        state.attempt_number = failures
         requested = error.retry_after or 0.0
         remaining = anyio.current_effective_deadline() - anyio.current_time()
         # Without a deadline a case would wait for hours, and the run with it.
@@ -304,7 +300,9 @@ class Retried:
                 limit = f"{remaining:.1f} s are left for the case"
             late = f"{error}; it asks to wait {requested:g} s, and {limit}"
             raise ProviderError(late, transient=False)
-        return max(growing(state), requested)
+        # At random below a bound that doubles ("full jitter"): callers do not come together.
+        bound = self._limits.backoff * 2.0 ** min(failures - 1, 1000)
+        return max(random.uniform(0, min(bound, self._limits.max_backoff)), requested)
 
 
 class Limited:

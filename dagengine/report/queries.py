@@ -14,12 +14,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, load_extra
 from dagengine.record.columns import COLUMNS
 from dagengine.record.run import Run
 from dagengine.record.writer import CASES
@@ -89,10 +88,7 @@ def query_runs(sql: str, runs: Sequence[Run]) -> Iterator[Answer]:
     `run` is the folder of a line, as it was named. Raises MissingExtraError without DuckDB, and
     InputError for what is not one SELECT, for a query that DuckDB refuses, and for damaged files.
     """
-    try:
-        duckdb: Any = import_module("duckdb")
-    except ModuleNotFoundError:
-        raise MissingExtraError('SQL needs duckdb: pip install "dagengine[sql]"') from None
+    duckdb = load_extra("duckdb", "SQL needs", "sql")
     try:
         kinds = [statement.type.name for statement in duckdb.extract_statements(sql)]
     except duckdb.Error as error:

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from dagengine.errors import load_extra
 from dagengine.terminal import one_line, plain
 
 _CELL, _TEXT = 80, 300  # characters
@@ -43,8 +44,7 @@ def document(template: Path, filters: Mapping[str, Any], **values: Any) -> str:
 
     Its values are text: markup is escaped, and hidden characters are shown as escapes.
     """
-    import jinja2
-
+    jinja2 = load_extra("jinja2", "this page needs", "benchmark")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([template.parent, Path(__file__).parent]),
         autoescape=True,

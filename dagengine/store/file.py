@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -110,35 +112,10 @@ def _require_store(
     """The connection to a file that is a store; a new one is set up unless only read."""
     try:
         if patience is not None:
-            import tenacity
-
             # Where two processes change the journal at once, sqlite does not wait but gives up.
-            for attempt in tenacity.Retrying(
-                stop=tenacity.stop_after_delay(patience),
-                wait=tenacity.wait_random(0.01, 0.05),
-                retry=tenacity.retry_if_exception(
-                    lambda error: _code(error).startswith("SQLITE_BUSY")
-                ),
-                reraise=True,
-            ):
-                with attempt:
-                    with transaction(db):  # others may be making the same tables
-                        empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-                        for statement in _TABLES if empty else ():
-                            db.execute(statement)
-                        columns = [row[1] for row in db.execute("PRAGMA table_info(judges)")]
-                        if (
-                            columns == ["id", "name"]
-                            and _number(db, "application_id") == _APPLICATION
-                        ):  # of a judge's code, a digest
-                            db.execute("ALTER TABLE judges ADD COLUMN code TEXT")
-                    # A file of another program stays as it is. In ours readers see the last whole
-                    # state while one process writes (WAL). A write is safe against the end of a
-                    # process at once, and against that of the machine a little later (NORMAL): the
-                    # answers of the last moment are asked again, and nothing is damaged.
-                    if _number(db, "application_id") == _APPLICATION:
-                        db.execute("PRAGMA journal_mode = WAL")
-                        db.execute("PRAGMA synchronous = NORMAL")
+            until = time.monotonic() + patience
+            while not _set_up(db, last=time.monotonic() >= until):
+                time.sleep(random.uniform(0.01, 0.05))
         version = _number(db, "user_version")
         if _number(db, "application_id") != _APPLICATION:
             raise InputError(f"{path} is an sqlite file, but not a store of answers")
@@ -156,6 +133,31 @@ def _require_store(
         db.close()
         raise
     return db
+
+
+def _set_up(db: sqlite3.Connection, *, last: bool) -> bool:
+    """Make the tables of a new file; False if it is busy, for which the `last` attempt raises."""
+    try:
+        with transaction(db):  # others may be making the same tables
+            empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            for statement in _TABLES if empty else ():
+                db.execute(statement)
+            columns = [row[1] for row in db.execute("PRAGMA table_info(judges)")]
+            ours = _number(db, "application_id") == _APPLICATION
+            if columns == ["id", "name"] and ours:  # of a judge's code, a digest
+                db.execute("ALTER TABLE judges ADD COLUMN code TEXT")
+        # A file of another program stays as it is. In ours readers see the last whole state while
+        # one process writes (WAL). A write is safe against the end of a process at once, and
+        # against that of the machine a little later (NORMAL): the answers of the last moment are
+        # asked again, and nothing is damaged.
+        if ours:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+    except sqlite3.Error as error:
+        if last or not _code(error).startswith("SQLITE_BUSY"):
+            raise
+        return False
+    return True
 
 
 def _code(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, MissingExtraError, load_extra
 from dagengine.regular_files import require_regular
 from dagengine.synthesis.values import Document, Section, Unreadable
 
@@ -110,11 +110,10 @@ def _read(path: Path) -> Read:
 
 
 def _pdf(path: Path) -> Read:
-    try:
-        import pypdf
-        from pypdf.errors import DependencyError
-    except ImportError:
-        raise _needs("pypdf", path) from None
+    load_extra("pypdf", f"{path} needs", "documents")
+    import pypdf
+    from pypdf.errors import DependencyError
+
     # What the parser remarks on broken files is in the report.
     logging.getLogger("pypdf").addHandler(logging.NullHandler())
     name = str(path)
@@ -136,11 +135,10 @@ def _pdf(path: Path) -> Read:
 
 
 def _convert(path: Path) -> Read:
-    try:
-        import markitdown
-        from markitdown import converters
-    except ImportError:
-        raise _needs("markitdown", path) from None
+    load_extra("markitdown", f"{path} needs", "documents")
+    import markitdown
+    from markitdown import converters
+
     suffix = path.suffix.lower()
     if suffix in _CONVERTERS:
         if not zipfile.is_zipfile(path):
@@ -156,7 +154,8 @@ def _convert(path: Path) -> Read:
         with path.open("rb") as file:
             text = convert.convert(file, markitdown.StreamInfo(extension=suffix)).markdown
     except markitdown.MissingDependencyException:
-        raise _needs(f"markitdown[{suffix[1:]}]", path) from None
+        package = f"markitdown[{suffix[1:]}]"
+        raise MissingExtraError(f"{path} needs {package}: pip install '{package}'") from None
     except Exception as error:  # noqa: BLE001 - the parsers meet any bytes
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return Unreadable(str(path), "broken", f"it is no {suffix} that can be read ({why})")
@@ -170,11 +169,6 @@ def _unpacked_size(path: Path) -> int:
             return sum(part.file_size for part in archive.infolist())
     except (OSError, ValueError, zipfile.BadZipFile):  # its reader says what is wrong
         return 0
-
-
-def _needs(package: str, path: Path) -> MissingExtraError:
-    extra = f"'{package}'" if "[" in package else "'dagengine[documents]'"
-    return MissingExtraError(f"{path} needs the package {package}: pip install {extra}")
 
 
 def _split(text: str) -> list[Section]:

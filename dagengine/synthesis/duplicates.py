@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagengine.errors import MissingExtraError
+from dagengine.errors import load_extra
 from dagengine.synthesis.passages import words_in
 
 ALIKE = 0.8
@@ -37,12 +37,7 @@ class NearDuplicates:
 
     def __init__(self) -> None:
         """Raises MissingExtraError."""
-        try:
-            import datasketch
-        except ImportError:
-            raise MissingExtraError(
-                "goldens need datasketch: pip install 'dagengine[documents]'"
-            ) from None
+        datasketch = load_extra("datasketch", "goldens need", "documents")
         self._empty: Any = datasketch.MinHash(num_perm=_HASHES, hashfunc=zlib.crc32)
         self._seen: Any = datasketch.MinHashLSH(threshold=ALIKE_WORDS, num_perm=_HASHES)
         self._kept: list[array[int]] = []

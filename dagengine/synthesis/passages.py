@@ -7,9 +7,8 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
 
-from dagengine.errors import MissingExtraError
+from dagengine.errors import load_extra
 from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage
 
 _CHARACTERS = 4  # of a token, about
@@ -27,13 +26,7 @@ _TELLING, _NEAREST = 24, 32
 
 def passages_of(document: Document, config: ContextConstructionConfig) -> list[Passage]:
     """The passages of a document, in its order; none goes beyond a heading or a page."""
-    try:
-        import semchunk
-    except ImportError:
-        raise MissingExtraError(
-            "documents need semchunk: pip install 'dagengine[documents]'"
-        ) from None
-    make: Any = vars(semchunk)["chunkerify"]
+    make = load_extra("semchunk", "documents need", "documents").chunkerify
     # Tokens are counted as so many characters each, so no tokenizer has to be loaded.
     cut = make(lambda text: -(-len(text) // _CHARACTERS), config.chunk_size, memoize=False)
     passages: list[Passage] = []

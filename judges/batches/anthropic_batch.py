@@ -8,12 +8,12 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import random
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
-import tenacity
 from pydantic import BaseModel
 
 from dagengine.errors import (
@@ -253,17 +253,15 @@ class _MessageBatches:
         return text.decode(errors="replace").split("\n")
 
     async def _look(self, path: str, **query: Any) -> bytes:
-        retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(_LOOKS),
-            wait=tenacity.wait_random_exponential(0.5, 30),
-            retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, ProviderError) and error.transient
-            ),
-            sleep=anyio.sleep,
-            reraise=True,
-        )
-        content: bytes = await retrying(self._request, "GET", path, b"", **query)
-        return content
+        attempt = 1
+        while True:
+            try:
+                return await self._request("GET", path, b"", **query)
+            except ProviderError as error:
+                if not error.transient or attempt == _LOOKS:
+                    raise
+            await anyio.sleep(random.uniform(0, min(0.25 * 2**attempt, 30)))
+            attempt += 1
 
     async def _request(self, method: str, path: str, content: bytes, **query: Any) -> bytes:
         """The body of an answer; raises ProviderError."""

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from typing_extensions import TypedDict
 
 from dagengine.errors import ProviderError, RefusedError
 from dagengine.judges.wire.dialects.ends import End, end_of
@@ -165,13 +165,15 @@ class ReplyMessage(_Wire):
 
 
 # Plain data: as objects they would cost ten times the processor time of the call itself.
-class Token(TypedDict):
+@dataclass(slots=True)
+class Token:
     """A token of the answer, without what might have stood there (see `probabilities`)."""
 
     token: str
 
 
-class Logprobs(TypedDict):
+@dataclass(slots=True)
+class Logprobs:
     """The tokens of the answer."""
 
     content: list[Token] | None
@@ -235,7 +237,7 @@ class Completion(_Wire):
     def token_texts(self) -> list[str]:
         """The tokens of the answer, where the provider sent them."""
         logprobs = self.choices[0].logprobs
-        return [item["token"] for item in (logprobs and logprobs["content"]) or ()]
+        return [item.token for item in (logprobs and logprobs.content) or ()]
 
 
 def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Completion:

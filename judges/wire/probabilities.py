@@ -11,11 +11,11 @@ import codecs
 import json
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from typing_extensions import TypedDict
 
 from dagengine.judges.wire.completions import Completion
 from dagengine.prompts.probabilities.tokens import telling_tokens
@@ -29,7 +29,8 @@ _FEW: Final = 8  # of more tokens it is quicker to read all at once
 _DECODER: Final = json.JSONDecoder()
 
 
-class Alternative(TypedDict):
+@dataclass(slots=True)
+class Alternative:
     """What might have stood in the place of a token."""
 
     token: str
@@ -120,5 +121,5 @@ def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
     choices: _Found = {}
     for index, entries in lists.items():
         listed = _ALTERNATIVES.validate_python(entries) or ()
-        choices[index] = tuple([(entry["token"], entry["logprob"]) for entry in listed])
+        choices[index] = tuple([(entry.token, entry.logprob) for entry in listed])
     return choices

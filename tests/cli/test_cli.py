@@ -523,7 +523,7 @@ BAD: dict[str, Bad] = {
     "mapping without a column": Bad(("--map", "COLUMN="), arguments=(*RUN, "--map", "input")),
     "results in an unknown form": Bad((".parquet",), arguments=(*RUN, "--results", "a.csv")),
     "app file without the function": Bad(
-        ("metrics.py", "'app'", "FUNCTION"), arguments=(*RUN, "--app", "metrics.py")
+        ("metrics.py", "'app'", "NAME"), arguments=(*RUN, "--app", "metrics.py")
     ),
     "unknown option": Bad(("--dta",), arguments=("run", "metrics.py", "--dta", "cases.jsonl")),
     "unknown picture": Bad(("svg", "mmd"), arguments=("render", "metrics.py", "--out", "a.gif")),

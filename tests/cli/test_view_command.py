@@ -27,7 +27,7 @@ def test_without_the_extra_it_names_what_to_install(
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     found = CliRunner().invoke(app, ["view", str(tmp_path)])
     assert isinstance(found.exception, MissingExtraError)
-    assert "pip install 'dagengine[view]'" in str(found.exception)
+    assert 'pip install "dagengine[view]"' in str(found.exception)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

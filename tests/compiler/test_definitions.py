@@ -266,7 +266,8 @@ PINNED = Path(__file__).with_name("definitions.json")
 def test_definitions_of_the_catalogue_are_those_of_runs_and_cards_that_people_have() -> None:
     """They are made of the text of code, so that a new name or docstring there changes them.
 
-    Where a change is meant, say it in CHANGELOG, and write the new ones into the file.
+    Where a change is meant, say it in a file in `changes/` and on the page of kept answers, and
+    write the new ones into the file.
     """
     now = {kind.__qualname__: digest(hashes(make(kind))) for kind in KINDS}
     assert now == json.loads(PINNED.read_text(encoding="utf-8"))

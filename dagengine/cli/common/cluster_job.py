@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,7 @@ class FileJob:
 
     def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
         """The engine of one process; raises InputError, GraphError and MissingExtraError."""
-        from dagengine.errors import MissingExtraError
+        from dagengine.errors import load_extra
         from dagengine.execution.local_executor import LocalExecutor
         from dagengine.loading import (
             chosen_judge,
@@ -53,13 +52,8 @@ class FileJob:
         app = None if self.app is None else load_app(self.app, app_in_flight)
         tracer: Any = None
         if self.trace:
-            try:
-                from opentelemetry import trace
-            except ImportError:
-                raise MissingExtraError(
-                    '--trace needs OpenTelemetry: pip install "dagengine[otel]"'
-                ) from None
             # The provider is what the caller set up (`opentelemetry-instrument`), not ours.
+            trace = load_extra("opentelemetry.trace", "--trace needs", "otel")
             tracer = trace.get_tracer("dagengine")
 
         # The judge of metrics that name none; None is the library's own default.
@@ -83,15 +77,13 @@ class FileJob:
 
     def absolute(self) -> FileJob:
         """The same for processes in other folders: every file by its absolute path."""
-        from dagengine.loading import Target, names_a_file
+        from dagengine.loading import Target
 
-        judge = self.judge
-        if judge is not None and names_a_file(judge):
-            judge = os.path.abspath(judge)
+        judge, app = (name and str(Target.absolute(name)) for name in (self.judge, self.app))
         return replace(
             self,
             metrics=Target.absolute(self.metrics),
-            app=None if self.app is None else os.path.abspath(self.app),
+            app=app,
             judge=judge,
             store=None if self.store is None else self.store.absolute(),
         )

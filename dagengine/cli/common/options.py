@@ -29,8 +29,8 @@ Metrics = Annotated[
     str,
     typer.Argument(
         metavar="METRICS.py[:NAME]",
-        help="A Python file with metrics at module level, or a tree file (.json); NAME selects "
-        "one metric or a list of metrics.",
+        help="A Python file with metrics at module level, a tree file (.json), a module "
+        "(`pkg.metrics:NAME`), or a name that a package offers; NAME selects a metric or a list.",
     ),
     Reads(metrics=True),
 ]
@@ -59,8 +59,8 @@ Mapped = Annotated[
         "--map",
         metavar="COLUMN=FIELD|TOOL",
         help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo`, "
-        "`openai` and `healthbench` map the columns of such files, `otel` reads traces. "
-        "Repeatable.",
+        "`openai` and `healthbench` map the columns of such files, `otel` reads traces; packages "
+        "offer others. Repeatable.",
     ),
 ]
 UnitOfTraces = Annotated[
@@ -95,8 +95,8 @@ JudgeName = Annotated[
         autocompletion=judge_names,
         help="The judge: an OpenAI model (`gpt-4o`), another provider's model "
         "(`anthropic/claude-sonnet-4-5`), a model file (`gguf:model.gguf`), an object in a "
-        "Python file (`judge.py:judge`), or `lexical` (no model, compares words). Default: each "
-        "metric's own judge, else gpt-4o.",
+        "Python file (`judge.py:judge`) or a package (`pkg.judges:judge`, a name that it offers), "
+        "or `lexical` (no model, compares words). Default: each metric's own judge, else gpt-4o.",
     ),
     Reads(),
 ]
@@ -187,13 +187,13 @@ def cases_of(
 ) -> Cases:
     """The cases of `--data`, read with `--map`, `--delimiter` and `--unit`."""
     from dagengine.data.cases import read_cases
-    from dagengine.data.presets import PRESETS
-    from dagengine.traces import read_traces
 
     files = [data] if isinstance(data, Path) else list(data)
     if list(mapped or ()) == [_TRACES]:
         if delimiter or goldens:
             raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
+        from dagengine.traces import read_traces  # which loads the client of openai
+
         return read_traces(*files, unit=unit)
     if len(files) > 1 or unit != "trace":
         raise typer.BadParameter(
@@ -204,12 +204,6 @@ def cases_of(
     tools = [text for text in mapped or () if "=" not in text]
     if _TRACES in tools:
         raise typer.BadParameter(f"--map {_TRACES} has no columns: use no other --map with it")
-    unknown = [text for text in tools if text not in PRESETS]
-    if unknown:
-        presets = ", ".join((*PRESETS, _TRACES))
-        raise typer.BadParameter(
-            f"--map {unknown[0]!r}: write COLUMN=FIELD, or the name of a tool ({presets})"
-        )
     if len(tools) > 1:
         raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
     preset = tools[0] if tools else None

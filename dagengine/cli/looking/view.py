@@ -15,7 +15,7 @@ import typer
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import say
-from dagengine.errors import MissingExtraError
+from dagengine.errors import load_extra
 from dagengine.regular_files import private_folders, write_whole
 
 
@@ -52,12 +52,9 @@ def view(
     Labels are saved in labels.jsonl in the folder of the run; no other file is changed. Stop with
     Ctrl-C.
     """
-    try:
-        from dagengine.view.server import open_runs, serve
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        raise MissingExtraError(f"view needs {missing}: pip install 'dagengine[view]'") from None
+    load_extra("dagengine.view.server", "view needs", "view")
     from dagengine.reliability.card.files import read_card
+    from dagengine.view.server import open_runs, serve
 
     noise = None if card is None else read_card(card)
     try:

@@ -147,7 +147,7 @@ def attack(options: AttackOptions) -> None:
     from dagengine.attacking.words import screen
     from dagengine.data.cases import strict
     from dagengine.loading import chosen_judge, load_metrics
-    from dagengine.reliability.statistics.intervals import needs
+    from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     conditions = [condition(text) for text in options.fail_if or ()]
     own = () if options.attacks is None else read_attacks(options.attacks)
@@ -163,7 +163,7 @@ def attack(options: AttackOptions) -> None:
     cases = cast("list[TestCase]", list(strict(read)))
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")
-    needs("scipy.stats")  # and not after all the calls
+    require_benchmark_extra()
     model = chosen_judge(options.judge, options.base_url)
     _print_plan(options, plan, metrics, cases, model)
     if options.plan:

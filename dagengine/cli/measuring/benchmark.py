@@ -161,8 +161,9 @@ def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.estimate.example_cases import example_lines
     from dagengine.reliability.card.build import check_labels
+    from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
-    _require_intervals()
+    require_benchmark_extra()
     for line in example_lines(compile_metrics(job.metrics), enumerate(job.cases)):
         say(f"warning: {shown(line)}", err=True)
     if options.labels is not None:
@@ -236,12 +237,13 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
     from dagengine.reliability.card.build import check_labels, make_card
     from dagengine.reliability.card.contests import contest_card
     from dagengine.reliability.labels import labels_among
+    from dagengine.reliability.statistics.intervals import require_benchmark_extra
     from dagengine.reliability.verdict_files import collected
 
     assert options.verdicts is not None
     if options.data is not None:
         raise typer.BadParameter("--data needs METRICS.py; without it the file names the cases")
-    _require_intervals()
+    require_benchmark_extra()
     verdicts = collected(
         options.verdicts, metric=options.metric, scale=_ends(options.scale),
         threshold=options.threshold,
@@ -298,15 +300,6 @@ def _needs(options: BenchmarkOptions) -> Needs:
     from dagengine.reliability.card.verdict import parse_needs
 
     return parse_needs(options.need, options.target)
-
-
-def _require_intervals() -> None:
-    """Raise MissingExtraError now, not after all the calls."""
-    from statistics import fmean
-
-    from dagengine.reliability.statistics.intervals import bootstrap
-
-    bootstrap([0.0, 1.0], fmean, resamples=2)
 
 
 def _identities(job: BenchmarkJob) -> list[str]:

@@ -178,10 +178,10 @@ def _replay_tree(options: EscalationOptions, metric: BaseMetric | None, to: str 
 def _judges(options: EscalationOptions) -> tuple[str | None, tuple[float, float] | None]:
     """The name of the large judge, and what a judgement of each costs, where they are known."""
     from dagengine.improvement.replaying import judge_of
-    from dagengine.loading import names_a_file
+    from dagengine.loading import is_code
     from dagengine.record.run import run_at
 
-    to = options.large if options.store and not names_a_file(options.large) else None
+    to = options.large if options.store and not is_code(options.large) else None
     paid = None
     if options.store is None and run_at(options.small) and run_at(options.large):
         (_, cheap), (to, dear) = judge_of(Path(options.small)), judge_of(Path(options.large))

@@ -111,7 +111,9 @@ def improve(
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
     from dagengine.loading import chosen_judge, load_judge
+    from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
+    require_benchmark_extra()
     cases = list(cases_of(data, mapped, delimiter))
     search = Search.of(
         cases, sole_metric(metrics), labels, groups=groups,

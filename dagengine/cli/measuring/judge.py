@@ -222,12 +222,12 @@ def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Ju
 
 def _require_savable(metrics: str | None, judge: str | None, base_url: str | None) -> None:
     """Raise BadParameter for a judge that a file of settings cannot name."""
-    from dagengine.loading import names_a_file
+    from dagengine.loading import is_code
     from dagengine.redaction import public_text
 
     if metrics is not None and judge is None and base_url is None:
         raise typer.BadParameter("--save needs a judge by name: use --judge")
-    if judge is not None and (names_a_file(judge) or judge == "lexical"):
+    if judge is not None and (is_code(judge) or judge == "lexical"):
         raise typer.BadParameter(f"--save needs the name of a model; {judge} cannot be saved")
     if base_url is not None and public_text(base_url) != base_url:
         raise typer.BadParameter(

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, load_extra
 from dagengine.execution.cluster.leases import Leases
 from dagengine.execution.cluster.processes import Heard, WorkersDiedError
 
@@ -25,12 +25,7 @@ _SETTINGS = {
 
 def require_dask() -> Any:
     """The library; raises MissingExtraError without it."""
-    try:
-        return import_module("distributed")
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            'a cluster of several machines needs Dask: pip install "dagengine[cluster]"'
-        ) from None
+    return load_extra("distributed", "a cluster of several machines needs", "cluster")
 
 
 class DaskWorkers:

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from importlib import import_module
 from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, load_extra
 from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, total
 
 __all__ = ["Interval", "Unknown", "bootstrap"]
@@ -453,9 +452,10 @@ def _poisson(count: float, level: float) -> float:
 
 
 def needs(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"intervals need {error.name}: pip install 'dagengine[benchmark]'"
-        ) from None
+    return load_extra(module, "intervals and judge cards need", "benchmark")
+
+
+def require_benchmark_extra() -> None:
+    """Raise MissingExtraError where a card could not be made: now, and not after all calls."""
+    for module in ("jinja2", "numpy", "scipy.stats"):
+        needs(module)

@@ -1,4 +1,4 @@
-"""Writes the table of `docs/decisions.md`: requests for one case of every metric.
+"""Writes a table of `benchmarks/results/judges.md`: requests for one case of every metric.
 
     python docs/make_request_table.py
 
@@ -33,7 +33,7 @@ from dagengine.metrics import (  # noqa: E402
 )
 from dagengine.question import Packs, Question  # noqa: E402
 
-PAGE = ROOT / "docs" / "decisions.md"
+PAGE = ROOT / "benchmarks" / "results" / "judges.md"
 BEGIN, END = "<!-- requests: begin -->", "<!-- requests: end -->"
 FIVE = (
     AnswerRelevancyMetric,

@@ -1,4 +1,4 @@
-"""Writes the tables of `docs/servers.md` from the bodies that the tests send.
+"""Writes the table of `docs/servers.md`, and the list of the bodies that the tests send.
 
     python docs/make_server_page.py
 
@@ -17,7 +17,28 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 BODIES = ROOT / "tests" / "judges" / "wire" / "bodies"
 PAGE = ROOT / "docs" / "servers.md"
+LIST = ROOT / "benchmarks" / "results" / "servers.md"
 BEGIN, END = "<!-- servers: begin -->", "<!-- servers: end -->"
+HEAD = """# What servers send
+
+Each row is a body that the tests send over HTTP to a judge (`python docs/make_server_page.py`
+writes this page). The kinds, and what dagengine does about them: [servers](../../docs/servers.md).
+*Asked without it* means: asked again without the schema, probabilities or setting that the server
+rejects. Numbers count bodies; an empty cell was not tried, and does not mean that it fails."""
+KINDS = {
+    "answers": "JSON that is nearly right: wrapped, in a code fence, in a call written as text",
+    "errors": "error bodies in any shape, also with the status 200; unknown models",
+    "limits": "answers that were cut off, also by thinking",
+    "log-probabilities": "none, at most 5 alternatives, characters in several tokens",
+    "quota": "rate limits, which pass; daily quotas and empty accounts, which do not",
+    "refusal": "the model, its provider or a filter declines",
+    "schema mode": "no schema, or not all of its keywords",
+    "settings": "a temperature or a limit of tokens is rejected",
+    "shapes": "the answer is in an unusual place",
+    "system role": "templates without system messages",
+    "thoughts": "drafts before the answer, which must not count",
+    "window": "prompts that are too long",
+}
 Body = dict[str, Any]
 
 
@@ -45,30 +66,39 @@ def counts_table(bodies: list[Body]) -> str:
     """How many bodies of each kind each server has."""
     counts = Counter((body["server"], body["topic"]) for body in bodies)
     topics = sorted({topic for _, topic in counts})
-    lines = ["| server | " + " | ".join(topics) + " |", "|---" + "|---:" * len(topics) + "|"]
+    lines = [f"| server | {' | '.join(topics)} |", "|---" + "|---:" * len(topics) + "|"]
     for server in sorted({server for server, _ in counts}, key=str.casefold):
         cells = [str(counts[server, topic] or "") for topic in topics]
-        lines.append(f"| [{server}](#{_anchor(server)}) | " + " | ".join(cells) + " |")
+        lines.append(f"| [{server}](#{_anchor(server)}) | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def kinds_table(bodies: list[Body]) -> str:
+    """What becomes of a question, by the kind of body that answers it."""
+    lines = ["| kind | bodies | what becomes of the question |", "|---|---:|---|"]
+    for topic, what in KINDS.items():
+        counts = Counter(outcome_of(body) for body in bodies if body["topic"] == topic)
+        ends = ", ".join(f"{outcome} ({number})" for outcome, number in counts.most_common())
+        lines.append(f"| **{topic}**: {what} | {counts.total()} | {ends} |")
     return "\n".join(lines)
 
 
 def server_section(server: str, bodies: list[Body]) -> str:
     """What one server sends, and what becomes of it."""
     rows = sorted((body["topic"], _escaped(body["what"]), outcome_of(body)) for body in bodies)
-    lines = [f"### {server}", "", "| | it sends | what becomes of it |", "|---|---|---|"]
+    lines = [f"## {server}", "", "| kind | it sends | what becomes of it |", "|---|---|---|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def page_tables() -> str:
-    """Everything on the page that is made from the bodies."""
-    bodies = read_bodies()
+def list_page() -> str:
+    """The page of all bodies, server by server."""
     by_server: dict[str, list[Body]] = {}
+    bodies = read_bodies()
     for body in bodies:
         by_server.setdefault(body["server"], []).append(body)
-    sections = [
-        server_section(server, by_server[server]) for server in sorted(by_server, key=str.casefold)
-    ]
-    return "\n\n".join([counts_table(bodies), "## What each of them sends", *sections])
+    servers = sorted(by_server, key=str.casefold)
+    sections = (server_section(server, by_server[server]) for server in servers)
+    return "\n\n".join([HEAD, counts_table(bodies), *sections]) + "\n"
 
 
 def _anchor(server: str) -> str:
@@ -81,10 +111,13 @@ def _escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Put the tables into the page."""
+    """Put the table into the page, and write the list."""
+    LIST.write_text(list_page(), encoding="utf-8")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{page_tables()}\n\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(
+        f"{before}{BEGIN}\n\n{kinds_table(read_bodies())}\n\n{END}{after}", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

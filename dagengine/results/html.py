@@ -55,4 +55,5 @@ def document(template: Path, filters: Mapping[str, Any], **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= filters
-    return environment.get_template(template.name).render(values)
+    page: str = environment.get_template(template.name).render(values)
+    return page

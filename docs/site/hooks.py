@@ -1,4 +1,4 @@
-"""Where the site differs from the pages that code hosts show: tables, runs, versions."""
+"""Where the site differs from the pages that code hosts show: tables, runs, figures, versions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 DOCS = Path(__file__).resolve().parents[1]
 _CODE = re.compile(r"`[^`]*`")
+_MEASURED = re.compile(r"\]\(((?:\.\./)*)\.\./(benchmarks|docs)/")
+"""A link between the documents and the figures that the benchmarks left."""
+_UNSEARCHED = "---\nsearch: {exclude: true}\n---\n"
 _LEFT = re.compile(r"^`out/(\S+\.html)` is \[(.+?)\].*$", re.MULTILINE)
 """Where a page of the gallery says what a command leaves."""
 
@@ -25,7 +28,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what is made now, and so never old: runs and cards of the gallery, and all commands."""
+    """Add what is made now: runs and cards of the gallery, all commands, and the figures."""
     files.append(File.generated(config, "api/commands.md", content="\n".join(_commands())))
     sys.path.append(str(DOCS))
     from make_gallery import FOLDERS, left
@@ -34,6 +37,12 @@ def on_files(files: Files, config: Any) -> Files:
         for page in out.glob("*/*.html"):
             name = f"gallery/{page.relative_to(out).as_posix()}"
             files.append(File.generated(config, name, content=page.read_bytes()))
+    measured = DOCS.parent / "benchmarks"
+    for page in (measured / "RESULTS.md", *measured.glob("results/*.md")):
+        name, text = page.relative_to(measured).as_posix(), page.read_text(encoding="utf-8")
+        file = File.generated(config, name, content=f"{_UNSEARCHED}{text}")
+        file.inclusion = InclusionLevel.NOT_IN_NAV
+        files.append(file)
     return files
 
 
@@ -71,7 +80,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = _LEFT.sub(_shown, markdown)
     return "\n".join(
         _CODE.sub(lambda found: found[0].replace(r"\|", "|"), line) if line[:1] == "|" else line
-        for line in markdown.split("\n")
+        for line in _MEASURED.sub(r"](\1", markdown).split("\n")
     )
 
 

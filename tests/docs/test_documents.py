@@ -85,7 +85,11 @@ def anchors(text: str) -> set[str]:
 
 
 def test_links_and_anchors_of_all_documents_hold() -> None:
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    folders = ("docs", "examples", "benchmarks")
+    pages = [
+        *ROOT.glob("*.md"),
+        *(page for name in folders for page in ROOT.glob(f"{name}/**/*.md")),
+    ]
     beside = (ROOT / "LICENSE").exists()  # else an installed copy is tested, without some pages
     broken = []
     for page in pages:

@@ -142,7 +142,7 @@ def verdict(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Verdict:
 
 
 class _Table:
-    """The table of verdicts; see docs/benchmark.md, which has the same rows."""
+    """The table of verdicts; see docs/statistics.md, which has the same rows."""
 
     def __init__(self, card: JudgeCard, metric: MetricCard, under: SettingCard) -> None:
         self.card, self.metric, self.under, self.needs = card, metric, under, card.needs

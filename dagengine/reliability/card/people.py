@@ -692,7 +692,7 @@ def beside_unsupported(
     if min(results, plain) < LEAST_RESULTS:
         measure = shown("unsupported-effect", None, note=undecided)
         return measure, f"{words}. Whether they are worse is not known: {undecided}."
-    sizes = [len({group for group, item in zip(groups, sums.items, strict=True) if item})
+    sizes = [len({group for group, adds in zip(groups, sums.adding, strict=True) if adds})
              for sums in (*sides, change)]  # fmt: skip
     # A side that is all right, or all wrong, hides its variance.
     mixed = 0 < right < results and 0 < plain_right < plain

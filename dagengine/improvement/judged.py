@@ -99,7 +99,9 @@ class Asking:
             ),
         }
 
-    def right(self, judged: Judged, of: Callable[[Run], Vote] | None = None) -> dict[int, float]:
+    def right(
+        self, judged: Judged, of: Callable[[Run], Vote | None] | None = None
+    ) -> dict[int, float]:
         """The share of right repetitions; one without a score is wrong."""
         reader = of or self.read(judged.metric)
         return {
@@ -110,7 +112,7 @@ class Asking:
             if runs
         }
 
-    def read(self, metric: Metric) -> Callable[[Run], Vote]:
+    def read(self, metric: Metric) -> Callable[[Run], Vote | None]:
         """Reader of the part of a run that is compared with its label."""
         spec = metric.spec()
         reader = reading(self.labels.kind, 1.0 if spec.strict else spec.threshold)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from dagengine.errors import InputError
@@ -130,6 +131,12 @@ class Runs:
             series = (runs for settings in self.cases.values() for runs in settings.values())
             self._tables[of] = [tuple(map(of, runs)) for runs in series]
         return self._tables[of]
+
+    def by_case(self, of: Callable[[Run], T]) -> dict[int, tuple[T, ...]]:
+        """What `of` reads of all runs of each case."""
+        rows = iter(self.table(of))
+        return {case: tuple(chain.from_iterable(islice(rows, len(settings))))
+                for case, settings in self.cases.items()}  # fmt: skip
 
     def repetitions(self, setting: Condition) -> dict[int, list[Repetition]]:
         """The runs with a score under one setting, as attribution takes them."""

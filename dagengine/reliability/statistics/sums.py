@@ -8,7 +8,7 @@ same formula on other totals. This makes bootstrap intervals cheap.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, update_wrapper
@@ -171,12 +171,13 @@ def measure(sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> SummedMeasu
     return SummedMeasure(sums)
 
 
-def total(items: Iterable[Totals]) -> Totals:
+def total(items: Sequence[Totals]) -> Totals:
     """The sum of what items add; what no item has adds nothing."""
     parts: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for item in items:
+    counts, different = Counter(map(id, items)), {id(item): item for item in items}
+    for name, item in different.items():  # many cases may share an item
         for key, number in item.items():
-            parts[key].append(number)
+            parts[key] += [number] * counts[name]
     return defaultdict(float, {key: math.fsum(numbers) for key, numbers in parts.items()})
 
 

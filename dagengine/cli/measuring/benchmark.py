@@ -50,7 +50,7 @@ def benchmark(options: BenchmarkOptions) -> None:
         return
     failing = [condition(text) for text in options.fail_if or ()]
     if options.metrics is None and options.verdicts is not None:
-        gc.disable()  # of millions of rows none is part of a cycle, and each would be looked at often
+        gc.disable()  # none of millions of rows is part of a cycle
         try:
             _write(_of_file(options), options, failing)
         finally:

@@ -218,8 +218,8 @@ def _check(replayed: Replayed, sealed: float) -> None:
         )
     if size <= 2 * LEAST:
         points = 100 * visible_difference(proving, differing)
-        say(f"warning: {proving} sealed cases show a gain of {points:.0f} points in 80 of 100 draws, "
-            "and a smaller one seldomer: label more to prove it", err=True)  # fmt: skip
+        say(f"warning: about {proving} sealed cases show a gain of {points:.0f} points in 80 of "
+            "100 draws: label more cases to prove a smaller one", err=True)  # fmt: skip
     if unknown:
         judgements = counted(len(sure), "judgement")
         say(

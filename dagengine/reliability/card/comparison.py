@@ -27,7 +27,7 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.comparisons import (
     Comparison,
-    compare_changes,
+    compare_means,
     compare_measures,
     compare_shares,
     compare_unpaired,
@@ -168,7 +168,7 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
             second = right.sums(measure.name, measure.ratio, after)
             if first.value() is not None and second.value() is not None:
                 comparison = compare_measures(first, second, groups=groups)
-                used = sum(map(operator.and_, first.adding, second.adding))
+                used = sum(map(operator.and_, first.adds, second.adds))
                 yield contrast_of(measure.name, comparison, _level(shared.by, used))
     if shared.pairs:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
@@ -283,13 +283,13 @@ def _paired(name: str, changes: Sequence[float], groups: Sequence[Hashable], by:
         alone = [change for (change,) in members.values()]
         if name == "accuracy":
             return contrast_of(name, compare_shares([(c < 0, c > 0) for c in alone]), level)
-        return contrast_of(name, compare_changes(alone), level)
+        return contrast_of(name, compare_means([(0.0, change) for change in alone]), level)
     if len(members) < LEAST_GROUPS:
         return contrast_of(name, Unknown("too few groups", len(members), LEAST_GROUPS), level)
     # What each group adds to the mean over cases, times the number of groups.
     weight = len(members) / cases
-    sums = [weight * math.fsum(own) for own in members.values()]
-    return contrast_of(name, compare_changes(sums), f"{level} in {len(members)} independent groups")
+    sums = [(0.0, weight * math.fsum(own)) for own in members.values()]
+    return contrast_of(name, compare_means(sums), f"{level} in {len(members)} independent groups")
 
 
 def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:

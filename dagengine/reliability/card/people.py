@@ -571,11 +571,11 @@ def _majorities(
     cases = [(labels[case], row) for case, row in runs.by_case(read).items() if case in labels]
 
     @cache
-    def shared(label: Vote, row: Sequence[Vote | None], side: int) -> Shared:
+    def share_of(label: Vote, row: Sequence[Vote | None], side: int) -> Shared:
         return label, majority_odds(_filled(label, row)[side], votes)
 
     sides = 3 if any(None in row for _, row in cases) else 1
-    return [[shared(*case, side) for case in cases] for side in range(sides)]
+    return [[share_of(*case, side) for case in cases] for side in range(sides)]
 
 
 def disagreements(
@@ -686,7 +686,7 @@ def beside_unsupported(
     if min(results, plain) < LEAST_RESULTS:
         measure = shown("unsupported-effect", None, note=undecided)
         return measure, f"{words}. Whether they are worse is not known: {undecided}."
-    sizes = [len({group for group, adds in zip(groups, sums.adding, strict=True) if adds})
+    sizes = [len({group for group, adds in zip(groups, sums.adds, strict=True) if adds})
              for sums in (*sides, change)]  # fmt: skip
     # A side that is all right, or all wrong, hides its variance.
     mixed = 0 < right < results and 0 < plain_right < plain

@@ -119,14 +119,6 @@ def compare_means(
     changes = [
         None if before is None or after is None else after - before for before, after in pairs
     ]
-    return compare_changes(changes, groups=groups, level=level)
-
-
-def compare_changes(
-    changes: Sequence[float | None], *, groups: Sequence[Hashable] | None = None,
-    level: float = 0.95,
-) -> Comparison | Unknown:  # fmt: skip
-    """As `compare_means`, of the second value minus the first of each case."""
     interval = mean_of(changes, level=level, groups=groups)
     if isinstance(interval, Unknown) and interval.reason != "no variation":
         return interval

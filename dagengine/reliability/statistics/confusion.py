@@ -38,16 +38,7 @@ from dagengine.reliability.statistics.intervals import (
     needs,
     quantile_of_t,
 )
-from dagengine.reliability.statistics.sums import (
-    Sums,
-    Table,
-    Totals,
-    Vote,
-    by_row,
-    mean,
-    measure,
-    quotient,
-)
+from dagengine.reliability.statistics.sums import Sums, Table, Totals, Vote, mean, measure, quotient
 
 __all__ = [
     "Confusion",
@@ -77,11 +68,9 @@ def accuracy(pairs: Labelled) -> Sums:
 
     Do not show it alone: kappa and the baseline say what it is worth.
     """
-
-    def item(pair: Sequence[Vote | None]) -> Totals:
-        return {} if pair[0] is None else {"items": 1.0, "right": float(pair[0] == pair[1])}
-
-    return quotient(by_row(item, pairs), "right", "items", most=1.0)
+    items = [{} if label is None else {"items": 1.0, "right": float(label == verdict)}
+             for label, verdict in pairs]  # fmt: skip
+    return quotient(items, "right", "items", most=1.0)
 
 
 @measure

@@ -327,7 +327,7 @@ def independent(sizes: Sequence[int]) -> float:
 def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
     numpy, indices = needs("numpy"), dict[Hashable, int]()
     groups = numpy.array([indices.setdefault(name, len(indices)) for name in names], int)
-    sizes = numpy.bincount(groups, sums.adding)
+    sizes = numpy.bincount(groups, sums.adds)
     adding = sizes > 0
 
     def of(counts: Any) -> list[float]:

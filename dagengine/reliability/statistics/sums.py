@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, update_wrapper
 from importlib import import_module
 from itertools import chain
@@ -47,8 +47,6 @@ class Sums:
     the chance that it does not add 0: behind a 0 of many repetitions little is hidden. `arrays` is
     the formula of many totals together, each a numpy array. It gives not a number where the measure
     is undefined. It is there if the formula would take long for every resample.
-
-    Arrays of items, and what follows from them, need numpy, and are made once.
     """
 
     items: Sequence[Totals]
@@ -57,10 +55,11 @@ class Sums:
     limit: float | None = None
     unseen: float | None = None
     arrays: Callable[[Totals], Any] | None = None
+    _left_out: dict[bytes, Any] = field(default_factory=dict, init=False, compare=False)
 
     def value(self) -> float | None:
         """The measure of all items."""
-        return self.of(self._totals)
+        return self.of(total(self.items))
 
     def of(self, totals: Totals) -> float | None:
         """The measure of these totals."""
@@ -70,7 +69,7 @@ class Sums:
             return None
 
     @cached_property
-    def adding(self) -> list[bool]:
+    def adds(self) -> list[bool]:
         """Whether each item adds something."""
         return list(map(bool, self.items))
 
@@ -114,16 +113,8 @@ class Sums:
         return numpy.where(numpy.isfinite(values), values, numpy.nan)
 
     @cached_property
-    def _totals(self) -> Totals:
-        return total(self.items)
-
-    @cached_property
     def _keys(self) -> list[Hashable]:
         return list(dict.fromkeys(chain.from_iterable(self.items)))
-
-    @cached_property
-    def _left_out(self) -> dict[bytes, Any]:
-        return {}
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.people import reading
+from dagengine.reliability.card.people import Reader, reading
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import Labels, Vote
+from dagengine.reliability.labels import Labels
 from dagengine.reliability.repetition import a_repeat
 from dagengine.reliability.runs import Run, runs_of
 from dagengine.reliability.statistics.comparisons import Comparison, compare_repeated
@@ -99,7 +99,7 @@ class Asking:
             ),
         }
 
-    def right(self, judged: Judged, of: Callable[[Run], Vote] | None = None) -> dict[int, float]:
+    def right(self, judged: Judged, of: Reader | None = None) -> dict[int, float]:
         """The share of right repetitions; one without a score is wrong."""
         reader = of or self.read(judged.metric)
         return {
@@ -110,7 +110,7 @@ class Asking:
             if runs
         }
 
-    def read(self, metric: Metric) -> Callable[[Run], Vote]:
+    def read(self, metric: Metric) -> Reader:
         """Reader of the part of a run that is compared with its label."""
         spec = metric.spec()
         reader = reading(self.labels.kind, 1.0 if spec.strict else spec.threshold)

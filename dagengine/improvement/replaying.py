@@ -112,7 +112,7 @@ def replay_judges(
     return Replayed(cases, labels.by_case, judged, together, reads, notes, columns)
 
 
-def _is_right(read: Callable[[Run], Vote], label: Vote, run: Run) -> bool:
+def _is_right(read: Callable[[Run], Vote | None], label: Vote, run: Run) -> bool:
     return run.score is not None and read(run) == label
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from dagengine.errors import InputError
@@ -81,6 +82,9 @@ class Runs:
     asked_alone: Mapping[int, Mapping[Condition, Sequence[tuple[str, Reply]]]] = field(
         default_factory=dict
     )
+    _tables: dict[Callable[[Run], Any], list[tuple[Any, ...]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def group(self, case: int) -> Hashable:
         """Independent unit: the group of a case, or the case itself."""
@@ -121,13 +125,18 @@ class Runs:
         """Numbers of runs of cases under a setting, each number once, the lowest first."""
         return sorted({len(row) for settings in self.cases.values() for row in settings.values()})
 
-    def table(self, of: Callable[[Run], T]) -> list[list[T]]:
+    def table(self, of: Callable[[Run], T]) -> list[tuple[T, ...]]:
         """Table of what `of` reads: one row per case and setting, a column per sample."""
-        return [
-            [of(run) for run in runs]
-            for settings in self.cases.values()
-            for runs in settings.values()
-        ]
+        if of not in self._tables:
+            series = (runs for settings in self.cases.values() for runs in settings.values())
+            self._tables[of] = [tuple(map(of, runs)) for runs in series]
+        return self._tables[of]
+
+    def by_case(self, of: Callable[[Run], T]) -> dict[int, tuple[T, ...]]:
+        """What `of` reads of all runs of each case."""
+        rows = iter(self.table(of))
+        return {case: tuple(chain.from_iterable(islice(rows, len(settings))))
+                for case, settings in self.cases.items()}  # fmt: skip
 
     def repetitions(self, setting: Condition) -> dict[int, list[Repetition]]:
         """The runs with a score under one setting, as attribution takes them."""

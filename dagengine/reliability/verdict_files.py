@@ -175,11 +175,11 @@ def _collection(
         contests = _contests(runs, scale, turn if numbered else {})
         labels = _right_candidates(rows, numbers, contests.names)
     for case, row in runs if contests is None else ():
-        cells = NO_CELLS | {"case": case, "verdict": row.verdict, "score": row.score, **row.at}
-        cells |= {} if several else {"judge": ""}
-        taken.add(cells | {"run": turn[row.file, row.run]}, row.where)
+        cells = {**NO_CELLS, **row.at, "case": case, "verdict": row.verdict, "score": row.score,
+                 "run": turn[row.file, row.run]}  # fmt: skip
+        taken.add(cells if several else cells | {"judge": ""}, row.where)
     tasks = len({row.task for row in rows}) > 1
-    first = dict(reversed(list(zip(numbers, rows, strict=True))))
+    first = dict(zip(reversed(numbers), reversed(rows), strict=True))
     fields = _fields_of_cases(rows, numbers)
     cases = [
         LLMTestCase(

@@ -334,6 +334,17 @@ def test_what_cannot_be_fitted_is_said_before(
     assert not Path("escalation").exists()
 
 
+@pytest.mark.parametrize(("count", "few"), [(120, True), (300, False)])
+def test_few_labels_say_before_which_gain_they_can_prove(
+    folder: Path, count: int, few: bool
+) -> None:
+    tables(count)
+    done = run("--small", "small.csv", "--large", "large.csv")
+    assert done.exit_code == 0, done.output
+    words = f"warning: about {count * 2 // 5} sealed cases show a gain of "
+    assert (words in done.output and "points in 80 of 100 draws" in done.output) == few
+
+
 def test_a_confidence_that_is_no_number_and_two_settings_are_named(folder: Path) -> None:
     tables(120)
     text = Path("small.csv").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -49,7 +50,11 @@ def benchmark(options: BenchmarkOptions) -> None:
         return
     failing = [condition(text) for text in options.fail_if or ()]
     if options.metrics is None and options.verdicts is not None:
-        _write(_of_file(options), options, failing)
+        gc.disable()  # none of millions of rows is part of a cycle
+        try:
+            _write(_of_file(options), options, failing)
+        finally:
+            gc.enable()
         return
     job = _build(options)
     options = _with_labels(options)
@@ -248,6 +253,7 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
         options.verdicts, metric=options.metric, scale=_ends(options.scale),
         threshold=options.threshold,
     )  # fmt: skip
+    verdicts = replace(verdicts, runs=())  # the rows take as much memory as the card
     scored = {} if verdicts.contests is None else verdicts.contests.scores
     settings = (*verdicts.observations.conditions, *scored)
     judges = dict.fromkeys(at.judge for at in settings if at.judge)

@@ -200,10 +200,11 @@ def _check(replayed: Replayed, sealed: float) -> None:
     sure = [turn[0] for case in judged.values() for way in case.ways for turn in way.turns]
     unknown = sure.count(UNKNOWN)
     size = len({replayed.groups.get(number, number) for number in judged})
+    proving = max(1, round(sealed * size))
+    differing = sum(case.small != case.large for case in judged.values()) / max(1, len(judged))
     if size < LEAST:
-        differing = sum(case.small != case.large for case in judged.values()) / max(1, len(judged))
         # A difference that half of the samples show is as large as half of the interval.
-        half = visible_difference(max(1, round(sealed * size)), differing or 1.0, power=0.5)
+        half = visible_difference(proving, differing or 1.0, power=0.5)
         raise InputError(
             f"{size} labelled cases (or groups) that both judges judged are too few: on those that "
             f"are sealed a gain is known to ± {100 * half:.0f} points; label at least {LEAST}"
@@ -215,6 +216,10 @@ def _check(replayed: Replayed, sealed: float) -> None:
             "`benchmark --times 1 --probabilities --store FILE`; a run of several nodes needs "
             "METRICS.py and --data"
         )
+    if size <= 2 * LEAST:
+        points = 100 * visible_difference(proving, differing)
+        say(f"warning: about {proving} sealed cases show a gain of {points:.0f} points in 80 of "
+            "100 draws: label more cases to prove a smaller one", err=True)  # fmt: skip
     if unknown:
         judgements = counted(len(sure), "judgement")
         say(

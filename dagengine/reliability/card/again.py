@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from dagengine.reliability.card.figures import figure, reaching, shown
@@ -29,7 +29,7 @@ from dagengine.reliability.statistics.spread import (
     icc_interval,
     score_spread,
 )
-from dagengine.reliability.statistics.sums import Sums, mean
+from dagengine.reliability.statistics.sums import Sums, by_row, mean
 from dagengine.results import OutcomeKind
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
@@ -39,7 +39,8 @@ _SCALE = (0.0, 1.0)
 Outcome = Callable[[Run], Hashable]
 
 
-def outcome(threshold: float | None) -> Outcome:
+@cache
+def outcome(threshold: float | None) -> Callable[[Run], float | None]:
     """Value that is compared between runs: pass or fail, or the score if there is no threshold."""
     return (lambda run: run.score) if threshold is None else (lambda run: run.passed(threshold))
 
@@ -74,7 +75,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         undefined = "the metric has no threshold; see score-flip-rate"
         yield shown("flip-rate", None, note=undefined)
     else:
-        table = runs.table(lambda run: run.passed(threshold))
+        table: list[Any] = runs.table(outcome(threshold))
         yield over("flip-rate", flip_rate.sums, table=table, bounds=_without_repeats(table))
         yield over("pass-rate", mean_of_runs, table=table, bounds=_fill_bounds(table))
     yield over("score-flip-rate", flip_rate.sums, bounds=_without_repeats(scores))
@@ -90,7 +91,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
 
 def mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
     """The mean over cases of the mean of a case's runs; runs without a value are left out."""
-    return mean(map(mean_score, table))
+    return mean(by_row(mean_score, table))
 
 
 def _fill_bounds(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:

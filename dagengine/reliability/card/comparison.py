@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -33,7 +34,7 @@ from dagengine.reliability.statistics.comparisons import (
     holm,
 )
 from dagengine.reliability.statistics.corrected import corrected_difference
-from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown
+from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown, needs
 from dagengine.reliability.statistics.measures import COMPARED, MEASURES, CaseResults, mean_score
 from dagengine.reliability.statistics.sums import Sums, quotient
 
@@ -85,12 +86,11 @@ class Side:
         """Results that were computed once; a side is compared with many."""
         return {}
 
-    def values(self, name: str, of: Callable[[CaseResults], float | None]) -> list[float | None]:
-        """A measure of every case."""
+    def values(self, name: str, of: Callable[[CaseResults], float | None]) -> Any:
+        """A measure of every case, as an array; nan where it is undefined."""
         if name not in self._kept:
-            self._kept[name] = [of(case) for case in self.results]
-        values: list[float | None] = self._kept[name]
-        return values
+            self._kept[name] = needs("numpy").array([of(case) for case in self.results], float)
+        return self._kept[name]
 
     def sums(
         self, name: str, of: Callable[[Sequence[CaseResults]], Sums], numbers: Sequence[int]
@@ -153,37 +153,33 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> I
 
 
 def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
-    places = [(a, b, right.group(b)) for a, b in shared.pairs]
+    before, after = zip(*shared.pairs, strict=True) if shared.pairs else ((), ())
+    groups = [right.group(number) for number in after]
     for measure in (MEASURES[name] for name in COMPARED if name in measures):
         if (of := measure.each) is not None:
-            old, new = sides = [side.values(measure.name, of) for side in (left, right)]
-            pairs = [(old[a], new[b], group) for a, b, group in places]
-            yield from _means(measure.name, sides, pairs, shared.by)
-        elif measure.ratio is not None and places:
-            groups = [group for _, _, group in places]
-            first = left.sums(measure.name, measure.ratio, [a for a, _, _ in places])
-            second = right.sums(measure.name, measure.ratio, [b for _, b, _ in places])
+            old, new = left.values(measure.name, of), right.values(measure.name, of)
+            change = new[list(after)] - old[list(before)]
+            if (~needs("numpy").isnan(change)).any():
+                yield _paired(measure.name, change.tolist(), groups, shared.by)
+            else:
+                yield from _unpaired(measure.name, old, new)
+        elif measure.ratio is not None and shared.pairs:
+            first = left.sums(measure.name, measure.ratio, before)
+            second = right.sums(measure.name, measure.ratio, after)
             if first.value() is not None and second.value() is not None:
                 comparison = compare_measures(first, second, groups=groups)
-                used = sum(bool(a and b) for a, b in zip(first.items, second.items, strict=True))
+                used = sum(map(operator.and_, first.adds, second.adds))
                 yield contrast_of(measure.name, comparison, _level(shared.by, used))
     if shared.pairs:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
         yield from _corrected(left, right, shared, measures)
 
 
-def _means(
-    name: str, sides: Sequence[Sequence[float | None]],
-    pairs: Sequence[tuple[float | None, float | None, Hashable]], by: str,
-) -> Iterator[Contrast]:  # fmt: skip
-    """The difference of a mean over cases: on the same cases, or of all if none is the same."""
-    rows = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
-    if rows:
-        yield _paired(name, rows, by)
-        return
-    before, after = ([value for value in side if value is not None] for side in sides)
-    if before and after:
-        contrast = contrast_of(name, compare_unpaired(before, after), _UNPAIRED)
+def _unpaired(name: str, *sides: Any) -> Iterator[Contrast]:
+    """The difference of the means of two sides with no case in common; nothing without a value."""
+    first, second = (side[~needs("numpy").isnan(side)].tolist() for side in sides)
+    if first and second:
+        contrast = contrast_of(name, compare_unpaired(first, second), _UNPAIRED)
         yield replace(contrast, paired=False)
 
 
@@ -272,27 +268,28 @@ def _level(by: str, cases: int) -> str:
     return f"by {by}, {cases} {by}s on both sides"
 
 
-def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) -> Contrast:
-    """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases."""
-    level = _level(by, len(pairs))
-    groups = {group for _, _, group in pairs}
-    if len(groups) == len(pairs):
-        changes = [(before, after) for before, after, _ in pairs]
+def _paired(name: str, changes: Sequence[float], groups: Sequence[Hashable], by: str) -> Contrast:
+    """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases.
+
+    `changes` are by case, nan where a side has no value.
+    """
+    members: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for change, group in zip(changes, groups, strict=True):
+        if not math.isnan(change):
+            members[group].append(change)
+    cases = sum(map(len, members.values()))
+    level = _level(by, cases)
+    if len(members) == cases:
+        alone = [change for (change,) in members.values()]
         if name == "accuracy":
-            return contrast_of(name, compare_shares([(a > 0, b > 0) for a, b in changes]), level)
-        return contrast_of(name, compare_means(changes), level)
-    if len(groups) < LEAST_GROUPS:
-        return contrast_of(name, Unknown("too few groups", len(groups), LEAST_GROUPS), level)
+            return contrast_of(name, compare_shares([(c < 0, c > 0) for c in alone]), level)
+        return contrast_of(name, compare_means([(0.0, change) for change in alone]), level)
+    if len(members) < LEAST_GROUPS:
+        return contrast_of(name, Unknown("too few groups", len(members), LEAST_GROUPS), level)
     # What each group adds to the mean over cases, times the number of groups.
-    weight = len(groups) / len(pairs)
-    members: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)
-    for before, after, group in pairs:
-        members[group].append((before, after))
-    sums = [
-        (weight * math.fsum(before), weight * math.fsum(after))
-        for before, after in (zip(*changes, strict=True) for changes in members.values())
-    ]
-    return contrast_of(name, compare_means(sums), f"{level} in {len(groups)} independent groups")
+    weight = len(members) / cases
+    sums = [(0.0, weight * math.fsum(own)) for own in members.values()]
+    return contrast_of(name, compare_means(sums), f"{level} in {len(members)} independent groups")
 
 
 def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:

@@ -38,7 +38,7 @@ def figure(
     names: Sequence[Hashable] = range(len(items)) if groups is None else groups
     adding = set(names)
     if isinstance(result, Sums):
-        adding = {name for name, item in zip(names, result.items, strict=True) if item}
+        adding = {name for name, adds in zip(names, result.adds, strict=True) if adds}
     count = len(adding)
     if value is None:
         return Figure(name, None, level=level, note=note)

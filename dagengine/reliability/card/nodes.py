@@ -194,11 +194,12 @@ def beside_people(
         read = _reading(replay, card.node)
         people, pairs = told.get(card.node, {}), list[tuple[Vote, Vote | None]]()
         groups: list[Hashable] = []
-        for case, settings in runs.cases.items():
-            replies = [run.replies.get(card.node) for row in settings.values() for run in row]
+        for case in runs.cases.keys() & people.keys() if people else ():
+            series = runs.cases[case].values()
+            replies = [run.replies.get(card.node) for row in series for run in row]
             votes = [read(reply) for reply in replies if reply is not None]
             judge = [vote for vote in votes if vote is not None]
-            person = majority(people.get(case, ()))
+            person = majority(people[case])
             if judge and person is not None:
                 pairs.append((person, majority(judge)))  # None where its runs are split
                 groups.append(runs.group(case))

@@ -6,12 +6,12 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from random import Random
 from typing import Any
 
-from dagengine.reliability.card.again import Unlike, outcome
+from dagengine.reliability.card.again import Unlike, outcome, score
 from dagengine.reliability.card.figures import NOT_RANDOM, figure, reaching, shown
 from dagengine.reliability.card.values import (
     Calibration,
@@ -97,16 +97,20 @@ def compare_with_labels(
         yield from people_among_themselves(runs, labels, read)
 
 
-def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None:
+Reader = Callable[[Run], Vote | None]
+"""The vote of a run; None without a score."""
+
+
+def reading(kind: Kind, threshold: float | None) -> Reader | None:
     """Reader of what is compared with labels; None if that is the score, or nothing."""
     if kind == "verdict":
         return _last_verdict
-    if kind == "pass" and threshold is not None:
-        return lambda run: run.passed(threshold) is True
-    return None
+    return outcome(threshold) if kind == "pass" and threshold is not None else None
 
 
-def _last_verdict(run: Run) -> Vote:
+def _last_verdict(run: Run) -> Vote | None:
+    if run.score is None:
+        return None
     return str(run.path[-1][1]) if run.path else ""
 
 
@@ -153,7 +157,7 @@ class _Judged:
         return replace(reaching(measured(self.pairs), bounds), items=len(answered))
 
 
-def often_enough(rows: Iterable[Sequence[Run]]) -> int | None:
+def often_enough(rows: Iterable[Sequence[object]]) -> int | None:
     """Number of runs in a case's majority, if cases ran differently often: an odd number.
 
     The more runs, the seldomer is a majority wrong. So a majority of all runs would be another
@@ -163,17 +167,14 @@ def often_enough(rows: Iterable[Sequence[Run]]) -> int | None:
     return None if len(sizes) < 2 else max(min(sizes) - 1 + min(sizes) % 2, 1)
 
 
-def _judged(runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote]) -> _Judged:
-    cases = [
-        (labels[case], [*chain.from_iterable(settings.values())], runs.group(case))
-        for case, settings in runs.cases.items()
-        if case in labels
-    ]
-    often = often_enough(row for _, row, _ in cases)
-    tallies = [_Tally.of(label, row, often, read) for label, row, _ in cases]
+def _judged(runs: Runs, labels: Mapping[int, Vote], read: Reader) -> _Judged:
+    cases = [(labels[case], votes) for case, votes in runs.by_case(read).items() if case in labels]
+    often = often_enough(votes for _, votes in cases)
+    tally_of = cache(_Tally.of)  # of many cases some are equal
+    tallies = [tally_of(label, votes, often) for label, votes in cases]
     pairs, wrong, right = ([tally.pairs[side] for tally in tallies] for side in range(3))
     singly = [tally.single for tally in tallies]
-    groups = [group for _, _, group in cases]
+    groups = [runs.group(case) for case in runs.cases if case in labels]
     if all(tally.complete for tally in tallies):
         return _Judged(pairs, singly, groups, often=often)
     ends = [tally.least for tally in tallies], [tally.most for tally in tallies]
@@ -195,37 +196,30 @@ class _Tally:
     complete: bool
 
     @classmethod
-    def of(
-        cls, label: Vote, row: Sequence[Run], often: int | None, read: Callable[[Run], Vote]
-    ) -> _Tally:
-        every: list[Vote | None] = [None if run.score is None else read(run) for run in row]
-        answers, worst, best = _filled(label, row[:often], read)
+    def of(cls, label: Vote, row: Sequence[Vote | None], often: int | None) -> _Tally:
+        answers, worst, best = _filled(label, row[:often])
         pairs: tuple[Pair, Pair, Pair] = (
             (label, majority(answers)) if answers else (None, None),
             (label, majority(worst)),
             (label, majority(best)),
         )
-        hits = [vote == label for vote in every if vote is not None]
+        hits = [vote == label for vote in row if vote is not None]
         share = statistics.fmean(hits) if hits else None
         wrong = len(hits) - sum(hits)
         complete = len(hits) == len(row)
         return cls(pairs, share, sum(hits) / len(row), 1 - wrong / len(row), complete)
 
 
-def _filled(
-    label: Vote, row: Sequence[Run], read: Callable[[Run], Vote]
-) -> tuple[list[Vote | None], ...]:
+def _filled(label: Vote, row: Sequence[Vote | None]) -> tuple[list[Vote | None], ...]:
     """The answers of runs as they are, then with all missing ones wrong, and with them right."""
-    answers: list[Vote | None] = [read(run) for run in row if run.score is not None]
+    answers: list[Vote | None] = [vote for vote in row if vote is not None]
     missing = len(row) - len(answers)
     # A wrong answer to pass or fail is the other one; of several verdicts it is none of them.
     miss = not label if isinstance(label, bool) else None
     return answers, [*answers, *[miss] * missing], [*answers, *[label] * missing]
 
 
-def _verdicts(
-    runs: Runs, labels: Labels, read: Callable[[Run], Vote], subject: str
-) -> Iterator[Figure]:
+def _verdicts(runs: Runs, labels: Labels, read: Reader, subject: str) -> Iterator[Figure]:
     judged = _judged(runs, labels.by_case, read)
     kinds = labels.kinds
     runs_counted = "runs" if judged.often is None else f"first {counted(judged.often, 'run')}"
@@ -341,7 +335,7 @@ def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionT
 
 
 def people_among_themselves(
-    runs: Runs, labels: Labels, read: Callable[[Run], Vote] | None = None
+    runs: Runs, labels: Labels, read: Reader | None = None
 ) -> Iterator[Figure]:
     """Agreement of people, and the ceiling for a judge; nothing with one label per case."""
     several = {case: row for case, row in labels.people.items() if len(row) > 1}
@@ -486,13 +480,10 @@ def sampled(
 
 def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: int) -> Outcomes:
     """The result of every case under one setting, in the order of the cases."""
-    rows = {case: row for case, settings in runs.cases.items() for row in settings.values()}
+    by_case = runs.by_case(score)
     # All digits, as flips and passing are compared by them.
-    scores = tuple(
-        " ".join("-" if run.score is None else repr(float(run.score)).removesuffix(".0")
-                 for run in rows.get(case, ()))
-        for case in range(cases)
-    )  # fmt: skip
+    in_words = cache(lambda value: "-" if value is None else repr(float(value)).removesuffix(".0"))
+    scores = tuple(" ".join(map(in_words, by_case.get(case, ()))) for case in range(cases))
     if labels is None:
         return Outcomes(scores)
     labelled = tuple(
@@ -502,24 +493,26 @@ def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: 
     read = reading(labels.kind, threshold)
     if read is None:
         return Outcomes(scores, labels=labelled if labels.kind == "number" else ())
+    rows = runs.by_case(read)
     often = often_enough(row for case, row in rows.items() if case in labels.by_case)
-    results = [_against(rows.get(case, ()), labels.by_case.get(case), read, often)
+    against = cache(_against)
+    results = [against(rows.get(case, ()), labels.by_case.get(case), often)
                for case in range(cases)]  # fmt: skip
     right, hits, verdicts = (tuple(result[part] for result in results) for part in range(3))
     return Outcomes(scores, right, "".join(hits), labelled, verdicts)
 
 
 def _against(
-    row: Sequence[Run], label: Vote | None, read: Callable[[Run], Vote], often: int | None
+    row: Sequence[Vote | None], label: Vote | None, often: int | None
 ) -> tuple[str, str, str]:
     """Runs of a case that meet its label, whether their majority does, and what that says."""
     if not row:
         return "", "-", ""
-    scored = [read(run) for run in row[:often] if run.score is not None]
+    scored = [vote for vote in row[:often] if vote is not None]
     most = majority(scored)
     if label is None:
         return "", "-", outcome_name(most)
-    right = ("-" if run.score is None else str(int(read(run) == label)) for run in row)
+    right = ("-" if vote is None else str(int(vote == label)) for vote in row)
     return "".join(right), str(int(most == label)) if scored else "-", outcome_name(most)
 
 
@@ -538,14 +531,13 @@ def voted(
     More than half was not seen. `unlike` says how runs are not repeats: no majority follows then.
     `confidence` is that of every interval.
     """
-    table = runs.table(outcome(threshold))
+    verdicts = labels is not None and labels.kind == "verdict"
+    table = runs.table(_last_verdict) if verdicts else runs.table(outcome(threshold))
     # How many results most cases have at least.
-    sizes = [sum(vote is not None for vote in row) for row in table]
+    sizes = [len(row) - row.count(None) for row in table]
     seen = statistics.median_low(sizes) if sizes else 0
     groups = runs.rows if runs.groups else None
     read = None if labels is None else reading(labels.kind, threshold)
-    if labels is not None and labels.kind == "verdict":
-        table = runs.table(lambda run: None if run.score is None else _last_verdict(run))
     most = 1 if unlike.first or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
     for votes in range(1, most + 1, 2):
         level = f"majorities of {votes}" if votes > 1 else "single runs"
@@ -573,17 +565,17 @@ def voted(
 
 
 def _majorities(
-    runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote], votes: int
+    runs: Runs, labels: Mapping[int, Vote], read: Reader, votes: int
 ) -> list[list[Shared]]:
     """Majorities of so many runs on each case with a label: the sides of `_kappa`."""
-    cases = [(labels[case], [*chain.from_iterable(settings.values())])
-             for case, settings in runs.cases.items() if case in labels]  # fmt: skip
-    filled = [(label, _filled(label, row, read)) for label, row in cases]
-    sides: list[list[Shared]] = [
-        [(label, majority_odds(rows[side], votes)) for label, rows in filled] for side in range(3)
-    ]
-    lost = any(run.score is None for _, row in cases for run in row)
-    return sides if lost else sides[:1]
+    cases = [(labels[case], row) for case, row in runs.by_case(read).items() if case in labels]
+
+    @cache
+    def share_of(label: Vote, row: Sequence[Vote | None], side: int) -> Shared:
+        return label, majority_odds(_filled(label, row)[side], votes)
+
+    sides = 3 if any(None in row for _, row in cases) else 1
+    return [[share_of(*case, side) for case in cases] for side in range(sides)]
 
 
 def disagreements(
@@ -594,9 +586,10 @@ def disagreements(
     if labels is None or read is None:
         return []
     differing: list[Disagreement] = []
+    answers = runs.by_case(read)
     for case, label, scored in _labelled(runs, labels.by_case):
-        votes = [read(run) for run in scored]
-        wrong = sum(vote != label for vote in votes)
+        votes = [vote for vote in answers[case] if vote is not None]
+        wrong = len(votes) - votes.count(label)
         if 2 * wrong < len(votes) or not votes:
             continue
         most = Counter(vote for vote in votes if vote != label).most_common(1)[0][0]
@@ -627,9 +620,10 @@ def segments(
     if labels is None or read is None:
         return []
     hits: dict[int, bool] = {}
-    for case, label, scored in _labelled(runs, labels.by_case):
-        if scored:
-            hits[case] = majority([read(run) for run in scored]) == label
+    for case, row in runs.by_case(read).items():
+        answered = [vote for vote in row if vote is not None]
+        if answered and case in labels.by_case:
+            hits[case] = majority(answered) == labels.by_case[case]
     return segments_of(hits, cases, runs.group)
 
 
@@ -692,7 +686,7 @@ def beside_unsupported(
     if min(results, plain) < LEAST_RESULTS:
         measure = shown("unsupported-effect", None, note=undecided)
         return measure, f"{words}. Whether they are worse is not known: {undecided}."
-    sizes = [len({group for group, item in zip(groups, sums.items, strict=True) if item})
+    sizes = [len({group for group, adds in zip(groups, sums.adds, strict=True) if adds})
              for sums in (*sides, change)]  # fmt: skip
     # A side that is all right, or all wrong, hides its variance.
     mixed = 0 < right < results and 0 < plain_right < plain

@@ -123,16 +123,16 @@ def compare_means(
     if isinstance(interval, Unknown) and interval.reason != "no variation":
         return interval
     each = means_of_groups(changes, groups)
-    value, differing = statistics.fmean(each), sum(change != 0 for change in each)
-    if len(each) < _FEW or isinstance(interval, Unknown):
+    size, value, differing = len(each), statistics.fmean(each), sum(map(bool, each))
+    variance, deviation = variance_of(each)
+    if size < _FEW or isinstance(interval, Unknown):
         test: Test = "sign permutation mid-p"
         p = _sign_p(each)
     else:
-        test, p = "paired t", float(needs("scipy.stats").ttest_1samp(each, 0).pvalue)
-    visible = None
-    if isinstance(interval, Interval):
-        visible = visible_difference(len(each), variance_of(each)[0])
-    return Comparison(value, interval, p, test, len(each), differing, visible)
+        test, t = "paired t", value / deviation * math.sqrt(size)
+        p = float(2 * needs("scipy.special").stdtr(size - 1, -abs(t)))
+    visible = None if isinstance(interval, Unknown) else visible_difference(size, variance)
+    return Comparison(value, interval, p, test, size, differing, visible)
 
 
 def compare_repeated(

@@ -25,6 +25,7 @@ from dagengine.reliability.statistics.sums import (
     Sums,
     Table,
     Vote,
+    by_row,
     counted,
     difference,
     mean,
@@ -58,20 +59,23 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     (Simpson 1949, https://doi.org/10.1038/163688a0). With K different answers it is expected to be
     (K - 1)/K at most. A single item with few answers may show more: 2/3 if two of three are equal.
     """
-    rows = [counted(row, missing) for row in table]
-    kinds = max(len({vote for row in rows for vote in row}), 2)
+    rows = by_row(lambda row: tuple(counted(row, missing)), table)
+    different = Counter(rows)
+    kinds = max(len({vote for row in different for vote in row}), 2)
     # The highest flip rate of an item: answers that are spread evenly over all kinds.
     most = 0.0
-    for size in {len(row) for row in rows if len(row) > 1}:
+    for size in {len(row) for row in different if len(row) > 1}:
         often, more = divmod(size, kinds)
         equal = more * math.comb(often + 1, 2) + (kinds - more) * math.comb(often, 2)
         most = max(most, 1 - equal / math.comb(size, 2))
     # There may be answers that nobody gave: some were given on one item only.
-    once = 1 in Counter(vote for row in rows for vote in set(row)).values()
-    limit = None if kinds > _FEW_KINDS and once else 1 - 1 / kinds
-    repeated = [len(row) for row in rows if len(row) > 1]
+    items = Counter[Vote | None]()
+    for row, count in different.items():
+        items.update(dict.fromkeys(row, count))
+    limit = None if kinds > _FEW_KINDS and 1 in items.values() else 1 - 1 / kinds
+    repeated = [len(row) for row in different if len(row) > 1]
     unseen = hidden_flips(min(repeated)) if repeated and kinds == 2 else None
-    return mean(map(flips_of, rows), most=most, limit=limit, unseen=unseen)
+    return mean(by_row(flips_of, rows), most=most, limit=limit, unseen=unseen)
 
 
 def flips_of(row: Iterable[Vote | None]) -> float | None:
@@ -91,7 +95,7 @@ def total_agreement(table: Table) -> Sums:
     rows differ in length.
     """
     rectangular(table)
-    return mean(float(len(set(row)) == 1) if len(row) > 1 else None for row in table)
+    return mean(by_row(lambda row: float(len(set(row)) == 1) if len(row) > 1 else None, table))
 
 
 @measure
@@ -101,8 +105,12 @@ def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
     It is too high rather than too low, because the most common answer is chosen after the
     answers are seen.
     """
-    rows = [counted(row, missing) for row in table]
-    return mean(max(Counter(row).values()) / len(row) if row else None for row in rows)
+
+    def share(row: Sequence[Vote | None]) -> float | None:
+        votes = counted(row, missing)
+        return max(Counter(votes).values()) / len(votes) if votes else None
+
+    return mean(by_row(share, table))
 
 
 @measure
@@ -115,13 +123,14 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     (`entropy_interval` reaches as far). With few answers a single item may lie above log₂ of the
     number of verdicts.
     """
-    items: list[float | None] = []
-    for row in table:
+
+    def bits(row: Sequence[Vote | None]) -> float | None:
         votes = counted(row, missing)
         harmonic = list(accumulate((1 / m for m in range(1, len(votes))), initial=0.0))
-        bits = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
-        items.append(bits / len(votes) / _LN2 if len(votes) > 1 else None)
-    return mean(items, most=None)
+        nats = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
+        return nats / len(votes) / _LN2 if len(votes) > 1 else None
+
+    return mean(by_row(bits, table), most=None)
 
 
 def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) -> Interval | None:

@@ -28,7 +28,7 @@ _SHUFFLES = 999
 # copies shorten intervals of flips, and shocks move votes and blame.
 _COPIES, _SHOCK = 0.1, 0.01
 # Numbers held at once while shuffling.
-_CELLS = 8_000_000
+_CELLS = 1_000_000
 # Copies make neighbours alike in few cases; below this many that vary, nothing can be seen.
 _LEAST_VARYING = 3
 

@@ -22,6 +22,7 @@ from dagengine.reliability.statistics.sums import (
     Table,
     Totals,
     Vote,
+    by_row,
     counted,
     measure,
     numbers,
@@ -43,8 +44,8 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     that are not pairs.
     """
     rectangular(pairs, 2)
-    items: list[Totals] = []
-    for row in pairs:
+
+    def item(row: Sequence[Vote | None]) -> Totals:
         votes = counted(row, missing)
         # Marginals are counted over the same items as pairs: a half answered one is in neither.
         keys = (
@@ -52,8 +53,9 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
             if len(votes) == 2
             else []
         )
-        items.append(dict.fromkeys(keys, 1.0))
-    return Sums(items, _cohen, arrays=_cohen)
+        return dict.fromkeys(keys, 1.0)
+
+    return Sums(by_row(item, pairs), _cohen, arrays=_cohen)
 
 
 @measure
@@ -65,8 +67,8 @@ def fleiss_kappa(table: Table) -> Sums:
     1971, https://doi.org/10.1037/h0031619). Where items have unequal numbers of answers every
     answered item weighs the same (Gwet 2014, Handbook of Inter-Rater Reliability, chapter 2).
     """
-    items: list[Totals] = []
-    for row in table:
+
+    def item(row: Sequence[Vote | None]) -> Totals:
         votes = counted(row, "drop")
         size, counts = len(votes), Counter(votes)
         totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
@@ -75,8 +77,9 @@ def fleiss_kappa(table: Table) -> Sums:
         if size > 1:  # one answer counts for chance, but has no other to agree with
             equal = sum(n * (n - 1) for n in counts.values())
             totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
-        items.append(totals)
-    return Sums(items, _fleiss)
+        return totals
+
+    return Sums(by_row(item, table), _fleiss)
 
 
 @measure
@@ -90,7 +93,7 @@ def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     """
     if level not in _LEVELS:
         raise InputError(f"level={level!r}: choose one of {', '.join(_LEVELS)}")
-    rows = [counted(row, "drop") for row in table]
+    rows = by_row(lambda row: counted(row, "drop"), table)
     return _LEVELS[level]([row if len(row) > 1 else [] for row in rows])
 
 
@@ -122,14 +125,14 @@ def _fleiss(all_: Totals) -> float | None:
 
 
 def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-    items: list[Totals] = []
-    for row in rows:
+    def item(row: Sequence[Vote | None]) -> Totals:
         size, counts = len(row), Counter(row)
         totals: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
         if row:
             totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
-        items.append(totals)
-    return Sums(items, _nominal_alpha, arrays=_nominal_alpha)
+        return totals
+
+    return Sums(by_row(item, rows), _nominal_alpha, arrays=_nominal_alpha)
 
 
 def _nominal_alpha(all_: Totals) -> float:
@@ -140,14 +143,17 @@ def _nominal_alpha(all_: Totals) -> float:
 
 
 def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-    for row in rows:
+
+    def read(row: Sequence[Vote | None]) -> list[float]:
         if stray := [vote for vote in row if not isinstance(vote, int | float)]:
             raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
-    scores = [numbers(row) for row in rows]  # type: ignore[arg-type]
+        return numbers(row)  # type: ignore[arg-type]
+
+    scores = by_row(read, rows)
     # Moved to one of the values: distances stay, and a constant table is exactly zero.
     start = next((row[0] for row in scores if row), 0.0)
-    items: list[Totals] = []
-    for scored in scores:
+
+    def item(scored: Sequence[float]) -> Totals:
         moved, size = [score - start for score in scored], len(scored)
         totals: Totals = {}
         if moved:
@@ -158,8 +164,9 @@ def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
                 # The squared distances of all ordered pairs of an item are 2n² of its variance.
                 "observed": 2 * size * _variance(tuple(sorted(moved))) * size / (size - 1),
             }
-        items.append(totals)
-    return Sums(items, _interval_alpha, arrays=_interval_alpha)
+        return totals
+
+    return Sums(by_row(item, scores), _interval_alpha, arrays=_interval_alpha)
 
 
 @lru_cache(1 << 16)

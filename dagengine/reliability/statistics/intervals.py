@@ -12,17 +12,15 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
-from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError, load_extra
-from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, total
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, in_groups
 
 __all__ = ["Interval", "Unknown", "bootstrap"]
 
@@ -164,7 +162,7 @@ def jackknife(
     sample = _sample(items, function, range(len(items)) if groups is None else groups)
     if sample.value is None or sample.size < 2:
         return None
-    left_out = [value for value in sample.left_out() if value is not None]
+    left_out = list(sample.left_out())
     if len(left_out) < sample.parts:
         return None
     size, centre = sample.parts, statistics.fmean(left_out)
@@ -214,16 +212,11 @@ def means_of_groups(
 def variance_of(values: Sequence[float]) -> tuple[float, float]:
     """The variance of two values or more (n - 1 below the line), and its root.
 
-    Exact before they are rounded, as those of `statistics`, which look at equal values one by one.
+    From sums without rounding, of deviations from the mean.
     """
-    counts = [(Fraction(value), count) for value, count in Counter(values).items()]
-    total = sum((count * value for value, count in counts), Fraction())
-    squares = sum((count * value * value for value, count in counts), Fraction())
-    square = (squares - total * total / len(values)) / (len(values) - 1)
-    with localcontext() as context:
-        context.prec = 80
-        root = (Decimal(square.numerator) / Decimal(square.denominator)).sqrt()
-    return float(square), float(root)
+    deviations = needs("numpy").asarray(values) - statistics.fmean(values)
+    square = math.fsum((deviations * deviations).tolist()) / (len(values) - 1)
+    return square, math.sqrt(square)
 
 
 def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float | Unknown:
@@ -246,7 +239,7 @@ def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float 
 
 
 def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any]) -> Interval | None:
-    left_out = [value for value in sample.left_out() if value is not None]
+    left_out = list(sample.left_out())
     if len(left_out) < 2:
         return None
     t = quantile_of_t(level, min(len(left_out), sample.independent))
@@ -261,7 +254,7 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
         if sample.limit is not None:
             low, high = min(low, sample.limit), max(min(high, sample.limit), value)
         return Interval(value, low, high, level, "Wilson", sample.size)
-    resamples = sorted([value for part in draws for value in sample.of(part) if value is not None])
+    resamples = sorted([value for part in draws for value in sample.of(part)])
     if not resamples or resamples[-1] - resamples[0] <= 1e-12 * max(1.0, abs(value)):
         return None
     return Interval(value, *_bca(resamples, value, left_out, t), level, "BCa", sample.size)
@@ -274,16 +267,17 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
 class _Sample:
     """`of` is the statistic of every row of a matrix that says how often each item is there.
 
-    `left_out` is the statistic without the first of `parts`, without the second, and so on. A part
-    is one item; of many items whose statistic takes long it is several (grouped jackknife; Efron &
-    Narasimhan 2020, https://doi.org/10.1080/10618600.2020.1714633). `independent` is how many
-    groups of equal size the items are worth.
+    `left_out` is the statistic without the first of `parts`, without the second, and so on. Neither
+    has values where it is undefined. A part is one item; of many items whose statistic takes long
+    it is several (grouped jackknife; Efron & Narasimhan 2020,
+    https://doi.org/10.1080/10618600.2020.1714633). `independent` is how many groups of equal size
+    the items are worth.
     """
 
     size: int
     value: float | None
-    of: Callable[[Any], Iterable[float | None]]
-    left_out: Callable[[], Iterable[float | None]]
+    of: Callable[[Any], Iterable[float]]
+    left_out: Callable[[], Iterable[float]]
     parts: int
     independent: float
     most: float | None = None
@@ -292,27 +286,26 @@ class _Sample:
 
 
 def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashable]) -> _Sample:
-    members: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for place, name in enumerate(groups):
-        members[name].append(place)
     whole = statistic(items)
     if isinstance(whole, Sums):
-        sums = [
-            whole.items[group[0]] if len(group) == 1 else total(whole.items[k] for k in group)
-            for group in members.values()
-        ]
-        sizes = [sum(bool(whole.items[k]) for k in group) for group in members.values()]
-        return _of_sums(whole, [totals for totals in sums if totals], independent(sizes))
-    clusters = [[items[k] for k in group] for group in members.values()]
+        return _of_sums(whole, groups)
+    members: defaultdict[Hashable, list[T]] = defaultdict(list)
+    for item, name in zip(items, groups, strict=True):
+        members[name].append(item)
+    clusters = list(members.values())
 
-    def of(counts: Any) -> Iterator[float | None]:
+    def of(counts: Any) -> Iterator[float]:
         for row in counts:
-            yield _number(statistic([x for n, c in zip(row, clusters, strict=True) for x in n * c]))
+            drawn = [item for n, c in zip(row, clusters, strict=True) for item in n * c]
+            if (value := _number(statistic(drawn))) is not None:
+                yield value
 
-    def left_out() -> Iterator[float | None]:
+    def left_out() -> Iterator[float]:
         for out in range(parts):
-            kept = (c for index, c in enumerate(clusters) if index % parts != out)
-            yield _number(statistic([x for c in kept for x in c]))
+            parts_in = (c for index, c in enumerate(clusters) if index % parts != out)
+            value = _number(statistic([item for cluster in parts_in for item in cluster]))
+            if value is not None:
+                yield value
 
     parts = min(len(clusters), _PARTS)
     sizes = list(map(len, clusters))
@@ -331,34 +324,26 @@ def independent(sizes: Sequence[int]) -> float:
     return sum(sizes) ** 2 / squares if squares else 0.0
 
 
-def _of_sums(sums: Sums, clusters: Sequence[Totals], worth: float) -> _Sample:
-    numpy = needs("numpy")
-    keys = list(dict.fromkeys(key for cluster in clusters for key in cluster))
-    matrix = numpy.array([[cluster.get(key, 0.0) for key in keys] for cluster in clusters])
+def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
+    numpy, indices = needs("numpy"), dict[Hashable, int]()
+    groups = numpy.array([indices.setdefault(name, len(indices)) for name in names], int)
+    sizes = numpy.bincount(groups, sums.adds)
+    adding = sizes > 0
 
-    def each(totals: Any) -> Iterator[float | None]:
-        if sums.arrays is not None:
-            columns = defaultdict(float, zip(keys, totals.T, strict=True))
-            with numpy.errstate(invalid="ignore", divide="ignore"):  # undefined is not finite
-                values = sums.arrays(columns).tolist()
-            yield from (value if math.isfinite(value) else None for value in values)
-            return
-        for row in totals.tolist():
-            yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
+    def of(counts: Any) -> list[float]:
+        return _defined(sums.each(counts @ in_groups(sums.matrix, groups)[adding]))
 
-    def left_out() -> Iterator[float | None]:
-        # What stands before and what stands after: less an item, a total of zero would be one of
-        # rounding.
-        before = numpy.cumsum(matrix, axis=0)[:-1]
-        after = numpy.cumsum(matrix[::-1], axis=0)[-2::-1]
-        none = numpy.zeros((1, len(keys)))
-        return each(numpy.vstack([none, before]) + numpy.vstack([after, none]))
-
+    count = int(adding.sum())
     return _Sample(
-        len(clusters), sums.value(), lambda counts: each(counts @ matrix), left_out,
-        len(clusters), worth, sums.most, sums.limit,
-        sums.unseen if len(clusters) == sum(map(bool, sums.items)) else None,
+        count, sums.value(), of, lambda: _defined(sums.left_out(groups)[adding]), count,
+        independent(sizes.tolist()), sums.most, sums.limit,
+        sums.unseen if count == sizes.sum() else None,
     )  # fmt: skip
+
+
+def _defined(values: Any) -> list[float]:
+    numbers: list[float] = values[~needs("numpy").isnan(values)].tolist()
+    return numbers
 
 
 def _number(result: Sums | float | None) -> float | None:

@@ -24,6 +24,7 @@ from dagengine.reliability.statistics.sums import (
     ScoreTable,
     Sums,
     Totals,
+    by_row,
     mean,
     measure,
     numbers,
@@ -54,14 +55,15 @@ def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None)
     too low, by about 1/4n of itself. The ends of the `scale`, where there
     are any, say how large it can be, for the interval.
     """
-    rows = [numbers(row) for row in table]
+    rows = by_row(numbers, table)
     most = None
     if scale is not None:
         # The largest deviation of so many scores: half of them at each end of the scale.
         sizes = [len(row) for row in rows if len(row) > 1]
         variances = [size // 2 * (size - size // 2) / (size * (size - 1)) for size in sizes]
         most = (scale[1] - scale[0]) * math.sqrt(max(variances, default=0.0))
-    return mean((deviation_of(tuple(row)) if len(row) > 1 else None for row in rows), most=most)
+    deviations = by_row(lambda row: deviation_of(row) if len(row) > 1 else None, rows)
+    return mean(deviations, most=most)
 
 
 @measure
@@ -169,16 +171,15 @@ def drift(
     which they were asked. The interval is that of t over cases, or over the means of `groups`.
     Unknown with fewer than two such cases, or where scores never vary.
     """
-    slopes: list[float | None] = []
-    for row in table:
+
+    def slope(row: Sequence[float | None]) -> float | None:
         numbers(row)
-        # The place of a run among all of its case, also of those that have no score.
-        last = max(len(row) - 1, 1)
-        seen = [(k / last - 0.5, score) for k, score in enumerate(row) if score is not None]
-        slopes.append(
-            statistics.linear_regression(*zip(*seen, strict=True)).slope if len(seen) > 1 else None
-        )
-    return mean_of(slopes, level=level, groups=groups)
+        # The index of a run among all of its case, also of those that have no score.
+        end = max(len(row) - 1, 1)
+        seen = [(k / end - 0.5, score) for k, score in enumerate(row) if score is not None]
+        return statistics.linear_regression(*zip(*seen, strict=True)).slope if seen[1:] else None
+
+    return mean_of(by_row(slope, table), level=level, groups=groups)
 
 
 def _log_ratio(all_: Totals) -> float | None:
@@ -197,11 +198,11 @@ def _log_ratios(all_: Totals) -> Any:
 
 
 def _by_item(table: ScoreTable) -> list[Totals]:
-    rows = [numbers(row) for row in table]
+    rows = by_row(numbers, table)
     # Moved to one of the scores: deviations stay, and equal scores are exactly zero.
     start = next((row[0] for row in rows if row), 0.0)
-    items: list[Totals] = []
-    for row in rows:
+
+    def item(row: Sequence[float]) -> Totals:
         moved, totals = [score - start for score in row], dict[Hashable, float]()
         size = len(moved)
         if moved:
@@ -211,8 +212,9 @@ def _by_item(table: ScoreTable) -> list[Totals]:
             variance = _variance_of(tuple(moved))
             totals |= {"repeated": 1.0, "within": variance, "noise": variance / size}
             totals["1/often"] = 1 / size
-        items.append(totals)
-    return items
+        return totals
+
+    return by_row(item, rows)
 
 
 def _variances(all_: Totals) -> tuple[Any, Any]:

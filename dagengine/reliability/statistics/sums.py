@@ -8,10 +8,12 @@ same formula on other totals. This makes bootstrap intervals cheap.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import update_wrapper
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, update_wrapper
+from importlib import import_module
+from itertools import chain
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from dagengine.errors import InputError
@@ -30,10 +32,11 @@ Missing = Literal["drop", "own category"]
 
 Totals = Mapping[Any, float]
 Item = TypeVar("Item")
+Value = TypeVar("Value")
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sums:
     """What every item adds, and the formula of the totals.
 
@@ -52,6 +55,7 @@ class Sums:
     limit: float | None = None
     unseen: float | None = None
     arrays: Callable[[Totals], Any] | None = None
+    _left_out: dict[bytes, Any] = field(default_factory=dict, init=False, compare=False)
 
     def value(self) -> float | None:
         """The measure of all items."""
@@ -63,6 +67,83 @@ class Sums:
             return self.formula(totals)
         except ZeroDivisionError:
             return None
+
+    @cached_property
+    def adds(self) -> list[bool]:
+        """Whether each item adds something."""
+        return list(map(bool, self.items))
+
+    @cached_property
+    def matrix(self) -> Any:
+        """What each item adds, a row per item and a column per total; equal items may be one."""
+        numpy, keys = import_module("numpy"), self._keys
+        indices: dict[int, int] = {}
+        rows = [indices.setdefault(id(item), len(indices)) for item in self.items]
+        different = dict(zip(rows, self.items, strict=True)).values()
+        values = [[item.get(key, 0.0) for key in keys] for item in different]
+        return numpy.array(values, dtype=float).reshape(-1, len(keys))[rows]
+
+    def left_out(self, groups: Any) -> Any:
+        """The measure without group 0, without group 1, and so on; nan where it is undefined.
+
+        `groups` is an array of the group of each item.
+        """
+        key = groups.tobytes()
+        if key not in self._left_out:
+            numpy, matrix = import_module("numpy"), in_groups(self.matrix, groups)
+            # What stands before and what stands after: less an item, a total of zero would be one
+            # of rounding.
+            before = numpy.cumsum(matrix, axis=0)[:-1]
+            after = numpy.cumsum(matrix[::-1], axis=0)[-2::-1]
+            none = numpy.zeros((1, matrix.shape[1]))
+            totals = numpy.vstack([none, before]) + numpy.vstack([after, none])
+            self._left_out[key] = self.each(totals)
+        return self._left_out[key]
+
+    def each(self, totals: Any) -> Any:
+        """The measure of each row of totals, an array; nan where it is undefined."""
+        numpy = import_module("numpy")
+        if self.arrays is None:
+            rows = (defaultdict(float, zip(self._keys, row, strict=True))
+                    for row in totals.tolist())  # fmt: skip
+            return numpy.array([self.of(row) for row in rows], dtype=float)
+        columns = defaultdict(float, zip(self._keys, totals.T, strict=True))
+        with numpy.errstate(invalid="ignore", divide="ignore"):
+            values = self.arrays(columns)
+        return numpy.where(numpy.isfinite(values), values, numpy.nan)
+
+    @cached_property
+    def _keys(self) -> list[Hashable]:
+        return list(dict.fromkeys(chain.from_iterable(self.items)))
+
+
+@dataclass(frozen=True)
+class _Difference(Sums):
+    """The first of two measures of the same items, minus the second."""
+
+    sides: tuple[Sums, ...] = ()
+
+    def value(self) -> float | None:
+        first, second = (side.value() for side in self.sides)
+        return None if first is None or second is None else first - second
+
+    @cached_property
+    def matrix(self) -> Any:
+        return import_module("numpy").hstack([side.matrix for side in self.sides])
+
+    def left_out(self, groups: Any) -> Any:
+        return self.sides[0].left_out(groups) - self.sides[1].left_out(groups)
+
+    def each(self, totals: Any) -> Any:
+        width = self.sides[0].matrix.shape[1]
+        return self.sides[0].each(totals[:, :width]) - self.sides[1].each(totals[:, width:])
+
+
+def in_groups(matrix: Any, groups: Any) -> Any:
+    """The sums of the rows of each group; `groups` is an array of the group of each row."""
+    numpy = import_module("numpy")
+    sums = [numpy.bincount(groups, column) for column in matrix.T]
+    return numpy.stack(sums, 1) if sums else matrix[numpy.unique(groups)]
 
 
 class SummedMeasure(Generic[Item, P]):
@@ -81,12 +162,13 @@ def measure(sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> SummedMeasu
     return SummedMeasure(sums)
 
 
-def total(items: Iterable[Totals]) -> Totals:
+def total(items: Sequence[Totals]) -> Totals:
     """The sum of what items add; what no item has adds nothing."""
     parts: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for item in items:
+    counts, different = Counter(map(id, items)), {id(item): item for item in items}
+    for name, item in different.items():  # many cases may share an item
         for key, number in item.items():
-            parts[key].append(number)
+            parts[key] += [number] * counts[name]
     return defaultdict(float, {key: math.fsum(numbers) for key, numbers in parts.items()})
 
 
@@ -99,7 +181,8 @@ def mean(
     `most` is the highest value that an item can have, None if it is not a share; `limit` is what
     its expectation cannot exceed; `unseen` is that of `Sums`.
     """
-    items = [{} if value is None else {"items": 1.0, "value": value} for value in values]
+    added = cache(lambda value: {} if value is None else {"items": 1.0, "value": value})
+    items = [*map(added, values)]
     return replace(quotient(items, "value", "items"), most=most, limit=limit, unseen=unseen)
 
 
@@ -114,27 +197,13 @@ def quotient(items: Sequence[Totals], above: str, below: str, *, most: float | N
 
 def difference(one: Sums, other: Sums) -> Sums:
     """The first measure minus the second, of the same items."""
-    items = [
-        {**{(0, key): n for key, n in a.items()}, **{(1, key): n for key, n in b.items()}}
-        for a, b in zip(one.items, other.items, strict=True)
-    ]
+    items = [first or second for first, second in zip(one.items, other.items, strict=True)]
+    return _Difference(items, one.formula, sides=(one, other))
 
-    def formula(all_: Totals) -> float | None:
-        parts: tuple[defaultdict[Any, float], ...] = (defaultdict(float), defaultdict(float))
-        for (side, key), number in all_.items():
-            parts[side][key] = number
-        first, second = one.of(parts[0]), other.of(parts[1])
-        return None if first is None or second is None else first - second
 
-    def arrays(all_: Totals) -> Any:
-        parts: tuple[defaultdict[Any, Any], ...] = (defaultdict(float), defaultdict(float))
-        for (side, key), numbers in all_.items():
-            parts[side][key] = numbers
-        assert one.arrays is not None
-        assert other.arrays is not None
-        return one.arrays(parts[0]) - other.arrays(parts[1])
-
-    return Sums(items, formula, arrays=arrays if one.arrays and other.arrays else None)
+def by_row(of: Callable[[tuple[Item, ...]], Value], table: Iterable[Sequence[Item]]) -> list[Value]:
+    """`of` each row. Rows of many cases are equal, and are read once."""
+    return [*map(cache(of), map(tuple, table))]
 
 
 def counted(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:

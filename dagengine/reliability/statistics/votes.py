@@ -27,7 +27,7 @@ from dagengine.reliability.statistics.intervals import (
     needs,
 )
 from dagengine.reliability.statistics.mixture import Mixture
-from dagengine.reliability.statistics.sums import Sums, Table, Vote, mean
+from dagengine.reliability.statistics.sums import Sums, Table, Vote, by_row, mean
 
 __all__ = ["Picks", "SteadyVotes", "best_of", "flips_of_votes", "majority_odds", "steady_votes"]
 
@@ -226,7 +226,7 @@ class _Curve:
     def _sums(self, rows: Sequence[Sequence[Vote]], votes: int) -> Sums:
         """Flips of two outcomes are expected to be at most 1/2, of three 2/3, and so on."""
         outcomes = max(self.verdicts, 2)
-        flips = (_flips(_counts(row), votes) for row in rows)
+        flips = [_flips(counts, votes) for counts in by_row(_counts, rows)]
         if outcomes == 2:
             # The highest flip rate that one case of so many runs can show.
             most = max((_exact(size - rare, rare, votes) for size in set(map(len, rows))
@@ -238,12 +238,14 @@ class _Curve:
 
     @cached_property
     def mixture(self) -> Mixture:
-        flips = [_flips(_counts(row), 1) for row in self.rows]
+        counts = by_row(_counts, self.rows)
+        flips = [_flips(own, 1) for own in counts]
         effect = design_effect(flips, self.groups)
         # Of too few groups each counts as one case.
         alone = len(set(self.groups)) / len(self.rows)
         weight = alone if isinstance(effect, Unknown) else 1 / effect
-        return Mixture([(len(row), _counts(row)[1]) for row in self.rows], weight, self.level)
+        seen = [(len(row), own[1]) for row, own in zip(self.rows, counts, strict=True)]
+        return Mixture(seen, weight, self.level)
 
     def ends(self, target: float) -> tuple[int, int | None]:
         """The lowest number of votes that may be enough, and the lowest that surely is."""

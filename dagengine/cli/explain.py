@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError, did_you_mean
 
@@ -32,6 +33,7 @@ def explain(
     """
     outcomes, problems = sections(_TEXT.read_text(encoding="utf-8"))
     if not codes:
+        report(outcomes=outcomes, codes=problems)
         _list("outcomes, why a case has no score", outcomes)
         _list("codes, what `dagengine check` finds", problems)
         return
@@ -46,6 +48,7 @@ def explain(
             hint = did_you_mean(word, explanations) or "`dagengine explain` lists all"
             raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
         wanted[name] = None
+    report(explanations={name: explanations[name] for name in wanted})
     for index, name in enumerate(wanted):
         say("\n" * bool(index) + name + "\n")
         say("\n".join(f"  {line}".rstrip() for line in _wrap(explanations[name])))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.options import (
     BaseUrl,
     Data,
@@ -29,7 +29,7 @@ from dagengine.cli.common.options import (
     prices,
     quoting_of,
 )
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
     from dagengine.cli.tables.plan_table import Assumptions
@@ -88,7 +88,6 @@ def plan(
             help="Also say which difference between two judges this number of cases can detect.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Estimate the judge calls, tokens, cost and time of a run. Makes no judge calls.
 
@@ -136,20 +135,17 @@ def plan(
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)
     notes += in_batches(loaded, cases, settings, budget)
-    if as_json:
-        row = {**as_dict(forecast, budget), "notes": notes}
-        row["too_long"] = [dataclasses.asdict(prompt) for prompt in long]
-        text = json.dumps(row, ensure_ascii=False, indent=2)
-        hidden = shown(text) != text  # then every character outside ASCII becomes an escape
-        typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
-    else:
-        if detectable and forecast.cases:
-            from dagengine.reliability.card.answers import could_be_seen
+    if detectable and forecast.cases:
+        from dagengine.reliability.card.answers import could_be_seen
 
-            notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
-        print_estimate(forecast, budget, more=notes)
-        for warning in (*lacking, *long, *example_lines(compiled, enumerate(readable))):
-            say(f"warning: {warning}", err=True)
+        notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
+    warnings = [
+        str(line) for line in (*lacking, *long, *example_lines(compiled, enumerate(readable)))
+    ]
+    report(**as_dict(forecast, budget), notes=notes, too_long=long, warnings=warnings)
+    print_estimate(forecast, budget, more=notes)
+    for warning in () if wants_json() else warnings:  # which the document has
+        say(f"warning: {warning}", err=True)
 
 
 def _with_escalations(compiled: Plan, results: Path | None) -> tuple[Plan, list[str]]:

@@ -6,12 +6,13 @@ import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, named
+from dagengine.cli.common.formats import print_json, report
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
@@ -56,6 +57,9 @@ def show(
         listed = latest(db, Selection(judge, node), limit) if limit else []
     out = Console()
     total = sum(group.answers for group in held)
+    report(
+        answers=total, bytes=size(path), groups=held, latest=[record.as_dict() for record in listed]
+    )
     head = f"{path}: {total:,} answers, {size(path) / 1e6:,.1f} MB"
     out.print(Text(shown(head)), highlight=False)
     table = Table("judge", "node")
@@ -107,10 +111,9 @@ def prune(
             f"--older-than takes a number of days; {older_than:g} is too many"
         ) from None
     chosen = Selection(judge, node, before)
-    if dry_run:
-        say(f"{count(path, chosen):,} answers would be removed from {path}")
-    else:
-        say(f"{remove(path, chosen, compact=compact):,} answers removed from {path}")
+    number = count(path, chosen) if dry_run else remove(path, chosen, compact=compact)
+    report(removed=0 if dry_run else number, selected=number)
+    say(f"{number:,} answers {'would be removed' if dry_run else 'removed'} from {path}")
 
 
 @app.command()
@@ -121,16 +124,25 @@ def export(
         typer.Option(help="The file to write. Default: standard output."),
         Writes(),
     ] = None,
+    form: Annotated[
+        Literal["lines", "json"], typer.Option("--format", help="JSON lines, or one JSON array.")
+    ] = "lines",
 ) -> None:
     """Export every question and answer as JSON lines.
 
     On a terminal, hidden characters are written as JSON escapes.
     """
+    if form == "json" and out is not None:
+        raise typer.BadParameter("--out takes JSON lines: leave out --format json")
     from dagengine.store.maintenance import reading, records
 
     with reading(path) as db:
         line = _terminal_line if out is None and sys.stdout.isatty() else _line
-        lines = (line(record.as_dict()) for record in records(db))
+        rows = (record.as_dict() for record in records(db))
+        if form == "json":
+            print_json(rows)
+            return
+        lines = map(line, rows)
         if out is None:
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
@@ -162,5 +174,7 @@ def merge(
     """Add the answers of other stores. Existing answers are kept."""
     from dagengine.store.maintenance import merge as add
 
-    for addition in others:
-        say(f"{add(path, addition):,} answers of {addition} added to {path}")
+    added = {str(addition): add(path, addition) for addition in others}
+    report(added=added)
+    for addition, number in added.items():
+        say(f"{number:,} answers of {addition} added to {path}")

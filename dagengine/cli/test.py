@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from typing import Annotated
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+from xml.etree import ElementTree
 
 import typer
 
 from dagengine.cli.common.command import Commands
+from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.options import EXIT_INTERRUPTED
 from dagengine.errors import MissingExtraError
 
@@ -89,7 +93,23 @@ def run(
     for chosen, flag in ((ignore_errors, "--evals-ignore-errors"), (exit_first, "-x"),
                          (verbose, "-v")):  # fmt: skip
         command += [flag] if chosen else []
-    raise typer.Exit(_code(command))
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder, "junit.xml")
+        code = _code([*command, f"--junitxml={results}"] if wants_json() else command)
+        if results.exists():
+            report(tests=_tests(results))
+    raise typer.Exit(code)
+
+
+def _tests(path: Path) -> list[dict[str, Any]]:
+    """Each test of pytest's JUnit file: its name, `passed` or what became of it, and why."""
+    tests: list[dict[str, Any]] = []
+    for case in ElementTree.parse(path).iter("testcase"):
+        end = next((part for part in case if part.tag in ("failure", "error", "skipped")), None)
+        name = f"{case.get('classname')}::{case.get('name')}"
+        outcome, why = ("passed", None) if end is None else (end.tag, end.get("message"))
+        tests.append({"name": name, "outcome": outcome, "message": why})
+    return tests
 
 
 def _require(module: str, package: str | None = None) -> None:
@@ -101,7 +121,7 @@ def _require(module: str, package: str | None = None) -> None:
 def _code(command: list[str]) -> int:
     """The exit code of a command; an interrupt is the command's own, and it ends by itself."""
     interrupted = False
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL if wants_json() else None) as process:
         while True:
             try:
                 code = process.wait()

@@ -41,6 +41,7 @@ _OPTIONS = {
     "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node", "segments"),
     "Output": (
         "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
+        "form",
     ),
     "Exit code": ("fail_if", "assert_pass", "check", "compare"),
     "Several machines": ("processes", "cluster", "workers", "shard"),

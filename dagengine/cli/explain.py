@@ -54,6 +54,13 @@ def explain(
         say("\n".join(f"  {line}".rstrip() for line in _wrap(explanations[name])))
 
 
+def guide() -> None:
+    """Print the guide for coding agents: SKILL.md, with templates that run."""
+    text = _TEXT.with_name("SKILL.md").read_text(encoding="utf-8")
+    report(guide=text)
+    say(text.rstrip("\n"))
+
+
 def sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
     """The texts of outcomes and of codes, by name, of the page on messages."""
     outcomes, problems = text.split("\n## ")[1:3]

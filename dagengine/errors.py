@@ -313,10 +313,7 @@ JUDGE_FAILURES = (RefusedError, UnparseableError, TruncatedError, TooLongError)
 
 
 def require_format(document: Any, most: int, place: str) -> None:
-    """Raise InputError if a newer version wrote a document: its `format` is greater than `most`.
-
-    Without a `format` it is of the first. `place` is the file, and the line in it.
-    """
+    """Raise InputError if a newer version wrote a document: its `format` is above `most`."""
     written = document.get("format") if isinstance(document, dict) else None
     if isinstance(written, int) and written > most:
         raise InputError(

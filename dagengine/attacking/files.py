@@ -5,41 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from contextlib import suppress
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from dagengine.attacking import words
-from dagengine.attacking.values import FORMAT, AttackCard
-from dagengine.errors import InputError, require_format
+from dagengine.attacking.values import AttackCard
 from dagengine.regular_files import write_whole
 from dagengine.results.html import document
 from dagengine.terminal import counted
-
-_ADAPTER = TypeAdapter(AttackCard)
 
 
 def card_json(card: AttackCard) -> str:
     """The card as JSON; every character outside ASCII is an escape, so that none hides."""
     return json.dumps(dataclasses.asdict(card), indent=1) + "\n"
-
-
-def read_attack_card(path: str | Path) -> AttackCard:
-    """A card from its JSON; raises InputError if it is none."""
-    try:
-        text = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    with suppress(JSONDecodeError):  # the reader of the card says so
-        require_format(json.loads(text), FORMAT, str(path))
-    try:
-        return _ADAPTER.validate_json(text)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        raise InputError(f"{path} is not an attack card: {problem['msg']}") from None
 
 
 def card_page(card: AttackCard) -> str:

@@ -14,11 +14,10 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.garbage import collector_at_rest
 from dagengine.cli.common.options import EXIT_INPUT
 from dagengine.cli.common.streams import flushed, open_streams, say
-from dagengine.cli.explain import explain, guide
+from dagengine.cli.explain import explain, guide, schema
 from dagengine.cli.looking.diff import diff
 from dagengine.cli.looking.index import index
 from dagengine.cli.looking.merge import merge
-from dagengine.cli.looking.schema import schema
 from dagengine.cli.looking.show import show
 from dagengine.cli.looking.sql import sql
 from dagengine.cli.looking.view import view

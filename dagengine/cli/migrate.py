@@ -402,12 +402,7 @@ def migrate(
         answer = typer.prompt("Which deepeval were they written for? (empty: unknown)", default="")
         version = _version(answer) if answer else None
         programs = {path: _migrated(path, source, version) for path, source in sources.items()}
-    report(
-        files=[
-            {"file": path, "changed": program.source != sources[path], "notes": program.notes}
-            for path, program in programs.items()
-        ]
-    )
+    report(files={str(path): program._asdict() for path, program in programs.items()})
     for path, program in programs.items():
         before = sources[path]
         if write:

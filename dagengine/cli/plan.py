@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dagengine.graph.graph import Metric
     from dagengine.graph.node import BaseNode
     from dagengine.question import Judge, ServerFacts
-    from dagengine.results import Step
+    from dagengine.results import CaseResult, Step
     from dagengine.test_case import TestCase
 
 LATENCY = 2.0
@@ -129,12 +129,13 @@ def plan(
     speeds = None
     if latency is None:
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
+    answered, lost = (None, []) if store is None else _answered(loaded, cases, model, store)
     budget = Assumptions(
         tuple(names), prices(price), latency, most_calls, items, results is not None,
-        None if store is None else _answered(loaded, cases, model, store), speeds,
+        answered, speeds,
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)
-    notes += in_batches(loaded, cases, settings, budget)
+    notes += lost + in_batches(loaded, cases, settings, budget)
     if detectable and forecast.cases:
         from dagengine.reliability.card.answers import could_be_seen
 
@@ -251,15 +252,23 @@ def _latency(judges: Sequence[Judge]) -> float | None:
     return None if any(map(is_own, judges)) else LATENCY
 
 
-def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:
-    """Number of questions that a store answers, counted by a replay from it."""
+def _answered(
+    metrics: Sequence[Any], cases: Cases, model: Any, path: Path
+) -> tuple[int, list[str]]:
+    """Number of questions that a store answers, and lines on nodes whose words it does not have."""
     from dagengine.evaluation import stream
     from dagengine.execution.interrupts import sync
     from dagengine.store.answers import Store
+    from dagengine.store.misses import REWORDED
 
-    kept = Store(path, replay=True)
-    done = sync(lambda: stream(cases, metrics, lambda row: None, model=model, store=kept))
-    return done.cached
+    kept, lost = Store(path, replay=True), dict[str, None]()
+
+    def look(row: CaseResult) -> None:
+        failures = (result.failure for result in row.metrics if result.failure)
+        lost.update((failure.message, None) for failure in failures if REWORDED in failure.message)
+
+    done = sync(lambda: stream(cases, metrics, look, model=model, store=kept))
+    return done.cached, [*lost]
 
 
 def all_judges(compiled: Plan, model: Any) -> list[Judge]:

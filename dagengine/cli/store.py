@@ -6,13 +6,13 @@ import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, named
-from dagengine.cli.common.formats import print_json, report
+from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
@@ -124,23 +124,18 @@ def export(
         typer.Option(help="The file to write. Default: standard output."),
         Writes(),
     ] = None,
-    form: Annotated[
-        Literal["lines", "json"], typer.Option("--format", help="JSON lines, or one JSON array.")
-    ] = "lines",
 ) -> None:
     """Export every question and answer as JSON lines.
 
     On a terminal, hidden characters are written as JSON escapes.
     """
-    if form == "json" and out is not None:
-        raise typer.BadParameter("--out takes JSON lines: leave out --format json")
     from dagengine.store.maintenance import reading, records
 
     with reading(path) as db:
         line = _terminal_line if out is None and sys.stdout.isatty() else _line
         rows = (record.as_dict() for record in records(db))
-        if form == "json":
-            print_json(rows)
+        if out is None and wants_json():
+            report(answers=[*rows])
             return
         lines = map(line, rows)
         if out is None:

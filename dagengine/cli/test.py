@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from xml.etree import ElementTree
 
 import typer
@@ -96,20 +96,11 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "junit.xml")
         code = _code([*command, f"--junitxml={results}"] if wants_json() else command)
-        if results.exists():
-            report(tests=_tests(results))
+        cases = [*ElementTree.parse(results).iter("testcase")] if results.exists() else []
+        # A test that did not pass has its `failure`, `error` or `skipped`, with the message.
+        ends = [{part.tag: part.get("message") for part in case} for case in cases]
+        report(tests=[case.attrib | end for case, end in zip(cases, ends, strict=True)])
     raise typer.Exit(code)
-
-
-def _tests(path: Path) -> list[dict[str, Any]]:
-    """Each test of pytest's JUnit file: its name, `passed` or what became of it, and why."""
-    tests: list[dict[str, Any]] = []
-    for case in ElementTree.parse(path).iter("testcase"):
-        end = next((part for part in case if part.tag in ("failure", "error", "skipped")), None)
-        name = f"{case.get('classname')}::{case.get('name')}"
-        outcome, why = ("passed", None) if end is None else (end.tag, end.get("message"))
-        tests.append({"name": name, "outcome": outcome, "message": why})
-    return tests
 
 
 def _require(module: str, package: str | None = None) -> None:

@@ -27,10 +27,8 @@ class Format(StrEnum):
     CSV = "csv"
 
 
-Form = Annotated[
-    Literal["table", "json"],
-    typer.Option("--format", help="Output format; JSON is one document."),
-]
+_HELP = "Output format; JSON is one document."
+Form = Annotated[Literal["table", "json"], typer.Option("--format", help=_HELP)]
 FORMATS: dict[str, tuple[Any, Any]] = {
     "form": (Form, "table"),
     "as_json": (Annotated[bool, typer.Option("--json", hidden=True)], False),
@@ -54,9 +52,7 @@ def report(**facts: Any) -> None:
 def reporting(command: str, written: Collection[Path], wanted: Collection[Any]) -> Iterator[None]:
     """Print what a command reports as one JSON document at its end, if `wanted` has "json" or True.
 
-    What it prints for people on standard output is left out, warnings and errors are not. A command
-    that ends with an error has no document. Each document has the command, its exit code and the
-    files that it wrote.
+    Its text on standard output is left out. A command that ends with an error has no document.
     """
     if not {"json", True} & set(wanted):
         yield

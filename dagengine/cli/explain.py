@@ -77,11 +77,11 @@ def schema(
     `cases`, `times` and `labels` are the lines of the files of these names; `card` is card.json,
     `tree` a tree file. A reader refuses a file with a greater format, and ignores unknown keys.
     """
-    print_document(schema_of(name))
+    print_document(read_schema(name))
 
 
-def schema_of(name: Name) -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of a file, named `urn:dagengine:NAME:FORMAT`."""
+def read_schema(name: Name) -> dict[str, Any]:
+    """Give the JSON schema (draft 2020-12) of a file, named `urn:dagengine:NAME:FORMAT`."""
     from dagengine.record import labels
     from dagengine.reliability.card import values as card
     from dagengine.results.rows import FORMAT
@@ -94,7 +94,7 @@ def schema_of(name: Name) -> dict[str, Any]:
         kind, number = generated[name]
         document = TypeAdapter[Any](kind).json_schema(mode="serialization")
     else:
-        file, number = f"{'tree' if name == 'tree' else 'record'}.schema.json", FORMAT
+        file, number = {"tree": "tree.schema.json"}.get(name, "record.schema.json"), FORMAT
         document = json.loads(files("dagengine.record").joinpath(file).read_bytes())
     if name in _OF_RECORD:
         document |= {"$ref": f"#/$defs/{_OF_RECORD[name]}", "title": f"{name}, format {FORMAT}"}

@@ -140,13 +140,12 @@ def plan(
         from dagengine.reliability.card.answers import could_be_seen
 
         notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
-    warnings = [
-        str(line) for line in (*lacking, *long, *example_lines(compiled, enumerate(readable)))
-    ]
+    warnings = [*map(str, (*lacking, *long, *example_lines(compiled, enumerate(readable))))]
     report(**as_dict(forecast, budget), notes=notes, too_long=long, warnings=warnings)
     print_estimate(forecast, budget, more=notes)
-    for warning in () if wants_json() else warnings:  # which the document has
-        say(f"warning: {warning}", err=True)
+    if not wants_json():  # the document has them
+        for warning in warnings:
+            say(f"warning: {warning}", err=True)
 
 
 def _with_escalations(compiled: Plan, results: Path | None) -> tuple[Plan, list[str]]:

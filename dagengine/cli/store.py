@@ -111,9 +111,12 @@ def prune(
             f"--older-than takes a number of days; {older_than:g} is too many"
         ) from None
     chosen = Selection(judge, node, before)
-    number = count(path, chosen) if dry_run else remove(path, chosen, compact=compact)
-    report(removed=0 if dry_run else number, selected=number)
-    say(f"{number:,} answers {'would be removed' if dry_run else 'removed'} from {path}")
+    if dry_run:
+        number, what = count(path, chosen), "would be removed"
+    else:
+        number, what = remove(path, chosen, compact=compact), "removed"
+    report(answers=number, dry_run=dry_run)
+    say(f"{number:,} answers {what} from {path}")
 
 
 @app.command()

@@ -170,7 +170,6 @@ def synthesize(options: SynthesizeOptions) -> None:
     try:
         _print_plan(options) if options.plan else _make(options)
     except NoTextError as error:
-        report(reason=str(error))
         say(f"no golden: {error}")
         raise typer.Exit(EXIT_NO_SCORE) from None
 

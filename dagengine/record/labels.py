@@ -23,8 +23,7 @@ from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, open_to_write, read_whole
 from dagengine.results import Verdict
 
-FORMAT = 1
-"""The format of a line; a line of a greater one is refused."""
+FORMAT = 1  # of a line; a reader refuses a greater one
 LABELS = "labels.jsonl"
 """The file of labels in a run folder."""
 

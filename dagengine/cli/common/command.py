@@ -202,7 +202,7 @@ class Commands(typer.Typer):
             name = names[0] if names else function.__name__.replace("_", "-")
             epilog = examples_of(str(self.info.name), name)
             added = {"epilog": epilog, "cls": _PlainCommand, **settings}
-            full = name if self.info.name == "dagengine" else f"{self.info.name} {name}"
+            full = f"{self.info.name} {name}".removeprefix("dagengine ")
             super(Commands, self).command(*names, **added)(_command(function, full))
             return function
 
@@ -257,13 +257,10 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
 
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    typed += [
-        inspect.Parameter(name, keyword, default=False, annotation=hint)
-        for name, hint in (ALLOWED if trees else {}).items()
-    ]
+    extra = {name: (hint, False) for name, hint in ALLOWED.items() if trees} | shared
     typed += [
         inspect.Parameter(name, keyword, default=default, annotation=hint)
-        for name, (hint, default) in shared.items()
+        for name, (hint, default) in extra.items()
     ]
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}

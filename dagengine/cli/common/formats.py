@@ -28,9 +28,9 @@ class Format(StrEnum):
 
 
 _HELP = "Output format; JSON is one document."
-Form = Annotated[Literal["table", "json"], typer.Option("--format", help=_HELP)]
+TableOrJson = Annotated[Literal["table", "json"], typer.Option("--format", help=_HELP)]
 FORMATS: dict[str, tuple[Any, Any]] = {
-    "form": (Form, "table"),
+    "form": (TableOrJson, "table"),
     "as_json": (Annotated[bool, typer.Option("--json", hidden=True)], False),
 }
 """The options of every command without formats of its own, with their defaults."""
@@ -74,10 +74,9 @@ def reporting(command: str, written: Collection[Path], wanted: Collection[Any]) 
 
 
 def print_document(document: Mapping[str, Any]) -> None:
-    """Print one JSON object; where something in it is hidden, all of it in ASCII."""
+    """Print one JSON object, in ASCII: nothing hides in it."""
     values = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
-    text = json.dumps(values, ensure_ascii=False, indent=2)
-    typer.echo(text if shown(text) == text else json.dumps(values, indent=2))
+    typer.echo(json.dumps(values, indent=2))
 
 
 def print_json(values: Iterable[Any]) -> None:

@@ -36,13 +36,11 @@ def index(
     states = dict[str, str]()
     report(folders=states)
     for run in map(load_run, folders):
-        columns = run.columns()
+        columns, state = run.columns(), "columns made"
         if columns is not None:
             columns.close()
             state = "its columns are there"
-        elif make_columns(run):
-            state = "columns made"
-        else:
+        elif not make_columns(run):
             why = "it is not finished" if not run.finished else "see `columns.parquet` in the docs"
             state = f"no columns, {why}"
         states[str(run.folder)] = state

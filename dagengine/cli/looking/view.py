@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import Form, print_document
+from dagengine.cli.common.formats import TableOrJson, print_document
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import say
 from dagengine.errors import load_extra
@@ -46,7 +46,7 @@ def view(
         Reads(),
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    form: Form = "table",
+    form: TableOrJson = "table",
 ) -> None:
     """Inspect, compare and label runs in a browser.
 

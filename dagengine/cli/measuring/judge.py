@@ -256,11 +256,11 @@ def _save(checkup: Checkup, judge: str | None, base_url: str | None, user: bool)
 def unset(user: ForUser = False) -> None:
     """Remove the default judge of this folder, or of the user. The default is gpt-4o again."""
     path = _file(user)
-    report(removed=[path] if path.exists() else [])
     if not path.exists():
         say(f"no judge was set: there is no {path}")
         return
     path.unlink()
+    report(removed=path)
     say(f"{path} is removed")
 
 

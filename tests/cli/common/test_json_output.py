@@ -105,7 +105,7 @@ KEYS = {
     "run": {"out", "summary", "totals", "failing"},
     "send": {"sent"},
     "store merge": {"added"},
-    "store prune": {"removed"},
+    "store prune": {"answers", "dry_run"},
     "store show": {"answers", "groups", "latest"},
     "synthesize": {"calls", "judges"},
     "test run": {"tests"},

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
-from pydantic import TypeAdapter
 
 from dagengine.cli.common.formats import print_document, report
 from dagengine.cli.common.streams import say
@@ -82,6 +81,8 @@ def schema(
 
 def read_schema(name: Name) -> dict[str, Any]:
     """Give the JSON schema (draft 2020-12) of a file, named `urn:dagengine:NAME:FORMAT`."""
+    from pydantic import TypeAdapter
+
     from dagengine.record import labels
     from dagengine.reliability.card import values as card
     from dagengine.results.rows import FORMAT

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from pydantic_core import to_jsonable_python
 
 from dagengine.cli.common.streams import shown
 
@@ -75,6 +74,8 @@ def reporting(command: str, written: Collection[Path], wanted: Collection[Any]) 
 
 def print_document(document: Mapping[str, Any]) -> None:
     """Print one JSON object, in ASCII: nothing hides in it."""
+    from pydantic_core import to_jsonable_python
+
     values = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
     typer.echo(json.dumps(values, indent=2))
 

@@ -57,9 +57,8 @@ def show(
         listed = latest(db, Selection(judge, node), limit) if limit else []
     out = Console()
     total = sum(group.answers for group in held)
-    report(
-        answers=total, bytes=size(path), groups=held, latest=[record.as_dict() for record in listed]
-    )
+    details = [record.as_dict() for record in listed]
+    report(answers=total, bytes=size(path), groups=held, latest=details)
     head = f"{path}: {total:,} answers, {size(path) / 1e6:,.1f} MB"
     out.print(Text(shown(head)), highlight=False)
     table = Table("judge", "node")

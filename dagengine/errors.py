@@ -312,6 +312,16 @@ JUDGE_FAILURES = (RefusedError, UnparseableError, TruncatedError, TooLongError)
 """What the judge itself left a question with, and no accident on the way."""
 
 
+def require_format(document: Any, most: int, place: str) -> None:
+    """Raise InputError if a newer version wrote a document: its `format` is above `most`."""
+    written = document.get("format") if isinstance(document, dict) else None
+    if isinstance(written, int) and written > most:
+        raise InputError(
+            f"{place} has the format {written}, and this dagengine reads up to {most}: "
+            "install a newer one"
+        )
+
+
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """`did you mean 'x'?` for the known name nearest to `word`; empty if none is near.
 

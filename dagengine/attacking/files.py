@@ -8,32 +8,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from dagengine.attacking import words
 from dagengine.attacking.values import AttackCard
-from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
 from dagengine.results.html import document
 from dagengine.terminal import counted
-
-_ADAPTER = TypeAdapter(AttackCard)
 
 
 def card_json(card: AttackCard) -> str:
     """The card as JSON; every character outside ASCII is an escape, so that none hides."""
     return json.dumps(dataclasses.asdict(card), indent=1) + "\n"
-
-
-def read_attack_card(path: str | Path) -> AttackCard:
-    """A card from its JSON; raises InputError if it is none."""
-    try:
-        return _ADAPTER.validate_json(Path(path).read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        raise InputError(f"{path} is not an attack card: {problem['msg']}") from None
 
 
 def card_page(card: AttackCard) -> str:

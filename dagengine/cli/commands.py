@@ -14,7 +14,7 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.garbage import collector_at_rest
 from dagengine.cli.common.options import EXIT_INPUT
 from dagengine.cli.common.streams import flushed, open_streams, say
-from dagengine.cli.explain import explain
+from dagengine.cli.explain import explain, guide, schema
 from dagengine.cli.looking.diff import diff
 from dagengine.cli.looking.index import index
 from dagengine.cli.looking.merge import merge
@@ -57,8 +57,8 @@ app.add_typer(labels_app)
 app.add_typer(fit_app)
 app.add_typer(test_app)
 for _command in (
-    attack, benchmark, check, diff, explain, improve, index, merge, migrate,
-    plan, recommend, render, run, send, show, sql, synthesize, view, watch,
+    attack, benchmark, check, diff, explain, guide, improve, index, merge, migrate,
+    plan, recommend, render, run, schema, send, show, sql, synthesize, view, watch,
 ):  # fmt: skip
     app.command()(_command)
 

@@ -1,21 +1,26 @@
-"""`dagengine explain`: what a code of `check`, or an outcome, means, and what to do."""
+"""`dagengine explain`, `guide`, `schema`: what codes mean, how to begin, the form of files."""
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
+from dagengine.cli.common.formats import print_document, report
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError, did_you_mean
 
 # A copy of docs/troubleshooting.md, which an installed package does not have.
 _TEXT = Path(__file__).with_name("troubleshooting.md")
 _WIDTH = 78
+Name = Literal["run", "rows", "cases", "times", "labels", "tree", "card"]
+_OF_RECORD = {"run": "Manifest", "rows": "Row", "cases": "Case", "times": "Times"}
 
 
 def explain(
@@ -32,6 +37,7 @@ def explain(
     """
     outcomes, problems = sections(_TEXT.read_text(encoding="utf-8"))
     if not codes:
+        report(outcomes=outcomes, codes=problems)
         _list("outcomes, why a case has no score", outcomes)
         _list("codes, what `dagengine check` finds", problems)
         return
@@ -46,9 +52,55 @@ def explain(
             hint = did_you_mean(word, explanations) or "`dagengine explain` lists all"
             raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
         wanted[name] = None
+    report(explanations={name: explanations[name] for name in wanted})
     for index, name in enumerate(wanted):
         say("\n" * bool(index) + name + "\n")
         say("\n".join(f"  {line}".rstrip() for line in _wrap(explanations[name])))
+
+
+def guide() -> None:
+    """Print the guide for coding agents: SKILL.md, with templates that run."""
+    text = _TEXT.with_name("SKILL.md").read_text(encoding="utf-8")
+    report(guide=text)
+    say(text.rstrip("\n"))
+
+
+def schema(
+    name: Annotated[
+        Name, typer.Argument(metavar="|".join(get_args(Name)), help="The file that it is of.")
+    ],
+    form: Annotated[Literal["json"], typer.Option("--format", help="Always JSON.")] = "json",
+) -> None:
+    """Print the JSON schema of a file: of `run.json`, or of a line of `results.jsonl` (rows).
+
+    `cases`, `times` and `labels` are the lines of the files of these names; `card` is card.json,
+    `tree` a tree file. A reader refuses a file with a greater format, and ignores unknown keys.
+    """
+    print_document(read_schema(name))
+
+
+def read_schema(name: Name) -> dict[str, Any]:
+    """Give the JSON schema (draft 2020-12) of a file, named `urn:dagengine:NAME:FORMAT`."""
+    from pydantic import TypeAdapter
+
+    from dagengine.record import labels
+    from dagengine.reliability.card import values as card
+    from dagengine.results.rows import FORMAT
+
+    generated: dict[str, tuple[Any, int]] = {
+        "labels": (labels.Label | labels.Retraction, labels.FORMAT),
+        "card": (card.JudgeCard, card.FORMAT),
+    }
+    if name in generated:
+        kind, number = generated[name]
+        document = TypeAdapter[Any](kind).json_schema(mode="serialization")
+    else:
+        file, number = {"tree": "tree.schema.json"}.get(name, "record.schema.json"), FORMAT
+        document = json.loads(files("dagengine.record").joinpath(file).read_bytes())
+    if name in _OF_RECORD:
+        document |= {"$ref": f"#/$defs/{_OF_RECORD[name]}", "title": f"{name}, format {FORMAT}"}
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, **document, "$id": f"urn:dagengine:{name}:{number}"}
 
 
 def sections(text: str) -> tuple[dict[str, str], dict[str, str]]:

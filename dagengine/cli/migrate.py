@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from dagengine.cli.common.files import Reads, require_writable
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.options import EXIT_UNDECIDED
 from dagengine.cli.common.streams import say
 from dagengine.compat.names import (
@@ -401,6 +402,7 @@ def migrate(
         answer = typer.prompt("Which deepeval were they written for? (empty: unknown)", default="")
         version = _version(answer) if answer else None
         programs = {path: _migrated(path, source, version) for path, source in sources.items()}
+    report(files={str(path): program._asdict() for path, program in programs.items()})
     for path, program in programs.items():
         before = sources[path]
         if write:

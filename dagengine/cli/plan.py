@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.options import (
     BaseUrl,
     Data,
@@ -29,7 +29,7 @@ from dagengine.cli.common.options import (
     prices,
     quoting_of,
 )
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
     from dagengine.cli.tables.plan_table import Assumptions
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dagengine.graph.graph import Metric
     from dagengine.graph.node import BaseNode
     from dagengine.question import Judge, ServerFacts
-    from dagengine.results import Step
+    from dagengine.results import CaseResult, Step
     from dagengine.test_case import TestCase
 
 LATENCY = 2.0
@@ -88,7 +88,6 @@ def plan(
             help="Also say which difference between two judges this number of cases can detect.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Estimate the judge calls, tokens, cost and time of a run. Makes no judge calls.
 
@@ -130,25 +129,22 @@ def plan(
     speeds = None
     if latency is None:
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
+    answered, lost = (None, []) if store is None else _answered(loaded, cases, model, store)
     budget = Assumptions(
         tuple(names), prices(price), latency, most_calls, items, results is not None,
-        None if store is None else _answered(loaded, cases, model, store), speeds,
+        answered, speeds,
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)
-    notes += in_batches(loaded, cases, settings, budget)
-    if as_json:
-        row = {**as_dict(forecast, budget), "notes": notes}
-        row["too_long"] = [dataclasses.asdict(prompt) for prompt in long]
-        text = json.dumps(row, ensure_ascii=False, indent=2)
-        hidden = shown(text) != text  # then every character outside ASCII becomes an escape
-        typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
-    else:
-        if detectable and forecast.cases:
-            from dagengine.reliability.card.answers import could_be_seen
+    notes += lost + in_batches(loaded, cases, settings, budget)
+    if detectable and forecast.cases:
+        from dagengine.reliability.card.answers import could_be_seen
 
-            notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
-        print_estimate(forecast, budget, more=notes)
-        for warning in (*lacking, *long, *example_lines(compiled, enumerate(readable))):
+        notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
+    warnings = [*map(str, (*lacking, *long, *example_lines(compiled, enumerate(readable))))]
+    report(**as_dict(forecast, budget), notes=notes, too_long=long, warnings=warnings)
+    print_estimate(forecast, budget, more=notes)
+    if not wants_json():  # the document has them
+        for warning in warnings:
             say(f"warning: {warning}", err=True)
 
 
@@ -255,15 +251,23 @@ def _latency(judges: Sequence[Judge]) -> float | None:
     return None if any(map(is_own, judges)) else LATENCY
 
 
-def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:
-    """Number of questions that a store answers, counted by a replay from it."""
+def _answered(
+    metrics: Sequence[Any], cases: Cases, model: Any, path: Path
+) -> tuple[int, list[str]]:
+    """Number of questions that a store answers, and lines on nodes whose words it does not have."""
     from dagengine.evaluation import stream
     from dagengine.execution.interrupts import sync
     from dagengine.store.answers import Store
+    from dagengine.store.misses import REWORDED
 
-    kept = Store(path, replay=True)
-    done = sync(lambda: stream(cases, metrics, lambda row: None, model=model, store=kept))
-    return done.cached
+    kept, lost = Store(path, replay=True), dict[str, None]()
+
+    def look(row: CaseResult) -> None:
+        failures = (result.failure for result in row.metrics if result.failure)
+        lost.update((failure.message, None) for failure in failures if REWORDED in failure.message)
+
+    done = sync(lambda: stream(cases, metrics, look, model=model, store=kept))
+    return done.cached, [*lost]
 
 
 def all_judges(compiled: Plan, model: Any) -> list[Judge]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from dagengine.cli.common.files import Writes
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import say
 from dagengine.regular_files import write_whole
 
@@ -28,7 +29,8 @@ def recommend(
 
     if write is not None and write.exists():
         raise typer.BadParameter(f"{write} already exists; choose a new file")
-    needs = Needs(**{name: typer.confirm(text, default=False) for name, text in QUESTIONS})
+    needs = Needs(**{n: typer.confirm(text, default=False, err=True) for n, text in QUESTIONS})
+    report(metrics={suggestion.metric: suggestion.why for suggestion in suggest(needs)})
     say("\nfrom dagengine.metrics import …")
     for suggestion in suggest(needs):
         say(f"  {suggestion.metric:32} {suggestion.why}")

@@ -11,6 +11,7 @@ import typer
 
 from dagengine.cli.common.cluster_job import FileJob
 from dagengine.cli.common.files import named
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.options import (
@@ -254,6 +255,7 @@ def _report(
     outlive_reader()  # the page and the pictures are not written yet
     words = words_of_judge(options.metrics, options.judge, options.base_url)
     standings = standing_lines(writer.manifest.judges, executor.asked_judges, words)
+    report(out=options.out, summary=tally.summing.result(), totals=executor.totals)
     print_table(tally, executor.totals, standings=standings)
     add_step_summary(tally, executor.totals, standings)
     say(f"results: {writer.rows.path}")
@@ -271,6 +273,7 @@ def _report(
     if options.to:
         send_all(options.out, options.to)
     lines = failures(conditions, writer.figures())
+    report(failing=lines)
     for line in lines:
         say(f"fails: {line}", err=True)
     if lines or (options.assert_pass and (tally.failed or not tally.rows)):

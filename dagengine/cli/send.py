@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.options import EXIT_FAILED, Destinations
 from dagengine.cli.common.streams import say
 
@@ -49,8 +50,11 @@ def send_all(folder: Path, destinations: Sequence[str]) -> bool:
     # All of them are checked before anything is sent.
     backends = [backend_of(to, os.environ) for to in destinations]
     complete = True
+    everything = list[Any]()
+    report(sent=everything)
     for backend in backends:
         sent = send_run(load_run(folder), backend)
+        everything.append(sent)
         say(str(sent))
         for problem, count in sent.problems.most_common(3):
             say(f"  {count} x {problem}", err=True)

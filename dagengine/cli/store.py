@@ -12,6 +12,7 @@ import typer
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, named
+from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
@@ -56,6 +57,8 @@ def show(
         listed = latest(db, Selection(judge, node), limit) if limit else []
     out = Console()
     total = sum(group.answers for group in held)
+    details = [record.as_dict() for record in listed]
+    report(answers=total, bytes=size(path), groups=held, latest=details)
     head = f"{path}: {total:,} answers, {size(path) / 1e6:,.1f} MB"
     out.print(Text(shown(head)), highlight=False)
     table = Table("judge", "node")
@@ -108,9 +111,11 @@ def prune(
         ) from None
     chosen = Selection(judge, node, before)
     if dry_run:
-        say(f"{count(path, chosen):,} answers would be removed from {path}")
+        number, what = count(path, chosen), "would be removed"
     else:
-        say(f"{remove(path, chosen, compact=compact):,} answers removed from {path}")
+        number, what = remove(path, chosen, compact=compact), "removed"
+    report(answers=number, dry_run=dry_run)
+    say(f"{number:,} answers {what} from {path}")
 
 
 @app.command()
@@ -130,7 +135,11 @@ def export(
 
     with reading(path) as db:
         line = _terminal_line if out is None and sys.stdout.isatty() else _line
-        lines = (line(record.as_dict()) for record in records(db))
+        rows = (record.as_dict() for record in records(db))
+        if out is None and wants_json():
+            report(answers=[*rows])
+            return
+        lines = map(line, rows)
         if out is None:
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
@@ -162,5 +171,7 @@ def merge(
     """Add the answers of other stores. Existing answers are kept."""
     from dagengine.store.maintenance import merge as add
 
-    for addition in others:
-        say(f"{add(path, addition):,} answers of {addition} added to {path}")
+    added = {str(addition): add(path, addition) for addition in others}
+    report(added=added)
+    for addition, number in added.items():
+        say(f"{number:,} answers of {addition} added to {path}")

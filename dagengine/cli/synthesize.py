@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from dagengine.cli.common.files import Reads, Writes, named, within
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
@@ -186,6 +187,7 @@ def _make(options: SynthesizeOptions) -> None:
         except KeyboardInterrupt:
             say(f"interrupted; {go_on(options.store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
+    report(report=made.report, totals=synthesizer.totals, goldens=[*made])
     for line in made.report.lines():
         say(line)
     say(cost_line(synthesizer.totals))
@@ -317,7 +319,7 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 
 def _print_plan(options: SynthesizeOptions) -> None:
     from dagengine.cli.plan import LATENCY
-    from dagengine.cli.tables.plan_table import Assumptions, print_estimate
+    from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.question import judge_name
 
     synthesizer = _synthesizer(options, lambda golden: None)
@@ -325,5 +327,6 @@ def _print_plan(options: SynthesizeOptions) -> None:
     names = tuple(judge_name(judge.judge) for judge in forecast.judges)
     most = in_flight(options.max_in_flight, options.judge, options.base_url)
     shown = Assumptions(names, prices(options.price), LATENCY, most, 10)
+    report(**as_dict(forecast, shown))
     print_estimate(forecast, shown)
     say(f"A rejected draft is replaced: up to {options.tries} drafts per golden.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dagengine.cli.common.files import Reads, within
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.options import (
@@ -288,6 +289,7 @@ def _run(watching: Watch, out: Path, shown: dict[str, Any], texts: bool) -> None
         sync(lambda: watching.run(record, remembers=texts))
     except KeyboardInterrupt:
         interrupted = True
+    report(out=out, alerts=watching.alerts, lines=watching.lines())
     for line in watching.lines():
         say(line)
     write_page_or_warn(out)

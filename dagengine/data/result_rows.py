@@ -17,11 +17,12 @@ from dagengine.data.early_rows import EarlyRows, beside, early_lines, index_of
 from dagengine.data.json_lines import JsonLines, complete_lines, line_of, value_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
-from dagengine.errors import InputError
+from dagengine.errors import InputError, require_format
 from dagengine.file_locks import one_writer
 from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, require_regular
 from dagengine.results import CaseResult, implied_output
+from dagengine.results.rows import FORMAT
 
 _TEXT, _NUMBER = "string", "float64"
 _COLUMNS = (
@@ -232,6 +233,7 @@ def _rows() -> TypeAdapter[CaseResult]:
 
 def row_of(value: Any, place: str) -> CaseResult:
     """The row in a line that was read; raises InputError that names the `place` of the line."""
+    require_format(value, FORMAT, place)
     try:
         row = _rows().validate_python(_with_implied_outputs(value))
     except ValidationError as error:

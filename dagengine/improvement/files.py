@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from dagengine.errors import DagengineError, InputError, MissingExtraError
+from dagengine.errors import DagengineError, InputError, MissingExtraError, require_format
 from dagengine.evaluation import a_evaluate
 from dagengine.improvement import words
 from dagengine.improvement.patching import patch, program
@@ -153,8 +153,12 @@ class Folder:
 def _looks(record: Path, sha256: str) -> list[str]:
     """The metrics, by hash, for which a record says that this sealed part was opened."""
     try:
-        sealed = json.loads(read_whole(record))["sealed_part"] if is_there(record) else {}
+        known = json.loads(read_whole(record)) if is_there(record) else {"sealed_part": {}}
+        require_format(known, FORMAT, str(record))
+        sealed = known["sealed_part"]
         return list(map(str, sealed["looks"])) if sealed.get("sha256") == sha256 else []
+    except InputError:
+        raise
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return []  # it is no record of an improvement
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, require_format
 from dagengine.file_locks import lock_file
 from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, open_to_write, read_whole
 from dagengine.results import Verdict
 
+FORMAT = 1  # of a line; a reader refuses a greater one
 LABELS = "labels.jsonl"
 """The file of labels in a run folder."""
 
@@ -155,6 +156,7 @@ def _lines(path: Path) -> Iterator[Label | Retraction]:
 
 
 def _read(row: Any, place: str) -> Label | Retraction:
+    require_format(row, FORMAT, place)
     taken_back = isinstance(row, Mapping) and "retracts" in row
     try:
         return _RETRACTION.validate_python(row) if taken_back else _LABEL.validate_python(row)

@@ -13,15 +13,16 @@ from pydantic import ValidationError
 from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
-from dagengine.errors import InputError
+from dagengine.errors import InputError, require_format
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.checks import flaw_of
 from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
 from dagengine.record.times import with_times
-from dagengine.record.values import FORMAT, Manifest
+from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of
 from dagengine.regular_files import is_there, read_whole
 from dagengine.results import CaseResult
+from dagengine.results.rows import FORMAT
 
 
 class Run:
@@ -165,12 +166,7 @@ def _read(folder: Path) -> Run:
         raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None
     # Before the fields: a newer version may have others, and "install a newer one" says more than
     # the name of the first field that is not understood.
-    written = record.get("format") if isinstance(record, dict) else None
-    if isinstance(written, int) and written > FORMAT:
-        raise InputError(
-            f"{path} has the format {written}, and this dagengine reads up to {FORMAT}: "
-            "install a newer one"
-        )
+    require_format(record, FORMAT, str(path))
     try:
         manifest = Manifest.model_validate(record)
     except ValidationError as error:
@@ -192,6 +188,7 @@ def _finite(text: str) -> float:
 
 def case_of(case: Any, place: str) -> dict[str, Any]:
     """A line of cases that was read; raises InputError, with its `position`, for what is none."""
+    require_format(case, FORMAT, place)
     if not isinstance(case, dict) or not isinstance(case.get("index"), int):
         raise InputError(f"{place}: no case of a run (it has no whole number `index`)")
     tags = case.get("tags")

@@ -8,10 +8,8 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from dagengine.results.passing import Combine
+from dagengine.results.rows import FORMAT
 from dagengine.terminal import one_line
-
-FORMAT = 1
-"""The format of a run folder; a reader refuses a newer one."""
 
 Exit = Literal["ok", "failed", "no_score", "interrupted", "error"]
 

@@ -24,10 +24,11 @@ from dagengine.record.definition import spent_of, totals_of
 from dagengine.record.hiding import Hiding
 from dagengine.record.run_conditions import Figures
 from dagengine.record.times import times_line
-from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
+from dagengine.record.values import CountsRecord, Exit, Manifest
 from dagengine.redaction import clip_text, public_text
 from dagengine.regular_files import is_there, remove, write_whole
 from dagengine.results import CaseResult, Spent, Totals
+from dagengine.results.rows import FORMAT
 from dagengine.results.summary import Summing
 
 MANIFEST, ROWS, CASES, TIMES = "run.json", "results.jsonl", "cases.jsonl", "times.jsonl"

@@ -17,6 +17,8 @@ from dagengine.results.passing import SIGNS, End, Points, State, case_state, sta
 from dagengine.test_case import CASE_TYPES
 from dagengine.unknown import absent_attributes
 
+FORMAT = 1
+"""The format of a run folder and of its rows; a reader refuses a greater one."""
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
 # What results of deepeval have, or a reader expects here, and where it is.

@@ -39,7 +39,7 @@ from dagengine.store.file import (
     printable,
     transaction,
 )
-from dagengine.store.misses import difference
+from dagengine.store.misses import REWORDED, difference
 from dagengine.store.notices import code_of, lost_answers, require_apart
 from dagengine.store.rows import (
     DamagedError,
@@ -66,6 +66,10 @@ _LOST = (
 _EDITED = (
     "%s has changed since answers of %r were stored: %s used as stored. To ask again, give the "
     "judge another name, or remove them: dagengine store prune %s --judge %s"
+)
+_NEW_WORDS = (
+    "%s: %r was put in other words since its answers were stored: they are not used, and its "
+    "questions are asked again"
 )
 _CODE = """INSERT INTO judges (name, code) VALUES (?, ?)
     ON CONFLICT (name) DO UPDATE SET code = excluded.code"""
@@ -204,6 +208,7 @@ class OpenStore:
         self._in_use: set[str] = set()
         self._codes: dict[str, str | None] = {}
         self._damaged: set[bytes] = set()
+        self._missed: set[str] = set()  # nodes with a question that was not stored
         self.scope = anyio.CancelScope()
         self.failure: InputError | None = None
 
@@ -272,6 +277,10 @@ class OpenStore:
                     raise self._failure(key) or RecordingMissError(
                         f"{self._path} has no answer for the node {question.name!r}: {why}"
                     )
+                if name is not None and question.name not in self._missed:
+                    self._missed.add(question.name)
+                    if difference(self._reader, name, question) == REWORDED:
+                        _log.warning(_NEW_WORDS, self._path, question.name)
             if name is None:
                 return await ask()
             asked = partial(self._ask_and_store, self._journal, key, name, question, ask)

@@ -14,6 +14,7 @@ from dagengine.store.file import names, printable, unpack
 from dagengine.store.rows import UNREADABLE, DamagedError, find, holds, key_of
 from dagengine.terminal import few
 
+REWORDED = "its instructions differ from those stored"
 # Stored questions of a node that a missing one is compared with, the latest first.
 _COMPARED = 50
 
@@ -68,7 +69,7 @@ def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> s
     if instructions is None:
         return "its prompt differs from the stored question"
     if all(instructions != _instructions(parts) for parts in kept):
-        return "its instructions differ from those stored"
+        return REWORDED
     return (
         "its evidence (the case, or the output of earlier nodes) differs from the stored question"
     )

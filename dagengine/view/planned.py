@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
+from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label
 from dagengine.record.values import MetricRecord
 from dagengine.regular_files import is_there, read_whole, write_whole
@@ -181,13 +182,15 @@ class _People:
     """The labels of one metric: ends of walks and answers to nodes, by case and person."""
 
     def __init__(self, record: MetricRecord, labels: Sequence[Label]) -> None:
-        mine = [label for label in labels if label.metric == record.name]
-        ends = [label for label in mine if label.outcome is not None]
-        self.stale = sum(label.definition != record.hash for label in ends)
+        now = {node.name: node.hash for node in every_node(record)} | {"": record.hash}
+        every = [label for label in labels if label.metric == record.name]
+        mine = [label for label in every if label.definition == now.get(label.node)]
+        ends = [label.definition for label in every if label.outcome is not None]
+        self.stale = len(ends) - ends.count(record.hash)
         self.ends: dict[str, dict[str, str | float]] = {}
         self.answers: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
-        for label in ends:
-            if label.outcome is not None and label.definition == record.hash:
+        for label in mine:
+            if label.outcome is not None:
                 self.ends.setdefault(label.case, {})[label.who] = label.outcome
         # Also those of which a person could not tell.
         self.tried = {label.case for label in mine}

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import json
 import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 DOCS = Path(__file__).resolve().parents[1]
+OUTSIDE = {
+    "guide.md": DOCS.parent / "dagengine" / "cli" / "SKILL.md",
+    "stability.md": DOCS.parent / "STABILITY.md",
+}
+"""Pages that are outside of the folder of pages."""
+_NAMED = re.compile(r"^::: (\S+)$", re.MULTILINE)
 _CODE = re.compile(r"`[^`]*`")
 _MEASURED = re.compile(r"\]\(((?:\.\./)*)\.\./(benchmarks|docs)/")
 """A link between the documents and the figures that the benchmarks left."""
@@ -28,8 +37,17 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what is made now: runs and cards of the gallery, all commands, and the figures."""
+    """Add what is made now: runs and cards of the gallery, commands, figures and schemas."""
+    from dagengine.cli.explain import Name, read_schema
+
     files.append(File.generated(config, "api/commands.md", content="\n".join(_commands())))
+    for name, path in OUTSIDE.items():
+        text = path.read_text(encoding="utf-8").removeprefix("---\n")
+        head, _, rest = text.partition("\n---\n")  # what a skill says of itself
+        files.append(File.generated(config, name, content=rest or head))
+    for schema in get_args(Name):
+        content = json.dumps(read_schema(schema), indent=1) + "\n"
+        files.append(File.generated(config, f"schemas/{schema}.json", content=content))
     sys.path.append(str(DOCS))
     from make_gallery import FOLDERS, left
 
@@ -44,6 +62,33 @@ def on_files(files: Files, config: Any) -> Files:
         file.inclusion = InclusionLevel.NOT_IN_NAV
         files.append(file)
     return files
+
+
+def on_post_build(config: Any) -> None:
+    """Leave each page as Markdown, too, with the signatures of what the reference is made of."""
+    sources = {page.relative_to(DOCS).as_posix(): page for page in DOCS.glob("**/*.md")} | OUTSIDE
+    for name, page in sources.items():
+        text = _NAMED.sub(_in_words, page.read_text(encoding="utf-8"))
+        Path(config.site_dir, name).write_text(text, encoding="utf-8")
+    commands = Path(config.site_dir, "api", "commands.md")
+    commands.write_text("\n".join(_commands()), encoding="utf-8")
+
+
+def _in_words(match: re.Match[str]) -> str:
+    """The signature and the docstring of a public name, and those of its own methods."""
+    module, _, name = match[1].rpartition(".")
+    thing = getattr(importlib.import_module(module), name)
+    members = vars(thing).items() if isinstance(thing, type) else ()
+    own = [(key, one) for key, one in members if key[0] != "_" and inspect.isfunction(one)]
+    return "\n\n".join(_described(*part) for part in ((name, thing), *own))
+
+
+def _described(name: str, thing: Any) -> str:
+    try:
+        signature = str(inspect.signature(thing))
+    except (TypeError, ValueError):  # it is no function and no class
+        signature = ""
+    return f"```python\n{name}{signature}\n```\n\n{inspect.getdoc(thing) or ''}"
 
 
 def _commands() -> Iterator[str]:

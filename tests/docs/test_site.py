@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import json
 import re
 import runpy
 import warnings
@@ -388,6 +389,33 @@ def test_every_page_stands_in_the_navigation() -> None:
     listed.discard("api/commands.md")  # it is made when the site is built
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")}
     assert sorted(pages - listed) == [], "add them to nav: in mkdocs.yml"
+
+
+def test_the_list_for_programs_is_short_and_leads_to_pages_that_are_there() -> None:
+    text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    outside = runpy.run_path(str(ROOT / "docs" / "site" / "hooks.py"))["OUTSIDE"]
+    assert len(text.splitlines()) <= 25
+    linked = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(linked) >= 20
+    assert [name for name in linked if not (ROOT / "docs" / name).exists()] == ["guide.md"]
+    assert "guide.md" in outside
+
+
+@needs_mkdocs
+def test_every_page_is_there_as_markdown_and_the_reference_has_signatures(site: Path) -> None:
+    pages = {page.relative_to(site).with_suffix("") for page in site.glob("**/*.md")}
+    assert len(pages) > 100
+    assert {page for page in pages if not (site / page).with_suffix(".html").exists()} <= {
+        page
+        for page in pages
+        if page.name == "README"  # index.html
+    }
+    nodes = (site / "api" / "nodes.md").read_text(encoding="utf-8")
+    assert "\nBinaryJudgementNode(criteria: " in nodes
+    assert ":::" not in nodes
+    assert (site / "guide.md").read_text("utf-8").startswith("---\nname: dagengine\n")
+    rows = json.loads((site / "schemas" / "rows.json").read_text("utf-8"))
+    assert rows["$id"] == "urn:dagengine:rows:1"
 
 
 def _object(path: str) -> object:

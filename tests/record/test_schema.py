@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,12 @@ import pytest
 from folders.recorded_runs import CASES, SCHEMA, judge, polite, validator
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from programs.commands import output_of
 from servers.decision_server import DecisionServer
 
 from dagengine import evaluate
+from dagengine.errors import InputError
+from dagengine.improvement.files import Folder
 from dagengine.judges import DecisionJudge, LexicalJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,
@@ -22,8 +27,13 @@ from dagengine.metrics import (
 )
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record import load_run
+from dagengine.record.labels import Label, LabelFile, Retraction, read_labels
+from dagengine.record.run import case_of, rows_at
 from dagengine.record.values import Manifest
+from dagengine.reliability.card.files import read_card
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def decided() -> DAGMetric:
@@ -84,6 +94,53 @@ def test_a_row_with_odds_follows_it_too(tmp_path: Path) -> None:
     (row,) = lines(tmp_path / "results.jsonl")
     validator("Row").validate(row)
     assert row["metrics"][0]["odds"]["paths"]
+
+
+def test_what_commands_leave_follows_the_schemas_that_are_printed(tmp_path: Path) -> None:
+    """The example, its tree file, a label of it and its judge card."""
+    here, example = tmp_path / "out", ROOT / "examples" / "meeting_summary"
+    asked = [f"{example}/metrics.py", "--data", f"{example}/cases.jsonl", "--judge",
+             f"{example}/judge.py:judge"]  # fmt: skip
+    output_of("run", *asked, "--out", str(here), "--no-page", code=0)
+    output_of("benchmark", *asked, "--times", "2", "--out", str(tmp_path))
+    row = lines(here / "results.jsonl")[0]
+    label = Label(id="a", who="b", when="c", case=row["hash"], index=0, name=row["case"],
+                  metric="m", node="", definition=None, answer=None, outcome="pass")  # fmt: skip
+    LabelFile(here / "labels.jsonl").add([label, Retraction(who="b", when="d", retracts="a")])
+    whole = {
+        "run": [json.loads((here / "run.json").read_text())],
+        "card": [json.loads((tmp_path / "card.json").read_text())],
+        "tree": [json.loads(output_of("show", str(here), "--tree"))],
+        "rows": lines(here / "results.jsonl"),
+        **{name: lines(here / f"{name}.jsonl") for name in ("cases", "times", "labels")},
+    }
+    for name, documents in whole.items():
+        schema = json.loads(output_of("schema", name))
+        Draft202012Validator.check_schema(schema)
+        assert re.fullmatch(rf"urn:dagengine:{name}:\d", schema["$id"])
+        assert documents
+        for document in documents:
+            Draft202012Validator(schema).validate(document)
+
+
+def test_every_reader_refuses_a_greater_format_in_words(tmp_path: Path) -> None:
+    evaluate(CASES[:1], [decided()], model=judge(), show=False, out=tmp_path / "run", page=False)
+    row, case = (lines(tmp_path / "run" / f"{name}.jsonl")[0] for name in ("results", "cases"))
+    files: dict[str, tuple[Any, Callable[[Path], object]]] = {
+        "run.json": (json.loads((tmp_path / "run" / "run.json").read_text()), load_run),
+        "results.jsonl": (row, lambda path: [*rows_at(path)]),
+        "labels.jsonl": ({"id": "a"}, read_labels),
+        "card.json": ({}, read_card),
+        "improve.json": ({"sealed_part": {}}, lambda path: Folder(path.parent).looks("0")),
+    }
+    for name, (document, read) in files.items():
+        path = tmp_path / name.partition(".")[0] / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({**document, "format": 9}) + "\n")
+        with pytest.raises(InputError, match="has the format 9, and this dagengine reads up to"):
+            read(path.parent if name == "run.json" else path)
+    with pytest.raises(InputError, match="has the format 9"):
+        case_of({**case, "format": 9}, "cases.jsonl line 1")
 
 
 @pytest.mark.parametrize("change", [{"hash": "x"}, {"more": 1}, {"index": -1}, {"metrics": None}])

@@ -69,6 +69,26 @@ def runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Runs:
     return Runs(tmp_path, caplog)
 
 
+def test_a_node_in_other_words_says_once_that_its_answers_are_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def run(words: str, *inputs: str) -> list[str]:
+        caplog.clear()
+        node = BinaryJudgementNode(words, evaluation_params=["input"], then=THEN, name="Ok")
+        cases, judge = (
+            [LLMTestCase(input=text) for text in inputs],
+            ScriptedJudge({"Ok": True}, "s"),
+        )
+        evaluate(cases, [DAGMetric("m", DAG(node))], model=judge, store=tmp_path / "a", show=False)
+        return [record.getMessage() for record in caplog.records]
+
+    assert run("ok?", "1", "2") == []
+    assert run("ok?", "1", "3") == []  # another case is no other word
+    (line,) = run("all right?", "1", "2", "3")
+    assert "'Ok' was put in other words since its answers were stored" in line
+    assert run("all right?", "1") == run("ok?", "1", "2") == []
+
+
 @pytest.mark.parametrize("name", ["scripted", "part", "custom"])
 def test_an_edited_judge_uses_its_answers_and_says_so_once(name: str, runs: Runs) -> None:
     assert runs.scores(runs.load(name, SCRIPT)) == [1.0] * 3

@@ -112,6 +112,12 @@ def test_labels_of_another_definition_are_counted_and_left_out(folder: Path) -> 
     path.write_text("".join(f"{json.dumps(line)}\n" for line in ends), "utf-8")
     plan = plan_of(folder)
     assert (plan.stale, plan.labels) == (2, 0)
+    # Nor do answers to nodes that were put in other words; their cases may be labelled anew.
+    changed = [{**line, "definition": "old"} for line in lines]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in changed), "utf-8")
+    again = plan_of(folder, count=1000)
+    assert {node.labels for node in again.nodes} == {0}
+    assert {1, 2} <= set(again.queue)
 
 
 def test_the_plan_is_a_queue_of_view_and_the_command_says_what_is_next(folder: Path) -> None:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
+from dagengine.cli.common.formats import FORMATS, reporting
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
 from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED, StorePath, go_on
 from dagengine.cli.common.streams import say, shown
@@ -69,6 +70,7 @@ _MEANT_OPTIONS = {
     "--shard": "subset part sample",
     "--count": "num number size n",
     "--plan": "dry-run",
+    "--format": "json output-format",
 }
 EXIT_USAGE = 2
 # What is done by another command, where an option is typed that a command does not have.
@@ -200,13 +202,14 @@ class Commands(typer.Typer):
             name = names[0] if names else function.__name__.replace("_", "-")
             epilog = examples_of(str(self.info.name), name)
             added = {"epilog": epilog, "cls": _PlainCommand, **settings}
-            super(Commands, self).command(*names, **added)(_command(function))
+            full = f"{self.info.name} {name}".removeprefix("dagengine ")
+            super(Commands, self).command(*names, **added)(_command(function, full))
             return function
 
         return decorate
 
 
-def _command(function: Callable[..., None]) -> Callable[..., None]:
+def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     """The function that Typer calls: it checks files, then calls the command's."""
     # A function that takes one dataclass gets its options in it, and an option for each field.
     first = next(iter(get_type_hints(function).values()))
@@ -215,10 +218,10 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(options or function, include_extras=True)
     # What the caller types for a parameter: an option's name, an argument's placeholder
     labels: dict[str, str] = {}
-    for name, hint in hints.items():
+    for parameter, hint in hints.items():
         info = next((mark for mark in _metadata(hint) if isinstance(mark, ParameterInfo)), None)
         argument = isinstance(info, ArgumentInfo) and info.metavar
-        labels[name] = argument or f"--{name.replace('_', '-')}"
+        labels[parameter] = argument or f"--{parameter.replace('_', '-')}"
     marks = {
         name: mark
         for name, hint in hints.items()
@@ -227,10 +230,12 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
     }
 
     trees = [name for name, mark in marks.items() if mark == Reads(metrics=True)]
+    shared = {} if {"format", "form"} & hints.keys() else FORMATS
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
-        with noting_writes() as written:
+        wanted = [given.pop(name) for name in shared]
+        with noting_writes() as written, reporting(name, written, wanted):
             try:
                 given.update(_targets(trees, given))
                 guard(marks, labels, given)
@@ -252,10 +257,10 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
 
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     keyword = inspect.Parameter.KEYWORD_ONLY
+    extra = {name: (hint, False) for name, hint in ALLOWED.items() if trees} | shared
     typed += [
-        inspect.Parameter(name, keyword, default=False, annotation=hint)
-        for name, hint in ALLOWED.items()
-        if trees
+        inspect.Parameter(name, keyword, default=default, annotation=hint)
+        for name, (hint, default) in extra.items()
     ]
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}

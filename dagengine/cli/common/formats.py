@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -20,6 +24,60 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+
+
+_HELP = "Output format; JSON is one document."
+TableOrJson = Annotated[Literal["table", "json"], typer.Option("--format", help=_HELP)]
+FORMATS: dict[str, tuple[Any, Any]] = {
+    "form": (TableOrJson, "table"),
+    "as_json": (Annotated[bool, typer.Option("--json", hidden=True)], False),
+}
+"""The options of every command without formats of its own, with their defaults."""
+_FACTS: ContextVar[dict[str, Any] | None] = ContextVar("facts", default=None)
+
+
+def wants_json() -> bool:
+    """Return whether the command that runs prints one JSON document."""
+    return _FACTS.get() is not None
+
+
+def report(**facts: Any) -> None:
+    """Add facts to the JSON document of the command that runs, if it prints one."""
+    if (document := _FACTS.get()) is not None:
+        document.update(facts)
+
+
+@contextmanager
+def reporting(command: str, written: Collection[Path], wanted: Collection[Any]) -> Iterator[None]:
+    """Print what a command reports as one JSON document at its end, if `wanted` has "json" or True.
+
+    Its text on standard output is left out. A command that ends with an error has no document.
+    """
+    if not {"json", True} & set(wanted):
+        yield
+        return
+    facts: dict[str, Any] = {"command": command, "exit": 0, "written": []}
+    before, ended = _FACTS.set(facts), None
+    try:
+        with open(os.devnull, "w", encoding="utf-8") as unseen, redirect_stdout(unseen):
+            yield
+    except typer.Exit as end:
+        ended = end
+        facts["exit"] = end.exit_code
+    finally:
+        _FACTS.reset(before)
+    facts["written"] += sorted(str(path) for path in written if path.exists())
+    print_document(facts)
+    if ended is not None:
+        raise ended
+
+
+def print_document(document: Mapping[str, Any]) -> None:
+    """Print one JSON object, in ASCII: nothing hides in it."""
+    from pydantic_core import to_jsonable_python
+
+    values = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
+    typer.echo(json.dumps(values, indent=2))
 
 
 def print_json(values: Iterable[Any]) -> None:

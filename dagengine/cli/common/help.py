@@ -10,8 +10,8 @@ from typing import Any
 
 _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff", "sql", "index", "explain", "send"),
-    "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
+    "Look at results": ("show", "view", "diff", "sql", "index", "explain", "schema", "send"),
+    "Write metrics and data": ("guide", "recommend", "check", "render", "synthesize", "migrate"),
     "Know and set the judge": (
         "judge",
         "benchmark",
@@ -41,6 +41,7 @@ _OPTIONS = {
     "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node", "segments"),
     "Output": (
         "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
+        "form",
     ),
     "Exit code": ("fail_if", "assert_pass", "check", "compare"),
     "Several machines": ("processes", "cluster", "workers", "shard"),
@@ -108,6 +109,8 @@ _EXAMPLES = {
         "dagengine check metrics.py --data cases.jsonl --strict",
     ),
     "dagengine recommend": ("dagengine recommend",),
+    "dagengine guide": ("dagengine guide",),
+    "dagengine schema": ("dagengine schema rows",),
     "store show": ("dagengine store show answers.db",),
     "store prune": ("dagengine store prune answers.db --older-than 30 --compact",),
     "store export": ("dagengine store export answers.db --out answers.jsonl",),

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
 from dagengine.terminal import counted
@@ -32,16 +33,18 @@ def index(
 
     if not has_arrow():
         raise MissingExtraError('columns need pyarrow: pip install "dagengine[parquet]"')
+    states = dict[str, str]()
+    report(folders=states)
     for run in map(load_run, folders):
-        columns = run.columns()
+        columns, state = run.columns(), "columns made"
         if columns is not None:
             columns.close()
-            say(f"{run.folder}: its columns are there")
-        elif make_columns(run):
-            say(f"{run.folder}: columns made")
-        else:
+            state = "its columns are there"
+        elif not make_columns(run):
             why = "it is not finished" if not run.finished else "see `columns.parquet` in the docs"
-            say(f"{run.folder}: no columns, {why}")
+            state = f"no columns, {why}"
+        states[str(run.folder)] = state
+        say(f"{run.folder}: {state}")
         counts = run.manifest.counts
         if counts is not None and counts.cases > ROWS:
             open_index(run).close()

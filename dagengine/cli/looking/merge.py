@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dagengine.cli.common.files import within
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import say
 
 
@@ -48,6 +49,7 @@ def merge(
         requests=done.calls if done.requests is None else done.requests,
         speculated=done.speculated or 0, unneeded=done.unneeded or 0,
     )  # fmt: skip
-    standings = standing_lines(manifest.judges)
-    print_table(Tally(read_rows(out / "results.jsonl")), totals, standings=standings)
+    tally, standings = Tally(read_rows(out / "results.jsonl")), standing_lines(manifest.judges)
+    report(out=out, summary=tally.summing.result(), totals=totals)
+    print_table(tally, totals, standings=standings)
     say(f"results: {out / 'results.jsonl'}")

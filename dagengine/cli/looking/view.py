@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import TableOrJson, print_document
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import say
 from dagengine.errors import load_extra
@@ -45,6 +46,7 @@ def view(
         Reads(),
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    form: TableOrJson = "table",
 ) -> None:
     """Inspect, compare and label runs in a browser.
 
@@ -68,7 +70,9 @@ def view(
         ended.callback(served.close)
 
         def ready(address: str) -> None:
-            say(f"open {address} (stop with Ctrl-C)")
+            if form == "json":
+                print_document({"command": "view", "address": address})
+            say(f"open {address} (stop with Ctrl-C)", err=form == "json")
             if browser:
                 page = _leading_to(address)
                 ended.callback(page.unlink, missing_ok=True)

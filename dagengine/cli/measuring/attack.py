@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from dagengine.cli.common.files import Reads, named, sole, within
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
 from dagengine.cli.common.options import (
@@ -120,7 +122,6 @@ class AttackOptions:
             "drift>0.05; shares also with .low and .high. Repeatable.",
         ),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead.")] = False
     out: Annotated[
         Path,
         typer.Option(help="Folder for the card."),
@@ -143,7 +144,7 @@ def attack(options: AttackOptions) -> None:
     from dagengine.attacking.campaign import Plan
     from dagengine.attacking.conditions import condition, failures
     from dagengine.attacking.families import chosen, read_attacks
-    from dagengine.attacking.files import card_json, write_attack
+    from dagengine.attacking.files import write_attack
     from dagengine.attacking.words import screen
     from dagengine.data.cases import strict
     from dagengine.loading import chosen_judge, load_metrics
@@ -171,14 +172,13 @@ def attack(options: AttackOptions) -> None:
     outlive_reader()  # the card is not written yet
     with sole(options.out / "attack.json"):
         card = _run_attack(options, plan, metrics, cases, model)
-        if options.as_json:
-            typer.echo(card_json(card), nl=False)
-        else:
-            say("\n".join(screen(card)))
+        report(**dataclasses.asdict(card))
+        say("\n".join(screen(card)))
         with named(options.out):
             page, _ = write_attack(card, options.out)
-    say(f"card: {page} (also attack.json)", err=options.as_json)
+    say(f"card: {page} (also attack.json)")
     lines = failures(card, conditions)
+    report(failing=lines)
     for line in lines:
         say(f"fails: {line}", err=True)
     if lines:
@@ -224,14 +224,15 @@ def _print_plan(
         priced, total = priced and price is not None, total + calls
         money += price or 0.0
         shown = "" if price is None else f", ${price:.2f}"
-        say(f"  {part.what}: about {calls:,.0f} calls{shown}", err=options.as_json)
+        say(f"  {part.what}: about {calls:,.0f} calls{shown}")
+    report(plan={"calls": total, "usd": money if priced else None})
     much = f", ${money:.2f}" if priced else ""
     words = (
         f"about {total:,.0f} calls{much} if {counted(plan.sample, 'case')} of a metric, or all, "
         "fail; only failing cases are attacked, and defences are tried on what fell "
         "(retries are extra)"
     )
-    say(wrap_lines(words), err=options.as_json)
+    say(wrap_lines(words))
 
 
 def _run_attack(

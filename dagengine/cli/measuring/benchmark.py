@@ -14,6 +14,7 @@ import typer
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import named, sole
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoting_of
 from dagengine.cli.common.streams import outlive_reader, say, shown
 from dagengine.errors import InputError
@@ -335,6 +336,7 @@ def _write(
     from dagengine.reliability.card.files import card_page, markdown, write_card
     from dagengine.reliability.card.table import print_card
 
+    report(card=card)
     print_card(card, verbose=options.verbose)
     out = options.out
     with named(out):
@@ -352,6 +354,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> N
     for line in undecided(card, conditions):
         say(f"cannot tell: {line}", err=True)
     lines = failures(card, conditions)
+    report(failing=lines)
     for line in lines:
         say(f"fails: {line}", err=True)
     if lines:
@@ -365,6 +368,7 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse
 
     card = read_card(path)
     differing = changes(card.binding, now)
+    report(holds=not differing, differing=differing)
     if differing:
         say(f"stale: {path} was made from other metrics, prompts, judges or cases")
         for line in differing:
@@ -398,6 +402,7 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     for line in lines:
         say(f"  {line}")
     failing = worse(contrasts, conditions)
+    report(contrasts=contrasts, differing=lines, failing=failing)
     for line in failing:
         say(f"fails: {line}", err=True)
     if failing:

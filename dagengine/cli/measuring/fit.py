@@ -13,6 +13,7 @@ import typer
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, sole, within
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.options import (
     BaseUrl,
     Delimiters,
@@ -278,6 +279,7 @@ def _fit(
         "seed": options.seed, "distance": options.distance, "fitted": fitted._asdict(),
         "proof": proof, "proved": proof is not None and proof.proved, "worse": worse, "next": left,
     }  # fmt: skip
+    report(**record)
     folder.record(to_jsonable_python(record, inf_nan_mode="null"))
     say(f"\nrecord: {folder.path / 'improve.json'}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dagengine.cli.common.files import Given, Reads, Writes, sole
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     BaseUrl,
@@ -131,6 +133,7 @@ def improve(
         say(
             f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
         )
+    report(plan=plan)
     if plan_only:
         return
     outlive_reader()
@@ -167,6 +170,7 @@ def _run(
         say(f"interrupted; {go_on(settings['store'])}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
+    report(**json.loads((folder.path / RECORD).read_bytes()))
     # The screen: headline, what it rests on, next, what n is, the change.
     say(wrap_lines(f"\n{words.headline(result)}\n\n  {words.why(result)}"))
     say(f"  next  {words.step(result, left)}\n")

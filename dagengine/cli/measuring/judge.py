@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import typer
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INPUT,
@@ -84,6 +84,7 @@ def set_judge(
 
     path = _file(user)
     write_settings(path, DefaultJudge(model, base_url, key_from))
+    report(model=model, file=path)
     say(f"{path}: {_describe(model, base_url)}")
 
 
@@ -93,6 +94,8 @@ def show() -> None:
     from dagengine.judges.default import default_judge
 
     default = default_judge()
+    report(judge=_describe(default.model, default.base_url), source=default.source,
+           key_from=default.key_from, **asdict(default.tuning))  # fmt: skip
     say(f"{_describe(default.model, default.base_url)} ({default.source})")
     for name, value in asdict(default.tuning).items():
         if value is not None:
@@ -138,7 +141,6 @@ def check(
         ),
     ] = False,
     user: ForUser = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Check whether a judge can be used, and how: about 40 short questions in one minute.
 
@@ -172,10 +174,8 @@ def check(
         text = longest_text(cast("Iterable[TestCase]", strict(cases)))
     with _parts_shown() as began:
         checkup = sync(lambda: check_judge(subject, text=text, seconds=seconds, began=began))
-    if as_json:
-        typer.echo(json.dumps(as_dict(checkup), indent=2))
-    else:
-        print_checkup(checkup)
+    report(**as_dict(checkup))
+    print_checkup(checkup)
     if checkup.standing is not None:
         try:
             keep_standing(checkup.standing)
@@ -260,6 +260,7 @@ def unset(user: ForUser = False) -> None:
         say(f"no judge was set: there is no {path}")
         return
     path.unlink()
+    report(removed=path)
     say(f"{path} is removed")
 
 

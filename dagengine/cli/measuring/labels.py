@@ -10,6 +10,7 @@ import typer
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes
+from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 from dagengine.terminal import counted
@@ -98,6 +99,7 @@ def plan(
         for text in _lines(planned):
             say(shown(text))
         say("")
+    report(plans=plans)
     path = write_plan(run.folder, plans)
     total = sum(len(planned.queue) for planned in plans)
     say(f"{counted(total, 'case')} to label: {path}")

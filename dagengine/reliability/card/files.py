@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, require_format
 from dagengine.regular_files import write_whole
 from dagengine.reliability.card import words as card_words
 from dagengine.reliability.card.answers import QUESTIONS, answers, seen_from
@@ -89,6 +89,7 @@ def _require_format(text: bytes, path: Path) -> None:
             f"{path} has format 1, which pooled all judges and temperatures and had no outcomes "
             "by case: make the card again (with --store this makes no new calls)"
         )
+    require_format(data, FORMAT, str(path))
     if version != FORMAT:
         raise InputError(f"{path} has format {version}, but this version reads format {FORMAT}")
 

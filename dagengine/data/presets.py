@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dagengine.errors import InputError
 from dagengine.installed import READERS, installed_words, load_offer, offers
@@ -185,7 +185,7 @@ def preset_called(name: str | None) -> Preset:
         )
     reader = load_offer(READERS, name, "one of dagengine" * (name in (*PRESETS, "otel")))
     if callable(reader):
-        return Preset({}, read=reader)
+        return Preset({}, read=cast("Callable[[Path], Iterable[Any]]", reader))
     if isinstance(reader, Mapping):
         return Preset(reader)
     raise InputError(f"the reader {name!r} is no function of a path and no mapping of columns")

@@ -330,7 +330,8 @@ UNIX = pytest.mark.skipif(sys.platform == "win32", reason="the command is for a 
 def test_the_command_that_is_shown_makes_a_file_that_is_read(
     tmp_path: Path, name: str, content: bytes, made: str
 ) -> None:
-    pytest.importorskip("pandas"), pytest.importorskip("yaml")
+    pytest.importorskip("pandas")
+    pytest.importorskip("yaml")
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError) as error:
         read_cases(tmp_path / name).check()

@@ -18,6 +18,7 @@ _WORD: Final = re.compile(r"\S+")
 _FIRST_FENCE: Final = re.compile(r"^<{3,}BEGIN ", re.MULTILINE)
 # What models put around a line that they repeat.
 _AROUND: Final = " \t<>\"'`*_#-.:,;()[]{}"
+_LISTS: Final = (list, tuple, set, frozenset)
 _ECHO: Final = re.compile(r"(?:BEGIN|END) (?=\S)")
 # Shorter pieces of the instructions may be what a text says itself.
 _SHORTEST_INSTRUCTION: Final = 30
@@ -64,7 +65,7 @@ def texts_of(value: Any) -> list[str]:
         part = pending.pop()
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, list | tuple | set | frozenset):
+        elif isinstance(part, _LISTS):
             pending.extend(part)
         elif isinstance(part, BaseModel):
             pending.append({**part.__dict__, **(part.__pydantic_extra__ or {})})

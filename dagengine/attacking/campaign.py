@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, cast
 
 from dagengine.attacking.aims import Ways
@@ -218,7 +219,8 @@ async def a_attack(
         chosen(families, attacks), None if fields is None else tuple(fields), tuple(positions),
         sample, seed,
     )  # fmt: skip
-    checked_defences(defend, judges or ())
+    judges = judges or {}
+    checked_defences(defend, judges)
     targets = targets_of(metrics, cases, plan)
     asking = _Asking(repeats, show, on_row, settings)
     clean, clean_totals = await asking.runs(cases, metrics)
@@ -227,17 +229,16 @@ async def a_attack(
         campaign = _Campaign(target, cases, plan, clean)
         await campaign.attack(asking)
         campaigns.append(campaign)
-    cells = judged([cell for campaign in campaigns for cell in campaign.cells])
+    cells = judged([*chain.from_iterable(campaign.cells for campaign in campaigns)])
     defences: list[Defence] = []
     for campaign in campaigns:
-        red = [cell for cell in cells if cell.red and cell.metric == campaign.name]
-        behind = _Defending(campaign, red, clean_totals, judges or {}, line)
+        behind = _Defending(campaign, campaign.red(cells), clean_totals, judges, line)
         defences += await behind.all(defend, asking)
     return AttackCard(
         metrics=tuple(campaign.attacked for campaign in campaigns),
         cells=tuple(cells),
-        figures=tuple(figure for campaign in campaigns for figure in campaign.figures),
-        falls=tuple(f for campaign in campaigns for f in campaign.falls(cells)),
+        figures=tuple(chain.from_iterable(campaign.figures for campaign in campaigns)),
+        falls=tuple(chain.from_iterable(campaign.falls(cells) for campaign in campaigns)),
         defences=tuple(defences),
         judges=_names_of_judges(metrics, settings.get("model")),
         repeats=repeats,
@@ -246,7 +247,7 @@ async def a_attack(
         calls=asking.totals.calls,
         usage=asking.totals.usage,
         cost=asking.totals.cost,
-        notes=tuple(note for campaign in campaigns for note in campaign.notes),
+        notes=tuple(chain.from_iterable(campaign.notes for campaign in campaigns)),
         families=tuple(family.name for family in plan.families),
     )
 
@@ -385,9 +386,13 @@ class _Campaign:
         if count:
             yield f"{self.name}: {count:,} attacks got no answer of the judge, and are in no figure"
 
-    def falls(self, cells: Sequence[Cell]) -> Iterator[Fall]:
+    def red(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The red cells of this metric."""
+        return [cell for cell in cells if cell.red and cell.metric == self.name]
+
+    def falls(self, cells: Iterable[Cell]) -> Iterator[Fall]:
         """One case for everything that is red at a node; else for what is red at the whole."""
-        red = [cell for cell in cells if cell.red and cell.metric == self.name]
+        red = self.red(cells)
         for cell in [cell for cell in red if cell.node] or red:
             fall = self._fall(cell)
             if fall is not None:

@@ -205,17 +205,15 @@ def _table(
     by_family = {family_name(row[""]): row for row in rows(cells)}
     # The families that matter are chosen, and stay in the order of the card.
     heaviest = sorted(by_family, key=lambda family: -_weight(by_family[family]))[:most]
-    for family in (family for family in by_family if family in heaviest):
+    for family in sorted(heaviest, key=[*by_family].index):
         row = by_family[family]
         marks = [f"{'✕ ' * row[node].red}{per_cent(row[node].attacked)}" for node in ("", *nodes)]
         texts = [per_cent(row[""].twin), *marks]
         yield f"  {one_line(family, 18):18}" + "".join(f" {text:>14}" for text in texts)
     if any(not cell.place.position for cell in cells):
         yield f"  * in the place of `{place.field}`"
-    omitted = (
-        [f"{len(by_family) - len(heaviest)} families"] if len(heaviest) < len(by_family) else []
-    )
-    omitted += [f"{len(names) - len(nodes)} nodes"] if len(nodes) < len(names) else []
+    counts = {"families": len(by_family) - len(heaviest), "nodes": len(names) - len(nodes)}
+    omitted = [f"{count} {things}" for things, count in counts.items() if count]
     if omitted:
         yield f"  {' and '.join(omitted)} more are on the page"
 

@@ -6,7 +6,6 @@ are equal if everything that is read of them is equal; their names do not matter
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -14,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from dagengine.errors import nearest
 from dagengine.prompts.evidence import as_data
 from dagengine.test_case import TestCase, case_label, read_field
 
@@ -115,14 +115,16 @@ class Places:
                 f"{len(named)} cases are called {name!r}: write a place ({first}{more}) instead, "
                 "in every row"
             )
-        if not named and (number is None or (self._count and number >= self._count)):
-            near = difflib.get_close_matches(
-                name, [n for n in self._named if isinstance(n, str)], 1
-            )
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+        if named:
+            kind, number = _NAME, named[0]
+        elif number is None or number >= self._count > 0:
+            near = nearest(name, (key for key in self._named if isinstance(key, str)))
+            hint = f" (did you mean {near!r}?)" if near else ""
             raise ValueError(f"no case has the name or the place {name!r}{hint}")
-        self._require_one_kind(f"{name!r}", where, _NAME if named else _PLACE)
-        return self._known.setdefault(name, named[0] if named else int(number or 0))
+        else:
+            kind = _PLACE
+        self._require_one_kind(f"{name!r}", where, kind)
+        return self._known.setdefault(name, number)
 
     def _require_one_kind(self, name: str, where: str, kind: str) -> None:
         before = self._first.get(_NAME if kind == _PLACE else _PLACE)

@@ -172,10 +172,11 @@ class Converter:
 
     def _as_fields(self, column: str, field: str, value: Any) -> dict[str, Any]:
         """A value in the form of its field: a text, a parsed list or object, turns."""
-        if field in _WORDLESS and isinstance(value, str) and not value.strip():
-            return {}
-        if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
-            value = self._parse(column, field, value)
+        if isinstance(value, str):
+            if field in _WORDLESS and not value.strip():
+                return {}
+            if field in _PARSED or column in self.delimiters:
+                value = self._parse(column, field, value)
         if field in _TEXTS:
             value = text_of(value)
         elif field == "name" and type(value) in (int, float):
@@ -183,13 +184,7 @@ class Converter:
         elif field == "turns" != column and (talk := turns_of(value)):
             return talk
         elif field == "turns" and isinstance(value, list):
-            # What is null says nothing, as in the columns of a row.
-            value = [
-                {name: inner for name, inner in turn.items() if inner is not None}
-                if isinstance(turn, Mapping)
-                else turn
-                for turn in value
-            ]
+            value = [*map(_without_nulls, value)]
         return {field: value}
 
     def _flat(self, row: Mapping[Any, Any]) -> Mapping[str, Any]:
@@ -249,6 +244,13 @@ def open_cell(cell: Any) -> Any:
         with suppress(FlawError):
             return read_json(cell)
     return cell
+
+
+def _without_nulls(turn: Any) -> Any:
+    """A turn without what is null in it, which says nothing, as in the columns of a row."""
+    if not isinstance(turn, Mapping):
+        return turn
+    return {name: inner for name, inner in turn.items() if inner is not None}
 
 
 def _split(field: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -88,15 +88,10 @@ class CaseClasses:
         asked: dict[int, QuestionCount] = {}
         words: dict[int, QuestionCount] = {}
         for unit, estimate in estimates.items():
-            constant = self._plan.units[unit].constant
-            asked[unit] = _NONE if constant else estimate.asked
-            words[unit] = _NONE if constant else QuestionCount.exactly(len(estimate.keys))
-        # Of several metrics that may start a unit it is not known whether they go together, so each
-        # is taken by itself: the unit stays idle only if none of them starts it.
-        chances: dict[int, float] = {}
-        for ways in paths.values():
-            for unit, chance in ways.chances().items():
-                chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
+            asked[unit], words[unit] = estimate.asked, QuestionCount.exactly(len(estimate.keys))
+            if self._plan.units[unit].constant:
+                asked[unit] = words[unit] = _NONE
+        chances = _joint_chances(paths.values())
         sure = frozenset().union(*(ways.sure for ways in paths.values()))
         reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
         return CaseClass(
@@ -132,6 +127,19 @@ class CaseClasses:
         # Code at the end may find that there is nothing to judge: no score, and no reason for it.
         least = not fails and all(node.asks for node in ends)
         return Bounds(int(least), 1 - sum(fails), int(not ways or len(fails) < len(ways)))
+
+
+def _joint_chances(paths: Iterable[Paths]) -> dict[int, float]:
+    """The chance of each unit that some metric starts it.
+
+    Whether several metrics go together is not known, so each is taken by itself: the unit stays
+    idle only if none of them starts it.
+    """
+    chances: dict[int, float] = {}
+    for ways in paths:
+        for unit, chance in ways.chances().items():
+            chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
+    return chances
 
 
 def _joint(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,12 +32,8 @@ class _Solved:
         return all(as_text(read_field(case, path)) == text for path, text in self.texts)
 
 
-def example_lines(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]:
-    """One line per node that is shown the right answers of some cases: how many, and the first.
-
-    `cases` come with their numbers; what is no test case yet is passed over.
-    """
-    solved: list[_Solved] = []
+def _solved_examples(plan: Plan) -> Iterator[_Solved]:
+    """Yield the examples that show something of a case."""
     for unit in plan.units:
         asking = unit.node
         if not isinstance(asking, AskingNode):
@@ -53,7 +49,15 @@ def example_lines(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]:
             if isinstance(listed, str) and asking.only in values:
                 item = field_name(listed), as_text(values[asking.only])
             if texts or item:
-                solved.append(_Solved(unit.name, texts, item))
+                yield _Solved(unit.name, texts, item)
+
+
+def example_lines(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]:
+    """One line per node that is shown the right answers of some cases: how many, and the first.
+
+    `cases` come with their numbers; what is no test case yet is passed over.
+    """
+    solved = list(_solved_examples(plan))
     if not solved:
         return []
     shown: dict[str, list[str]] = {}

@@ -77,10 +77,12 @@ class Lookahead:
         self._plan = plan
         self._asked = [asked[unit.judges[0]] if asked else None for unit in plan.units]
         self._units = list(plan.units)
+        self._whole_case: list[bool] = []
         for unit, judge in zip(plan.units, self._asked, strict=True):
-            # A judge that decides is asked about every item of a list by itself.
             node = unit.node
             decides = judge is not None and judge.capabilities.decides
+            self._whole_case.append(node.whole_case or (decides and node.asks))
+            # A judge that decides is asked about every item of a list by itself.
             if decides and isinstance(node, VerdictListNode):
                 single = copy.copy(node)
                 single.per_call = 1
@@ -113,10 +115,8 @@ class Lookahead:
             if value is not None:
                 outputs[number] = value
             # A number for everything that the unit reads, and that what it reads reads
-            shown_to = self._asked[number]
             unit = self._plan.units[number]
-            decided = shown_to is not None and shown_to.capabilities.decides and unit.node.asks
-            whole = repr(case) if unit.node.whole_case or decided else ""
+            whole = repr(case) if self._whole_case[number] else ""
             sources = [likes[source] for _, source, _ in unit.sources]
             likes[number] = hash((number, whole, *[marks[path] for path in unit.reads], *sources))
             if estimates[number].asked.most != 0 and not estimates[number].keys:
@@ -140,13 +140,7 @@ class Lookahead:
             if slot == ALWAYS and source in outputs
         }
         reads = Given(fields, tuple(inputs.items()), case)
-        judge = self._asked[unit.index]
-        asked = unit.node.asked({**dict(fields), **inputs}, self._items)
-        quotes = isinstance(unit.node, AskingNode) and unit.node.quoting is not None
-        if quotes and judge is not None and judge.capabilities.decides:
-            # A judge that only decides gives no quotes: its writer does, one question for each.
-            most = None if asked.most is None else 2 * asked.most
-            asked = QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
+        asked = self._question_count(unit, {**dict(fields), **inputs})
         complete = len(inputs) == len(unit.sources)
         # Code that may put questions is not run: nobody would answer them.
         tells = self._telling[unit.index] and (asked.most == 0 or unit.node.asks)
@@ -154,16 +148,29 @@ class Lookahead:
         if first is None:
             return self._guessed_unit(unit, reads, asked), None
         if isinstance(first, NodeValue):
-            branches = self._plan.slots[unit.slots[0]].branches
-            if not branches:
-                return _IDLE, first
-            # 1 == True in Python, but they are two verdicts.
-            if not any(type(v) is type(first.verdict) and v == first.verdict for v in branches):
-                return _FAILS, None
-            return UnitEstimate(UnitForecast(verdict=first.verdict)), first
+            return self._valued_unit(unit, first)
         if isinstance(first, Exception):
             return _FAILS, None
         return self._worded_unit(unit, asked, first), None
+
+    def _question_count(self, unit: Unit, values: Mapping[str, Any]) -> QuestionCount:
+        asked, judge = unit.node.asked(values, self._items), self._asked[unit.index]
+        quotes = isinstance(unit.node, AskingNode) and unit.node.quoting is not None
+        if not quotes or judge is None or not judge.capabilities.decides:
+            return asked
+        # A judge that only decides gives no quotes: its writer does, one question for each.
+        most = None if asked.most is None else 2 * asked.most
+        return QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
+
+    def _valued_unit(self, unit: Unit, value: NodeValue) -> tuple[UnitEstimate, NodeValue | None]:
+        """A unit of code whose value is known."""
+        branches = self._plan.slots[unit.slots[0]].branches
+        if not branches:
+            return _IDLE, value
+        # 1 == True in Python, but they are two verdicts.
+        if not any(type(v) is type(value.verdict) and v == value.verdict for v in branches):
+            return _FAILS, None
+        return UnitEstimate(UnitForecast(verdict=value.verdict)), value
 
     def _worded_unit(
         self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]

@@ -136,11 +136,8 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
     """The reasons that nodes recorded on the path taken, in topological order, as one text."""
     ran = [number for number in slots if number in values and plan.slots[number].kind == "node"]
     speaking = [values[n] for n in ran if values[n].reason or values[n].verdict is not None]
-    # What a node says of a value that it only prepared is for its step.
-    deciding = [value for value in speaking if (value.score, value.verdict) != (None, None)]
-    reasons = deciding or speaking
-    if len(reasons) == 1 and reasons[0].verdict is None:  # it wrote the whole reason
-        return reasons[0].reason
+    if whole := _whole_reason(speaking):
+        return whole
     lines: list[str] = []
     for number in ran:
         slot, value = plan.slots[number], values[number]
@@ -150,6 +147,14 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
         elif value.score is not None and (slot.grades or reason):
             lines.append(f"{slot.name} → {value.score:.4g}{reason}")
     return "\n".join(lines) or None
+
+
+def _whole_reason(speaking: Sequence[NodeValue]) -> str | None:
+    """The reason of the one node that wrote all of it; None where several nodes speak."""
+    # What a node says of a value that it only prepared is for its step.
+    deciding = [value for value in speaking if (value.score, value.verdict) != (None, None)]
+    reasons = deciding or speaking
+    return reasons[0].reason if len(reasons) == 1 and reasons[0].verdict is None else None
 
 
 def _steps(
@@ -193,7 +198,7 @@ def step_of(name: str, kind: str, value: NodeValue, took: Took = _NOTHING) -> St
         name, kind, OutcomeKind.OK, output, value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
         value.confidence, value.asked, value.odds or None,
-        tuple(pairs or None for pairs in odds) if any(odds) else (), took.seconds, value.mass,
+        tuple(pairs or None for pairs in odds) if odds and any(odds) else (), took.seconds, value.mass,
         value.spans, took.calls, value.quotes, item_quotes(seen),
     )  # fmt: skip
 

@@ -82,12 +82,7 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
     opened -= scored & _after(reads, fixed)
     if not opened and not fixed:
         return None
-    skipped = {
-        plan_metric.index: Failure(OutcomeKind.SKIPPED, plan_metric.spec.name, "another metric")
-        for plan_metric in plan.metrics
-        if plan_metric.index != metric
-    }
-    enumeration = _Enumeration(plan, metric, judged, opened, fixed, skipped)
+    enumeration = _Enumeration(plan, metric, judged, opened, fixed)
     enumeration.follow()
     return enumeration.odds()
 
@@ -141,9 +136,13 @@ class _Enumeration:
         judged: Mapping[int, NodeValue],
         opened: Container[int],
         fixed: Mapping[int, float],
-        skipped: Mapping[int, Failure],
     ) -> None:
-        self._plan, self._metric, self._others = plan, metric, skipped
+        self._plan, self._metric = plan, metric
+        self._skipped = {
+            other.index: Failure(OutcomeKind.SKIPPED, other.spec.name, "another metric")
+            for other in plan.metrics
+            if other.index != metric
+        }
         self._judged, self._opened, self._fixed = judged, opened, fixed
         self._found: dict[tuple[Any, float, bool], float] = {}
         self._followed = 0
@@ -167,7 +166,7 @@ class _Enumeration:
         #
         #     {} ──a──▶ {a: yes} 0.8 ──b──▶ {a: yes, b: no} 0.48, {a: yes, b: yes} 0.32
         #        └────▶ {a: no}  0.2 ──▶ leads to `c`, which was not asked: 0.2 is unknown
-        state = CaseState(self._plan, self._others)
+        state = CaseState(self._plan, self._skipped)
         while state.ready:
             number = min(state.ready)
             state.ready.remove(number)

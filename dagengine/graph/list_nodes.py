@@ -145,7 +145,7 @@ class _OverNode(AskingNode):
         A place that an answer leaves out has no judgement.
         """
         quoting = self.quoting
-        shown = [] if quoting is None else [show(group) for group in groups]
+        shown = [] if quoting is None else [*map(show, groups)]
         pieces = [self._pieces(items, rest) for items in shown]
         if quoting is None:
             answers = quoted = await ask.each(make(group, None) for group in groups)
@@ -168,18 +168,23 @@ class _OverNode(AskingNode):
                 every = quoting.in_answer(quoted[index], pieces[index])
             for verdict, quotes in zip(judgements_in(answer.value), every, strict=False):
                 number: int = getattr(verdict, "number", 1)
-                place = group[number - 1]
-                # A quote of an item has the item's name in this question; in the case it may be
-                # called otherwise.
-                if quotes and not isinstance(self.over, BaseNode):
+                item = group[number - 1]
+                if quotes:
                     label = shown[index][number - 1].label
-                    name = numbered_name(field_name(self.over), place + 1, count)
-                    quotes = tuple(
-                        replace(quote, piece=name) if quote.piece == label else quote
-                        for quote in quotes
-                    )
-                judged[place] = judgement_of(verdict, answer.chances, quotes)
+                    quotes = self._rename_quotes(quotes, label, item, count)
+                judged[item] = judgement_of(verdict, answer.chances, quotes)
         return answers, judged
+
+    def _rename_quotes(
+        self, quotes: tuple[Quote, ...], label: str, item: int, count: int
+    ) -> tuple[Quote, ...]:
+        """Call the item in its quotes as in the case, where a question may call it otherwise."""
+        if isinstance(self.over, BaseNode):
+            return quotes
+        name = numbered_name(field_name(self.over), item + 1, count)
+        return tuple(
+            replace(quote, piece=name) if quote.piece == label else quote for quote in quotes
+        )
 
     def _count(self, values: Mapping[str, Any]) -> int | None:
         """The number of items, where it is known."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.improvement.judged import Asking, Judged
@@ -35,9 +35,8 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
     """
     faults = _Faults(asking, judged, answers)
     by_case = {number: faults.of(number) for number in judged.runs}
-    nodes = [
-        node for node in faults.nodes if any(node in fault.causes for fault in by_case.values())
-    ]
+    causing = {node for fault in by_case.values() for node in fault.causes}
+    nodes = [node for node in faults.nodes if node in causing]
     wrong = sum(fault.wrong for fault in by_case.values())
     by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
     if not nodes or wrong < LEAST_WRONG:
@@ -46,32 +45,45 @@ def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: flo
         # As many results of new cases are wrong as of these; labels that are sealed name nothing.
         labels = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
         return Blame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
-    numpy = needs("numpy")
-    causes = numpy.array([[f.causes.get(node, 0.0) for node in nodes] for f in by_case.values()])
-    reached = numpy.array([[f.reached.get(node, 0.0) for node in nodes] for f in by_case.values()])
     groups = [asking.groups.get(number, number) for number in by_case]
+    shares, lead, is_sure = _ranked_shares(nodes, [*by_case.values()], groups)
+    if is_sure:
+        return Blame(shares, shares[0].node, wrong, by)
+    return Blame(shares, None, wrong, by, _further_labels(lead, len(by_case), tried_share))
+
+
+def _ranked_shares(
+    nodes: Sequence[str], faults: Sequence[_Fault], groups: Sequence[Hashable]
+) -> tuple[tuple[NodeShare, ...], Any, bool]:
+    """The shares of nodes, the largest first; its lead in each resample of the groups of cases.
+
+    Last, whether the lead is sure.
+    """
+    numpy = needs("numpy")
+    causes = numpy.array([[fault.causes.get(node, 0.0) for node in nodes] for fault in faults])
+    reached = numpy.array([[fault.reached.get(node, 0.0) for node in nodes] for fault in faults])
     numbers = {name: index for index, name in enumerate(dict.fromkeys(groups))}
-    places = [numbers[group] for group in groups]
+    columns = [numbers[group] for group in groups]
     random, size = numpy.random.default_rng(0), len(numbers)
-    resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, places]
-    shares = _shares(causes, reached, numpy.ones((1, len(places))))[0]
+    resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, columns]
+    shares = _shares(causes, reached, numpy.ones((1, len(columns))))[0]
     samples = _shares(causes, reached, resamples)
     order = sorted(range(len(nodes)), key=lambda index: -shares[index])
-    top, others = order[0], order[1:]
+    top, runners_up = order[0], order[1:]
     # If every mistake could be mended at either of two nodes, odds alone blame the one that is
     # asked less often, however sure. Nothing tells: with even shares none of them is first.
     whole = numpy.maximum(causes.sum(axis=1, keepdims=True), 1e-9)
     even = resamples @ (causes / whole * causes.max(axis=1, keepdims=True))
     sample_pair = (samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9))
     lead = numpy.min(
-        [own[:, top] - own[:, others].max(axis=1, initial=0) for own in sample_pair], axis=0
+        [own[:, top] - own[:, runners_up].max(axis=1, initial=0) for own in sample_pair], axis=0
     )
     is_sure = float((lead > 1e-9).mean()) >= _SURE
-    seen = samples if is_sure else numpy.concatenate(sample_pair)
-    listed = tuple(_share(nodes[p], float(shares[p]), seen[:, p], wrong) for p in order)
-    if is_sure:
-        return Blame(listed, nodes[top], wrong, by)
-    return Blame(listed, None, wrong, by, _further_labels(lead, len(by_case), tried_share))
+    if not is_sure:
+        samples = numpy.concatenate(sample_pair)
+    wrong = sum(fault.wrong for fault in faults)
+    ranked = tuple(_share(nodes[n], float(shares[n]), samples[:, n], wrong) for n in order)
+    return ranked, lead, is_sure
 
 
 def wrong_at(
@@ -168,24 +180,24 @@ class _Faults:
                 fault.causes[node] += share * chance
         return fault
 
-    def _causes(self, number: int, run: Run, label: Vote) -> Iterator[tuple[str, float]]:
+    def _causes(self, number: int, run: Run, label: Vote) -> Iterable[tuple[str, float]]:
         """The nodes that may have caused a wrong result, each with the chance that it mends it."""
         people = {
             node: Reply(verdict=answer) if self._replay.verdicts_of(node) else Reply(score=answer)
             for node, agreed in self._answers.items()
             if (answer := agreed.get(number)) is not None
         }
-        labelled = {node: reply for node, reply in people.items() if node in run.replies}
-        if labelled:
-            differing = [n for n in self.nodes if n in labelled and run.replies[n] != labelled[n]]
-            mending = [
-                n
-                for n in differing
-                if self._mends(number, {**people, **run.replies, n: labelled[n]}, label)
-            ]
-            blamed = (mending or differing)[:1]
-            yield from ((node, 1.0) for node in blamed)
-            return
+        labelled = people.keys() & run.replies.keys()
+        if not labelled:
+            return self._possible_causes(number, run, label)
+        differing = [n for n in self.nodes if n in labelled and run.replies[n] != people[n]]
+        for node in differing:
+            if self._mends(number, {**people, **run.replies, node: people[node]}, label):
+                return [(node, 1.0)]
+        return [(node, 1.0) for node in differing[:1]]
+
+    def _possible_causes(self, number: int, run: Run, label: Vote) -> Iterator[tuple[str, float]]:
+        """The nodes whose other answers mend a result, where people answered none of them."""
         for node, reply in run.replies.items():
             if node in self.nodes:
                 # A rating has no other answer by name: both ends of its scale are tried.

@@ -6,6 +6,8 @@ node, and at nodes that a changed answer may newly lead to.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,24 +41,22 @@ def possible_rungs(
     Without a `node` those of any node. `passes` says that labels are pass or fail.
     """
     titles = [node] if node is not None else changeable(metric)
-    nodes = [held for title in titles if (held := asking_node(metric, title)) is not None]
-    rungs: list[Rung] = ["threshold", "scores"] if passes and not metric.spec().strict else []
-    if times > 1 and any(each.vote and each.panel is None for each in nodes):
-        rungs.append("votes")
+    nodes = [*filter(None, (asking_node(metric, title) for title in titles))]
+    cuts = passes and not metric.spec().strict
     exemplary = any(answers.get(each.title) and each.exemplary for each in nodes)
-    if exemplary:
-        rungs.append("examples")
-    if any(_has_criterion(each) for each in nodes):
-        rungs.extend("criterion" for _ in range(proposals))
-    if exemplary and "criterion" in rungs:
-        rungs.append("together")
-    if any(pair_at(metric, title) for title in titles):
-        rungs.append("merge")
-    if proposals and any(can_split(metric, title) for title in titles):
-        rungs.append("split")
-    if passes and holistic(metric) is not None:
-        rungs.append("rival")
-    return rungs
+    wordings = proposals * any(map(_has_criterion, nodes))
+    counts: dict[Rung, int] = {
+        "threshold": cuts,
+        "scores": cuts,
+        "votes": times > 1 and any(each.vote and each.panel is None for each in nodes),
+        "examples": exemplary,
+        "criterion": wordings,
+        "together": exemplary and wordings > 0,
+        "merge": any(pair_at(metric, title) for title in titles),
+        "split": proposals > 0 and any(can_split(metric, title) for title in titles),
+        "rival": passes and holistic(metric) is not None,
+    }
+    return [*Counter(counts).elements()]
 
 
 def changeable(metric: BaseMetric) -> list[str]:
@@ -89,33 +89,28 @@ def search_plan(
     parents = [pair.parent.title for title in titles if (pair := pair_at(metric, title))]
     tried_cases = split.without(0)
     steps = [PlannedStep("the metric as it is", *counts.whole(split.tried))]
+    # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The first
+    # vote is the answer that the metric as it is got: it is in the store.
+    changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
+        "votes": (f"{votes} votes", titles, votes - 1, 0),
+        "examples": ("examples from labels", titles, 1, 0),
+        "criterion": ("criterion rewritten", titles, 1, 2),
+        "together": ("criterion and examples", titles, 1, 0),
+        "merge": ("merged with a neighbour", parents, 1, 0),
+        "split": ("split in two", titles, 2, 2),
+    }
+    letters = map(chr, itertools.count(ord("a")))
     for rung in rungs:
-        # The first vote is the answer that the metric as it is got: it is in the store.
-        if rung == "votes":
-            steps.append(
-                PlannedStep(f"{votes} votes", 0, counts.at(titles, tried_cases, votes - 1)[1])
-            )
-        elif rung == "examples":
-            steps.append(PlannedStep("examples from labels", *counts.at(titles, tried_cases)))
-        elif rung == "criterion":
-            letter = chr(ord("a") + sum(step.what.startswith("criterion") for step in steps))
-            calls = counts.at(titles, tried_cases, edits=2)
-            steps.append(PlannedStep(f"criterion rewritten, {letter}", *calls))
-        elif rung == "together":
-            steps.append(
-                PlannedStep("criterion and examples", 0, counts.at(titles, tried_cases)[1])
-            )
-        elif rung == "merge":
-            steps.append(
-                PlannedStep("merged with a neighbour", 0, counts.at(parents, tried_cases)[1])
-            )
-        elif rung == "split":
-            steps.append(
-                PlannedStep("split in two", 0, counts.at(titles, tried_cases, 2, edits=2)[1])
-            )
-        elif rung == "rival":
+        if rung == "rival":
             rival = len(tried_cases) * times
             steps.append(PlannedStep("one holistic node", rival, rival))
+        elif rung in changes:
+            what, changed, factor, edits = changes[rung]
+            least, most = counts.at(changed, tried_cases, factor, edits=edits)
+            if rung == "criterion":
+                what += f", {next(letters)}"
+            is_sure = rung in ("examples", "criterion")  # others may be skipped
+            steps.append(PlannedStep(what, least * is_sure, most))
     steps.append(PlannedStep("sealed part, before", *counts.whole(split.sealed)))
     if rungs:
         _, most = counts.at([*titles, *parents], split.sealed, votes)

@@ -34,16 +34,12 @@ def split_cases(
     if not 0.1 <= sealed <= 0.9:
         raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
     content = {case: read_digest(cases[case], reads) for case in labels}
-    first_names: dict[Hashable, str] = {}  # of a group, the same in whatever order its cases are
-    for case, own in content.items():
-        group = groups.get(case, own)
-        first_names[group] = min(first_names.get(group, own), own)
-    names = {case: first_names[groups.get(case, own)] for case, own in content.items()}
+    names = _group_names(content, groups)
     # A number from 0 to 1 that a name has in every process: `hash` differs between them.
     digests = {name: hashlib.sha256(f"{salt} {name}".encode()) for name in names.values()}
-    places = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
-    sealed_cases = tuple(case for case in sorted(labels) if places[names[case]] < sealed)
-    free = sorted({name for name in places if places[name] >= sealed}, key=places.__getitem__)
+    draws = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
+    sealed_cases = tuple(case for case in sorted(labels) if draws[names[case]] < sealed)
+    free = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
     if len(free) < LEAST_TRIED:
         raise InputError(
             f"{len(labels)} labelled cases leave {len(free)} to try changes on beside the sealed "
@@ -58,3 +54,12 @@ def split_cases(
     contents = sorted(f"{content[case]} {labels[case]!r}" for case in sealed_cases)
     sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
     return Split(sealed_cases, tuple(map(tuple, folds)), sha256)
+
+
+def _group_names(content: Mapping[int, str], groups: Mapping[int, Hashable]) -> dict[int, str]:
+    """Name each case by the least digest of its group, in whatever order the cases are."""
+    least: dict[Hashable, str] = {}
+    for case, digest in content.items():
+        group = groups.get(case, digest)
+        least[group] = min(least.get(group, digest), digest)
+    return {case: least[groups.get(case, digest)] for case, digest in content.items()}

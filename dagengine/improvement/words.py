@@ -14,6 +14,7 @@ from dagengine.terminal import counted, few
 # The share of cases that a change judges otherwise, for the forecast of what it can prove.
 _DIFFERING = 0.15
 _MINUS = "\N{MINUS SIGN}"
+_LABEL_MORE = "label more cases (`dagengine labels plan` says which)"
 
 
 def percent(share: Interval | Unknown | None) -> str:
@@ -91,10 +92,12 @@ def step(result: Improvement, left: str | None) -> str:
         return f"{left}   (nothing was changed in place)"
     if result.accepted:
         return f"label more cases and seal them; the change is in {left}" if left else "label more"
-    blame = result.blame
-    if blame is not None and not blame.wrong:
+    blame, needed = result.blame, result.needed
+    if blame is None:
+        return _LABEL_MORE
+    if not blame.wrong:
         return "nothing to improve: no result on these cases is wrong"
-    if blame is not None and blame.node is None:
+    if blame.node is None:
         if not blame.shares and blame.wrong >= LEAST_WRONG:
             return (
                 "ask in a tree of questions: labels cannot tell which part of this metric errs. "
@@ -104,11 +107,11 @@ def step(result: Improvement, left: str | None) -> str:
         if blame.needed is None:
             return f"walk the tree, or choose a node: {MOST_LABELS} labels of this kind do not tell"
         return f"about {blame.needed:,} more labels would tell, or choose a node with --node"
-    if blame is not None and result.needed and result.needed > MOST_LABELS:
+    if not needed:
+        return _LABEL_MORE
+    if needed > MOST_LABELS:
         return f"more than {MOST_LABELS} labels at `{blame.node}` would be needed to show 5 points"
-    if blame is not None and result.needed:
-        return f"{result.needed:,} more labels at `{blame.node}` would show a gain of 5 points"
-    return "label more cases (`dagengine labels plan` says which)"
+    return f"{needed:,} more labels at `{blame.node}` would show a gain of 5 points"
 
 
 def cause(blame: Blame | None) -> str:

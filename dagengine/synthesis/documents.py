@@ -40,13 +40,7 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     for a file that is not there or of an unknown kind. Raises MissingExtraError if a package for
     its kind is missing.
     """
-    # One path may stand for a list of it; a text is iterable, too, but by its characters.
-    several: Any = [sources] if isinstance(sources, str | Path) else sources
-    if not isinstance(several, Iterable):
-        raise InputError(f"documents must be a list of paths or objects, got {several!r:.60}")
-    listed: list[Any] = list(several)
-    if not listed:
-        raise InputError("there is no document: the list is empty")
+    listed = _source_list(sources)
     files = [_files(source) if isinstance(source, str | Path) else source for source in listed]
     documents: list[Read] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
@@ -65,6 +59,18 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     if count > 1:
         raise InputError(f"two documents are called {name!r}: give each its own name")
     return documents
+
+
+def _source_list(sources: Any) -> list[Any]:
+    # One path may stand for a list of it; a text is iterable, too, but by its characters.
+    if isinstance(sources, str | Path):
+        return [sources]
+    if not isinstance(sources, Iterable):
+        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
+    listed = list(sources)
+    if not listed:
+        raise InputError("there is no document: the list is empty")
+    return listed
 
 
 def _files(source: str | Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -84,8 +84,10 @@ def page_of(goldens: Sequence[AnyGolden], report: Report) -> str:
 
 def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
     origin: dict[str, Any] = (golden.additional_metadata or {}).get("synthesis", {})
-    prompt = golden.input if isinstance(golden, Golden) else golden.scenario
-    answer = golden.expected_output if isinstance(golden, Golden) else golden.expected_outcome
+    if isinstance(golden, Golden):
+        prompt, answer = golden.input, golden.expected_output
+    else:
+        prompt, answer = golden.scenario, golden.expected_outcome
     yield f"## {number}. {_line(prompt)}"
     yield ""
     yield f"- answer: {_line(answer)}" if answer else "- no expected answer"
@@ -94,10 +96,7 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
     for sentence in origin.get("supporting_sentences", ()):
         yield f"- rests on: {_line(sentence)}"
     for passage, text in zip(origin.get("passages", ()), golden.context or (), strict=False):
-        place = [_line(passage.get("document", "a context"))]
-        place += [f"page {passage['page']}"] if "page" in passage else []
-        place += [f"at {passage['offset']:,}"] if "offset" in passage else []
-        yield f"- from {' '.join(place)} (SHA-256 {passage['sha256'][:12]}…): {_line(text)}"
+        yield f"- from {_passage_name(passage)}: {_line(text)}"
     yield f"- {sort_of(origin)}"
     lines = {_line(prompt), _line(answer or "")}
     for node, reply in origin.get("answers", {}).items():
@@ -105,6 +104,15 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
         short = isinstance(reply, str | bool) or (isinstance(reply, dict) and "verdict" in reply)
         if short and (line := _answer_line(reply)) not in lines:
             yield f"- {node}: {line}"
+
+
+def _passage_name(passage: Mapping[str, Any]) -> str:
+    name = _line(passage.get("document", "a context"))
+    if "page" in passage:
+        name += f" page {passage['page']}"
+    if "offset" in passage:
+        name += f" at {passage['offset']:,}"
+    return f"{name} (SHA-256 {passage['sha256'][:12]}…)"
 
 
 def sort_of(origin: dict[str, Any]) -> str:

@@ -49,13 +49,7 @@ def flaw(text: str) -> str | None:
     holds hardly a letter or hardly a word.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # Contents are titles with dots and a page or with only a link, or titles whose pages never
-    # fall behind a first line.
-    leads = sum(_is_led(line) or bool(_LINK.fullmatch(line)) for line in lines)
-    matches = list(map(_PAGE.fullmatch, lines[1:]))
-    pages = [int(match[1]) for match in matches if match]
-    counts_up = len(pages) >= _LISTED and len(pages) == len(matches) and pages == sorted(pages)
-    if len(lines) > 2 and (leads * 2 > len(lines) or counts_up):
+    if len(lines) > 2 and _lists_titles(lines):
         return "tables of contents"
     if all(line.startswith("#") for line in lines):
         return "headings without a text"
@@ -66,6 +60,19 @@ def flaw(text: str) -> str | None:
     if sum(len(word) for word in words if len(word) > _LONGEST) * 2 > sum(map(len, words)):
         return "hardly a word in them"
     return None
+
+
+def _lists_titles(lines: Sequence[str]) -> bool:
+    """Return whether lines are titles with dots and a page, or with only a link.
+
+    Or titles whose pages never fall behind a first line.
+    """
+    leads = sum(_is_led(line) or bool(_LINK.fullmatch(line)) for line in lines)
+    if leads * 2 > len(lines):
+        return True
+    matches = list(map(_PAGE.fullmatch, lines[1:]))
+    pages = [int(match[1]) for match in matches if match]
+    return len(pages) == len(matches) >= _LISTED and pages == sorted(pages)
 
 
 def _is_led(line: str) -> bool:

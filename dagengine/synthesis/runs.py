@@ -92,24 +92,23 @@ class _Draft:
         self, case: int, cause: str | None, repeats: str | None, golden: AnyGolden | None
     ) -> DraftRecord:
         """Record of it for a reviewer."""
-        value = self.value or {}
-        origin = {} if golden is None else (golden.additional_metadata or {})["synthesis"]
-        failure = self.result.failure
+        value, failure = self.value or {}, self.result.failure
+        kind = " and ".join(self.seed.evolutions) or self.seed.kind
+        if golden is not None:
+            kind = sort_of((golden.additional_metadata or {})["synthesis"])
         reasons = {step.node: step.reason for step in self.result.steps}
         why = failure.message if failure is not None else reasons.get(cause or "")
+        answer = value.get("expected_output") or value.get("expected_outcome")
         return DraftRecord(
             case=case,
             text=_whole(self.text),
             source=_whole(source_of(self.seed)),
-            kind=sort_of(origin)
-            if origin
-            else " and ".join(self.seed.evolutions) or self.seed.kind,
+            kind=kind,
             cause=cause,
-            why=_whole(why) if why else None,
-            repeats=_whole(repeats) if repeats else None,
-            answer=_whole(value.get("expected_output") or value.get("expected_outcome") or "")
-            or None,
-            sentences=[_whole(sentence) for sentence in value.get("supporting_sentences") or ()],
+            why=_whole(why) or None,
+            repeats=_whole(repeats) or None,
+            answer=_whole(answer) or None,
+            sentences=[*map(_whole, value.get("supporting_sentences") or ())],
         )
 
 
@@ -378,8 +377,8 @@ def source_of(seed: Seed) -> str:
 
 
 def _whole(text: Any) -> str:
-    """A text that a page can hold: lone surrogates are escapes."""
-    return str(text).encode(errors="backslashreplace").decode()
+    """A text that a page can hold: lone surrogates are escapes. Empty for None."""
+    return str(text or "").encode(errors="backslashreplace").decode()
 
 
 def _difficulty(value: dict[str, Any]) -> Difficulty | None:

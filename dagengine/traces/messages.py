@@ -145,13 +145,14 @@ def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
         return value if value.strip() else None
     items = value if isinstance(value, list) else [value]
     if items and all(map(_is_message, items)):
-        return _last_text([_message(item) for item in items], role)
+        return _last_text([*map(_message, items)], role)
+    if not depth or not isinstance(value, list | Mapping):
+        return None
     if isinstance(value, Mapping):
-        named = [value[name] for name in _NAMES[role] if value.get(name)]
+        named = [*filter(None, map(value.get, _NAMES[role]))]
         # Under other names are no texts (an id, a state), but there may be some inside.
         items = named[:1] or [inner for inner in value.values() if not isinstance(inner, str)]
-    is_data = isinstance(value, list | Mapping) and depth
-    texts = {text_for(role, item, depth - 1) for item in items if is_data} - {None}
+    texts = {text_for(role, item, depth - 1) for item in items} - {None}
     return texts.pop() if len(texts) == 1 else None
 
 
@@ -167,24 +168,37 @@ def _message(value: Mapping[str, Any]) -> Message:
     value = as_json(value.get("kwargs"), dict, value)
     role = str(value.get("role") or value.get("type") or "")
     role = _ROLES.get(role, role if value.get("role") else ASSISTANT)
-    texts: list[str] = []
-    calls: list[Call] = []
-    results: list[tuple[str | None, Any]] = []
-    content = value.get("content")
-    listed = parsed(content)
-    if listed and isinstance(listed, list) and all(isinstance(part, Mapping) for part in listed):
-        content = listed
+    content = _content_of(value)
     parts = value.get("parts") or value.get("contents") or ()
-    if role == _TOOL and value.get("content") is not None:
+    results: list[tuple[str | None, Any]] = []
+    if role == _TOOL and content is not None:
         results.append((_id(value, "tool_call_id", "id"), content))
     elif isinstance(content, str):
-        texts.append(content)
+        parts = [content, *(parts if isinstance(parts, list) else ())]
     elif isinstance(content, list):
         parts = [*content, *parts]
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, str):
-            texts.append(part)
+    message = _message_of_parts(role, parts if isinstance(parts, list) else ())
+    requests = as_json(value.get("tool_calls"), list, ())
+    calls = [_call(call) for call in requests if isinstance(call, Mapping)]
+    return Message(role, message.texts, (*message.calls, *calls), (*results, *message.results))
+
+
+def _content_of(value: Mapping[str, Any]) -> Any:
+    """The content of a message; a list of parts that is written as JSON text, as data."""
+    content = value.get("content")
+    parts = parsed(content)
+    if parts and isinstance(parts, list) and all(isinstance(part, Mapping) for part in parts):
+        return parts
+    return content
+
+
+def _message_of_parts(role: str, parts: Iterable[Any]) -> Message:
+    texts: list[Any] = []
+    calls: list[Call] = []
+    results: list[tuple[str | None, Any]] = []
+    for part in parts:
         if not isinstance(part, Mapping):
+            texts.append(part)
             continue
         inner = as_json(part.get("message_content"), dict, part)
         kind = inner.get("type")
@@ -193,10 +207,8 @@ def _message(value: Mapping[str, Any]) -> Message:
         elif kind == "tool_call_response":
             results.append((_id(inner, "id"), inner.get("response", inner.get("result"))))
         elif kind in (None, "text", "input_text", "output_text"):
-            text = inner.get("content", inner.get("text"))
-            texts += [text] if isinstance(text, str) else []
-    asked = as_json(value.get("tool_calls"), list, ())
-    calls += [_call(call) for call in asked if isinstance(call, Mapping)]
+            texts.append(inner.get("content", inner.get("text")))
+    texts = [text for text in texts if isinstance(text, str)]
     return Message(role, tuple(texts), tuple(calls), tuple(results))
 
 

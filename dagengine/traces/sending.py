@@ -196,6 +196,9 @@ class _Courier:
         backend, sent, count = self.backend, self.sent, len(request.scores)
         answer = self._answer(request)
         status, text, rejected = answer.status, answer.text[:300], count
+        if status == 404 and request.otherwise is not None:
+            self._make(request.otherwise)
+            return
         if 200 <= status < 300:
             verdict = backend.rejected(request, answer.text)
             rejected, text = verdict or (count, f"is no answer of {backend.name}: {text!r}")
@@ -203,20 +206,24 @@ class _Courier:
             # Its own answer, which is damaged: some scores may be there.
             own = any(name and name in answer.text for name in backend.answers)
             answer = replace(answer, arrived=self.stopped and own)
-        if status == 404 and request.otherwise is not None:
-            self._make(request.otherwise)
-            return
         sent.written += count - rejected
         problem = public_text(f"{status or ''} {text}".strip(), backend.secrets)
-        if not rejected:
-            self.journal.done(request.scores)
-            if text:
-                sent.problems[f"warning: {problem}"] += count
+        if rejected:
+            self._take_rejection(request, answer, problem, rejected)
             return
+        self.journal.done(request.scores)
+        if text:
+            sent.problems[f"warning: {problem}"] += count
+
+    def _take_rejection(
+        self, request: Request, answer: _Answer, problem: str, rejected: int
+    ) -> None:
+        """Note that scores were not taken; write those again that were refused for others."""
+        backend, sent, status = self.backend, self.sent, answer.status
         sent.problems[problem] += rejected
         self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
         if not backend.repeatable:
-            if rejected < count:
+            if rejected < len(request.scores):
                 self.journal.partly(request.scores, rejected)
                 sent.rejected += rejected
                 return

@@ -108,11 +108,14 @@ def steps_of(records: Iterable[RawRecord]) -> list[Step]:
             results |= {key: result for key, result in message.results if key}
     steps: list[Step] = []
     for span, dialogue in zip(ordered, dialogues, strict=True):
-        text_in, text_out = _text_of(span, USER, _IN), _text_of(span, ASSISTANT, _OUT)
+        texts = [
+            (_text_of(span, USER, _IN), _text_of(span, ASSISTANT, _OUT)),
+            (dialogue.user_text(), dialogue.answer()),
+        ]
         if kind_of(span.attributes) == LLM:
-            text_in, text_out = dialogue.user_text() or text_in, dialogue.answer() or text_out
-        else:
-            text_in, text_out = text_in or dialogue.user_text(), text_out or dialogue.answer()
+            texts.reverse()
+        (text_in, text_out), (other_in, other_out) = texts
+        text_in, text_out = text_in or other_in, text_out or other_out
         steps.append(Step(span, _span(span, text_in, text_out, calls, results), text_in, text_out))
     return steps
 

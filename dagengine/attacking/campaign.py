@@ -426,13 +426,13 @@ class _Campaign:
         passed = sum(run.passed for run in trial.attacked)
         return Fall(
             self.name, case_label(self.cases[trial.case], trial.case), cell.family, cell.place,
-            made.words, node, _answered(trial.clean, node), _answered(trial.attacked, node),
+            made.words, node, first_reply(trial.clean, node), first_reply(trial.attacked, node),
             (trial.clean[0].score, trial.attacked[0].score),
             self._reasons.get(place, {}).get(node, ""), (passed, len(trial.attacked)),
         )  # fmt: skip
 
 
-def _answered(runs: Sequence[Run], node: str) -> Any:
+def first_reply(runs: Sequence[Run], node: str) -> Any:
     """The verdict or the score of a node in the first run that has one."""
     for run in runs:
         verdicts = dict(run.path)

@@ -177,7 +177,7 @@ class Trial:
         runs = self.twin if by_twin else self.attacked
         return most(
             node in nodes[by_twin]
-            and ((run.passed and not clean.passed) or _opened(node, clean, run, at.ways))
+            and ((run.passed and not clean.passed) or _opens_pass(node, clean, run, at.ways))
             for clean, run, nodes in zip(self.clean, runs, self.changed, strict=True)
         )
 
@@ -187,7 +187,7 @@ def _favour(node: str, run: Run, ways: Mapping[Verdict, Favour]) -> Favour:
     return CLOSED if verdict is None else ways.get(verdict, CLOSED)
 
 
-def _opened(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour]) -> bool:
+def _opens_pass(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour]) -> bool:
     """Whether a decision leaves a pass possible that it did not, or a better one."""
     old, new = _favour(node, clean, ways), _favour(node, run, ways)
     # Favours compare as (open, best, worst): first a way to a pass, then how good it may become.

@@ -9,7 +9,7 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeTimeoutError
-from dagengine.execution.node_run import addressed
+from dagengine.execution.node_run import address_question
 from dagengine.gateway.answering import await_answer
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 
@@ -51,7 +51,7 @@ class Examiner:
 
         A judge that only decides is asked in its own form, and its writer everything else.
         """
-        target, own = addressed(judge or self.judge, question)
+        target, own = address_question(judge or self.judge, question)
         seconds = self.left
         if seconds <= 0:
             raise OutOfTimeError

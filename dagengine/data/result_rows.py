@@ -119,7 +119,7 @@ class RowWriter:
     def add(self, row: CaseResult) -> None:
         """Write one row; raises InputError naming the file when it cannot be written."""
         with self.naming(self.path):
-            writer = self._opened()
+            writer = self._open_file()
             line = None if self._early is None else self._early.take(row.index)
             if line is not None and isinstance(writer, JsonLines):
                 writer.write_line(line)
@@ -145,12 +145,12 @@ class RowWriter:
         with self.naming(self.path):
             # Parquet can be read only when it is closed. A run that is killed loses all of it, so
             # that keeping some rows beside it saves nothing.
-            if isinstance(self._opened(), JsonLines):
+            if isinstance(self._open_file(), JsonLines):
                 if self._early is None:
                     self._early = EarlyRows(self.path)
                 self._early.keep(row.index, line_of(row.as_dict()))
 
-    def _opened(self) -> _Writer:
+    def _open_file(self) -> _Writer:
         """The new file, in the place of an earlier one and of what waited beside it."""
         if self._writer is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)

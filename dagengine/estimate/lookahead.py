@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from dagengine.compiler.plan import ALWAYS, Plan, Unit
 from dagengine.errors import UnsupportedError
 from dagengine.estimate.paths import UnitForecast
-from dagengine.execution.node_run import addressed
+from dagengine.execution.node_run import address_question
 from dagengine.gateway.inner_metrics import asking_nobody
 from dagengine.graph.first_step import first_step
 from dagengine.graph.list_nodes import VerdictListNode
@@ -239,7 +239,7 @@ class Lookahead:
 def _address(judge: Judge, question: Question[Any]) -> Question[Any]:
     """A question as it is sent; its own words if there is nobody to send it to."""
     try:
-        return addressed(judge, question)[1]
+        return address_question(judge, question)[1]
     except UnsupportedError:
         return question
 

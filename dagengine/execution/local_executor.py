@@ -276,7 +276,7 @@ class LocalExecutor(Figures):
         cannot work at all; at the end, once, what `on_attempt` raised.
         """
         try:
-            async with self._opened() as self._gateway:
+            async with self._open_gateway() as self._gateway:
                 needed = self.asked_judges
                 async with self._judge_of.open(needed):
                     await self._gateway.run.meet(needed)
@@ -296,7 +296,7 @@ class LocalExecutor(Figures):
             raise
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[Asks]:
+    async def _open_gateway(self) -> AsyncIterator[Asks]:
         """The gateway of the run that this one is part of, or one of its own."""
         if self._lent is not None:
             if self._host is not None:

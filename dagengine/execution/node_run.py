@@ -40,7 +40,7 @@ Calls = list[tuple[JudgeCall, ...]]
 """The calls of every question of a node that needed several."""
 
 
-def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
+def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
     """Inputs of a unit, all of whose sources are settled; raises MissingFieldError."""
     fields = [(path, read_field(case, path)) for path in unit.reads]
     absent = [path for path, value in fields if value is None]
@@ -63,13 +63,13 @@ def questions_of(
     Nothing where it cannot be told, or where it asks somebody else.
     """
     try:
-        reads = given_of(unit, case, state)
+        reads = read_inputs(unit, case, state)
     except MissingFieldError:
         return []
     first = first_step(unit.node, reads, decides=judge.capabilities.decides, most=most + 1)
     if not isinstance(first, list):
         return []
-    asked = [addressed(judge, question.for_asker(asker_of(unit))) for question in first]
+    asked = [address_question(judge, question.for_asker(asker_of(unit))) for question in first]
     return [question for answerer, question in asked if answerer is judge]
 
 
@@ -92,16 +92,16 @@ def judged(
         ask = GatewayAsk(
             gateway, judge, asker_of(unit), place, None, participant, unit.shares, calls
         )  # fmt: skip
-        return _isolated(unit, ask, read)
+        return _run_isolated(unit, ask, read)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
         judge = judges[unit.judges[ballot.judge]]
         ask = GatewayAsk(
             gateway, judge, asker_of(unit), place, ballot, participant, unit.shares, calls
         )  # fmt: skip
-        return await _isolated(unit, ask, read)
+        return await _run_isolated(unit, ask, read)
 
-    return _polled(unit.node.panel.poll(), cast, participant)
+    return _poll_panel(unit.node.panel.poll(), cast, participant)
 
 
 def asker_of(unit: Unit) -> tuple[str, str]:
@@ -109,7 +109,7 @@ def asker_of(unit: Unit) -> tuple[str, str]:
     return unit.metric, unit.name
 
 
-async def _polled(
+async def _poll_panel(
     poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]], participant: Participant | None
 ) -> NodeValue | Failure:
     """Value of a panel."""
@@ -123,7 +123,7 @@ async def _polled(
             return result
 
 
-async def _isolated(unit: Unit, ask: GatewayAsk, read: Callable[[], Given]) -> NodeValue | Failure:
+async def _run_isolated(unit: Unit, ask: GatewayAsk, read: Callable[[], Given]) -> NodeValue | Failure:
     """Run a unit, and return its value or failure. The one place that isolates a node."""
     try:
         if not unit.foreign:  # nothing here measures other metrics
@@ -224,13 +224,13 @@ class GatewayAsk:
             answer = await self._gateway.answer(request)
         finally:
             self._note_asked(request)
-        return self._noted(answer)
+        return self._note(answer)
 
     def _request(self, question: Question[Any], place: int | None = None) -> Request:
         """The question with its context; raises UnsupportedError where nobody can answer it."""
         judge, own = self._judge, self._own(question, place)
         if judge.capabilities.decides:
-            judge, own = addressed(judge, own)
+            judge, own = address_question(judge, own)
         # Questions of a judge that takes one at a time, as a writer does, always go alone.
         participant = None if judge.capabilities.packs is None else self._participant
         return Request(judge, own, self._place, participant)
@@ -254,7 +254,7 @@ class GatewayAsk:
             question = self._ballot.question(question, place)
         return question.for_asker(self._asker, self._shares)
 
-    def _noted(self, answer: Answer[Any]) -> Answer[Any]:
+    def _note(self, answer: Answer[Any]) -> Answer[Any]:
         self.usage += answer.usage
         self.answers.append(answer.raw)
         return answer
@@ -278,10 +278,10 @@ class GatewayAsk:
             if isinstance(answer, JudgeError):
                 raise answer
         # Noted in the order of the questions, not in that of the answers.
-        return [self._noted(answer) for answer in answers if isinstance(answer, Answer)]
+        return [self._note(answer) for answer in answers if isinstance(answer, Answer)]
 
 
-def addressed(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
+def address_question(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
     """The judge for a question put to `judge`, and the question in its form.
 
     A judge that only decides gets decisions in its own form; what is none goes to its writer.

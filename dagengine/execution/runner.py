@@ -22,7 +22,7 @@ from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.grading import Took
-from dagengine.execution.node_run import Calls, GatewayAsk, given_of, judged, questions_of
+from dagengine.execution.node_run import Calls, GatewayAsk, read_inputs, judged, questions_of
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
@@ -116,7 +116,7 @@ class Runner:
         """
         self._observer = observer
         self._spans = spans
-        self._work = self._outcome if spans is NO_SPANS else self._traced
+        self._work = self._outcome if spans is NO_SPANS else self._trace_outcome
         self._plan = plan
         self._app = app
         self._gateway = gateway
@@ -383,13 +383,13 @@ class Runner:
         self._queue(active)
         _end(participant)
         if state.finished:
-            work = self._explained(active)
+            work = self._explain(active)
             results = await (work if terms.context is None else in_context(terms.context, work))
-            ask = partial(self._judged, active.index)
+            ask = partial(self._judge_unit, active.index)
             self._observer.judged(JudgedCase(active.index, active.case, active.state, ask))
             self._finish(active, results)
 
-    async def _traced(
+    async def _trace_outcome(
         self,
         active: _ActiveCase,
         unit: Unit,
@@ -402,7 +402,7 @@ class Runner:
             self._spans.record(span, outcome)
         return outcome
 
-    def _judged(
+    def _judge_unit(
         self,
         place: int,
         unit: Unit,
@@ -431,14 +431,14 @@ class Runner:
         calls: Calls,
     ) -> Awaitable[NodeValue | Failure]:
         """Value or failure of a unit; the same for all cases where it is constant."""
-        read = partial(given_of, unit, active.case, active.state)
+        read = partial(read_inputs, unit, active.case, active.state)
         if unit.constant:  # all cases wait for it
             return self._constants.get(
-                unit, partial(self._judged, FIRST, unit, read), self._gateway.run.resting
+                unit, partial(self._judge_unit, FIRST, unit, read), self._gateway.run.resting
             )
-        return self._judged(active.index, unit, read, participant, calls)
+        return self._judge_unit(active.index, unit, read, participant, calls)
 
-    async def _explained(self, active: _ActiveCase) -> tuple[MetricResult, ...]:
+    async def _explain(self, active: _ActiveCase) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
         results = with_odds(self._plan, active.state.results(), active.state.values)
         for metric, judge_name in zip(self._plan.metrics, self._judge_names, strict=True):

@@ -418,7 +418,7 @@ class VerdictListNode(_OverNode):
         def show(group: Sequence[int]) -> Sequence[Evidence]:
             shown = [items[place] for place in group]
             field = self._field_of(shown, given)
-            return evidence_of(field, shown) if field else self._numbered(shown)
+            return evidence_of(field, shown) if field else self._number_items(shown)
 
         # Five items, two per question. Of the second answer, asked for again in vain, nobody knows
         # which verdict item 2 has. It gets a question of its own, and the others are kept.
@@ -456,7 +456,7 @@ class VerdictListNode(_OverNode):
         """Instruction of the judge for that many items, or with all of a `field`."""
         return list_instructions(self.criteria, verdicts, self.item_label, count, field)
 
-    def _numbered(self, items: Iterable[Any]) -> list[Evidence]:
+    def _number_items(self, items: Iterable[Any]) -> list[Evidence]:
         return numbered(self.item_label, map(self.evidence_in, items))
 
     @property
@@ -475,7 +475,7 @@ class VerdictListNode(_OverNode):
         """The question about some of the items."""
         field, verdicts = self._field_of(items, reads), self.verdicts_of(items)
         step = self.step(verdicts, len(items), field)
-        evidence = reads.evidence() if field else [*rest.evidence(), *self._numbered(items)]
+        evidence = reads.evidence() if field else [*rest.evidence(), *self._number_items(items)]
         # What is read, with these items as the whole list
         if isinstance(self.over, BaseNode):
             (label, _), *inputs = reads.inputs

@@ -92,10 +92,10 @@ class Rewriting:
             new = self._new_nodes(graph)
             self.copies.update({node: copy.copy(node) for node in new})
             made = self._graphs[graph] = copy.copy(graph)
-            made.root_nodes, made.original = self._copied(graph.root_nodes), graph
+            made.root_nodes, made.original = self._copy_value(graph.root_nodes), graph
             for node in new:
                 for name, value in vars(self.copies[node]).items():
-                    setattr(self.copies[node], name, self._copied(value, name))
+                    setattr(self.copies[node], name, self._copy_value(value, name))
             self.change(graph, new, strict)
         return cast("G", self._graphs[graph])
 
@@ -117,14 +117,14 @@ class Rewriting:
                 waiting += reversed(list(thing.values()))
         return list(nodes)
 
-    def _copied(self, value: Any, name: str = "") -> Any:
+    def _copy_value(self, value: Any, name: str = "") -> Any:
         if isinstance(value, BaseNode):
             return self.copies[value]
         # Exactly these types: a named tuple is not made from one list of its items.
         if type(value) in (list, tuple):
-            return type(value)(self._copied(item, name) for item in value)
+            return type(value)(self._copy_value(item, name) for item in value)
         if type(value) is dict:
-            return {key: self._copied(item, name) for key, item in value.items()}
+            return {key: self._copy_value(item, name) for key, item in value.items()}
         if name in _TARGETS and isinstance(value, Metric):
             return self._nested.setdefault(id(value), _Nested(value, self))
         return value

@@ -156,23 +156,23 @@ class Given:
 
         Copies: code that changes its arguments changes nothing for others.
         """
-        return [_copied(value) for _, value in (*self.fields, *self.inputs)]
+        return [_frozen_copy(value) for _, value in (*self.fields, *self.inputs)]
 
 
 _UNCHANGING = (str, int, float, type(None), Judgement)
 
 
-def _copied(value: Any) -> Any:
+def _frozen_copy(value: Any) -> Any:
     if isinstance(value, _UNCHANGING):
         return value
     if isinstance(value, list):
-        return [item if isinstance(item, _UNCHANGING) else _copied(item) for item in value]
+        return [item if isinstance(item, _UNCHANGING) else _frozen_copy(item) for item in value]
     if isinstance(value, BaseModel) and not (
         value.__pydantic_extra__ or getattr(value, "__pydantic_private__", None)
     ):
         twin = copy.copy(value)
         own = vars(twin)
-        own.update({name: _copied(part) for name, part in own.items()})
+        own.update({name: _frozen_copy(part) for name, part in own.items()})
         return twin
     return copy.deepcopy(value)
 

@@ -113,13 +113,13 @@ class _Source:
         elif kind == "rival" or node is None:
             raise _NotLiteralError
         elif kind == "merge":
-            edits = self._merged(metric, title)
+            edits = self._merge_edits(metric, title)
         else:
             call = self._call(node.text, node.name)
             if kind == "criterion":
                 edits = self._criterion(call, node.text, detail["criterion"])
             elif kind == "split":
-                edits = self._halved(call, node, detail["criterion"])
+                edits = self._split_edits(call, node, detail["criterion"])
             elif kind == "scores":
                 target = self._target(call, detail["verdict"])
                 if not isinstance(target, ast.Constant):  # the score is computed, or a variable
@@ -127,9 +127,9 @@ class _Source:
                 edits = [_Edit(*self._span(target), str(detail["score"]))]
             else:
                 edits = self._examples(call, detail["examples"])
-        return self._applied(edits, 0, len(self._bytes))
+        return self._apply_edits(edits, 0, len(self._bytes))
 
-    def _applied(self, edits: Iterable[_Edit], start: int, end: int) -> str:
+    def _apply_edits(self, edits: Iterable[_Edit], start: int, end: int) -> str:
         """A part of the source with changes in it."""
         changed, shift = self._bytes[start:end], -start
         for edit in sorted(edits, key=lambda edit: edit.start):
@@ -149,7 +149,7 @@ class _Source:
                 return with_it[0]
         raise _NotLiteralError
 
-    def _assigned(self, call: ast.Call) -> tuple[ast.Assign, str]:
+    def _assignment(self, call: ast.Call) -> tuple[ast.Assign, str]:
         """The statement that gives a call its variable, and the variable."""
         for statement in self._tree.body:
             if isinstance(statement, ast.Assign) and statement.value is call:
@@ -196,14 +196,14 @@ class _Source:
         """A keyword argument with another value, or one more."""
         place = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
         if place is None:
-            return self._added(call, f"{name}={value}")
+            return self._keyword_edit(call, f"{name}={value}")
         return _Edit(*self._span(place), value)
 
     def _votes(self, metric: BaseMetric, title: str, votes: int) -> Iterator[_Edit]:
         """A line that lets the variable of the metric vote, and the import of what it needs."""
-        _, name = self._assigned(self._call(metric.spec().name))
+        _, name = self._assignment(self._call(metric.spec().name))
         yield self._line(f"{name} = voted({name}, {votes}, [{title!r}], stop=Curtailed())")
-        yield from self._imported("dagengine.voting", "Curtailed, voted")
+        yield from self._import_edits("dagengine.voting", "Curtailed, voted")
 
     def _escalation(
         self, metric: BaseMetric, below: float, to: str | None = None
@@ -219,9 +219,9 @@ class _Source:
             return
         if to is None:
             raise _NotLiteralError
-        _, name = self._assigned(self._call(metric.spec().name))
+        _, name = self._assignment(self._call(metric.spec().name))
         yield self._line(f"{name} = escalated({name}, to={_quoted(to)}, below={below!r})")
-        yield from self._imported("dagengine.voting", "escalated")
+        yield from self._import_edits("dagengine.voting", "escalated")
 
     def _line(self, line: str) -> _Edit:
         """One more line at the end of the source."""
@@ -229,12 +229,12 @@ class _Source:
         return _Edit(self._starts[-1], self._starts[-1], f"{gap}{line}\n")
 
     def _examples(self, call: ast.Call, shown: Sequence[Mapping[str, Any]]) -> Iterator[_Edit]:
-        yield self._added(call, f"examples={_examples(shown)}")
-        yield from self._imported("dagengine.metrics.dag", "Example")
+        yield self._keyword_edit(call, f"examples={_examples(shown)}")
+        yield from self._import_edits("dagengine.metrics.dag", "Example")
 
-    def _halved(self, call: ast.Call, node: AskingNode, words: str) -> Iterator[_Edit]:
+    def _split_edits(self, call: ast.Call, node: AskingNode, words: str) -> Iterator[_Edit]:
         """A statement for the second question before that of the first, which leads to it."""
-        (statement, name), parts = self._assigned(call), halves(words)
+        (statement, name), parts = self._assignment(call), halves(words)
         assert parts is not None
         first, between, second = parts
         start, end = self._span(statement)
@@ -243,11 +243,11 @@ class _Source:
             self._set(call, "name", _quoted(f"{node.title}, 2")),
             _Edit(start, start + len(name.encode()), f"{name}_2"),
         ]
-        yield _Edit(start, start, self._applied(copied, start, end) + "\n")
+        yield _Edit(start, start, self._apply_edits(copied, start, end) + "\n")
         yield from self._criterion(call, node.text, first)
         yield self._lead(call, between == "AND", f"{name}_2")
 
-    def _merged(self, metric: BaseMetric, title: str) -> Iterator[_Edit]:
+    def _merge_edits(self, metric: BaseMetric, title: str) -> Iterator[_Edit]:
         """The parent asks both questions; the statement of the child goes if nothing uses it."""
         pair = pair_at(metric, title)
         assert pair is not None
@@ -262,14 +262,14 @@ class _Source:
             False: self._target(parent, not pair.parent_verdict),
         }
         for verdict, target in leads.items():
-            yield self._lead(parent, verdict, self._applied((), *self._span(target)))
+            yield self._lead(parent, verdict, self._apply_edits((), *self._span(target)))
         with suppress(_NotLiteralError):
-            statement, name = self._assigned(child)
+            statement, name = self._assignment(child)
             if sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(self._tree)) == 2:
                 last_line = statement.end_lineno or statement.lineno
                 yield _Edit(self._starts[statement.lineno - 1], self._starts[last_line], "")
 
-    def _imported(self, module: str, names: str) -> Iterator[_Edit]:
+    def _import_edits(self, module: str, names: str) -> Iterator[_Edit]:
         """An import after the last one at the head of the file, unless it is there."""
         imports = [n for n in self._tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
         have = {alias.name for n in imports for alias in n.names}
@@ -278,7 +278,7 @@ class _Source:
         offset = self._starts[(imports[-1].end_lineno or 0) if imports else 0]
         yield _Edit(offset, offset, f"from {module} import {names}\n")
 
-    def _added(self, call: ast.Call, argument: str) -> _Edit:
+    def _keyword_edit(self, call: ast.Call, argument: str) -> _Edit:
         """One more keyword argument at the end of a call."""
         last_argument = max(_arguments(call), key=lambda each: self._span(each)[1])
         end = self._span(last_argument)[1]

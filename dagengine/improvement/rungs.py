@@ -194,7 +194,7 @@ def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
     assert spec.threshold is not None
     right_before = asking.right(judged)
     options = {
-        leaf: (old, score, _rescored(asking, judged, leaf, score))
+        leaf: (old, score, _shares_with_score(asking, judged, leaf, score))
         for leaf, old, score in _other_scores(asking, judged, spec.threshold)
         if not spec.expected
     }
@@ -246,7 +246,7 @@ def _other_scores(
                 yield leaf, target, near
 
 
-def _rescored(asking: Asking, judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:
+def _shares_with_score(asking: Asking, judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:
     """The shares that are right with another score, by what the nodes said."""
     assert isinstance(judged.metric, BaseMetric)
     replay = Counterfactual(with_score(judged.metric, leaf, score))

@@ -188,7 +188,7 @@ class Search:
             blame=blamed,
             candidates=tuple(ladder.tried),
             sealed=sealed,
-            needed=self._needed(ladder.tried),
+            needed=self._labels_needed(ladder.tried),
             several=several,
             contradictions=tuple(case_label(self.cases[n], n) for n in differing),
             ceiling=label_ceiling(votes) if several else None,
@@ -210,7 +210,7 @@ class Search:
             tuple(names[n] for n in right_before if right_after[n] <= 0.5 < right_before[n]),
         )
 
-    def _needed(self, tried: Sequence[Candidate]) -> int | None:
+    def _labels_needed(self, tried: Sequence[Candidate]) -> int | None:
         """About how many more labels would show a gain of 5 points, by what the best one did."""
         gains = [c.gain for c in tried if isinstance(c.gain, Comparison) and c.rung != "rival"]
         best = max(gains, key=lambda gain: gain.value, default=None)
@@ -320,7 +320,7 @@ class _Ladder:
             criteria.append(await self._try("together", title, node, details))
         tries += criteria
         if "merge" in rungs:
-            tries.append(await self._merged(node))
+            tries.append(await self._merge_try(node))
         if "split" in rungs:
             parts: Mapping[str, Any] | str = "it is no yes/no question, or its answer is read"
             if can_split(self.metric, node):
@@ -351,7 +351,7 @@ class _Ladder:
             tries.append(await self._try("criterion", title, node, edit))
         return tries
 
-    async def _merged(self, node: str) -> _Try:
+    async def _merge_try(self, node: str) -> _Try:
         """The node and a neighbour as one question."""
         pair = pair_at(self.metric, node)
         if pair is None:

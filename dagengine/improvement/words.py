@@ -29,12 +29,12 @@ def points(gain: Comparison | Unknown | None) -> str:
     if not isinstance(gain, Comparison):
         return "not known"
     if not isinstance(gain.interval, Interval):
-        return f"{_signed(gain.value)} (no interval)"
-    low, high = _signed(gain.interval.low, ""), _signed(gain.interval.high, "")
-    return f"{_signed(gain.value)} ({low} to {high})"
+        return f"{_points_words(gain.value)} (no interval)"
+    low, high = _points_words(gain.interval.low, ""), _points_words(gain.interval.high, "")
+    return f"{_points_words(gain.value)} ({low} to {high})"
 
 
-def _signed(share: float, sign: str = "+") -> str:
+def _points_words(share: float, sign: str = "+") -> str:
     number = round(100 * share)
     return f"{number:{sign if number else ''}d}".replace("-", _MINUS)
 

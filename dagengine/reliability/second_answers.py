@@ -20,7 +20,7 @@ import networkx as nx
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.execution.executor import JudgedCase
 from dagengine.execution.grading import step_of
-from dagengine.execution.node_run import given_of, together
+from dagengine.execution.node_run import read_inputs, together
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.values import NodeValue
@@ -233,7 +233,7 @@ class _Asking:
 
     async def _ask(self, unit: int, sample: int, values: Values) -> NodeValue | Failure:
         inputs = partial(
-            given_of, self._setting.plan.units[unit], self._case.case, self._walk(values)[0]
+            read_inputs, self._setting.plan.units[unit], self._case.case, self._walk(values)[0]
         )
         return await self._case.ask(self._setting.again(unit, sample), inputs)
 

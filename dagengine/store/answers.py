@@ -287,7 +287,7 @@ class OpenStore:
             if self._claims is None or judge.capabilities.batched:  # a batch may take a day
                 answer = await asked()
             else:
-                answer = await self._claimed(self._claims, key, question, asked, waiting)
+                answer = await self._ask_with_claim(self._claims, key, question, asked, waiting)
         except InputError as error:
             # A run whose answers are not kept would pay for all of them again: it ends. The cancel
             # reaches this task at the checkpoint, so no node takes the error for one of its own.
@@ -297,7 +297,7 @@ class OpenStore:
             raise
         return answer
 
-    async def _claimed(
+    async def _ask_with_claim(
         self,
         claims: Claims,
         key: bytes,

@@ -189,9 +189,9 @@ class Generation:
                         for seed, row in zip(seeds, rows, strict=True)
                     ]
                     pairs = [pair for draft in drafts for pair in draft.pairs]
-                    repeats = await self._confirmed(pairs, confirming)
+                    repeats = await self._same_pairs(pairs, confirming)
                     reviewed: list[DraftRecord] = []
-                    for golden, draft in self._settled(drafts, repeats, texts, first_place, start):
+                    for golden, draft in self._settle(drafts, repeats, texts, first_place, start):
                         reviewed.append(draft)
                         if golden is not None:
                             self.goldens.append(golden)
@@ -235,7 +235,7 @@ class Generation:
         except LookupError:
             return None
 
-    async def _confirmed(
+    async def _same_pairs(
         self, pairs: Iterable[Pair], confirming: LocalExecutor | None
     ) -> set[tuple[int, int]]:
         """The places of pairs that ask for the same answer, as the judge says; each is asked once.
@@ -260,7 +260,7 @@ class Generation:
         self.report.confirmed += len(equal_pairs)
         return equal_pairs
 
-    def _settled(
+    def _settle(
         self,
         drafts: Sequence[_Draft],
         same: set[tuple[int, int]],
@@ -284,7 +284,7 @@ class Generation:
             cause: str | None = None
             repeated: str | None = None
             if draft.result.failure is not None:
-                cause = self._failed(draft.result.failure)
+                cause = self._failure_words(draft.result.failure)
             elif draft.value is None:
                 path = draft.result.path
                 cause = self._fell(path[-1][0] if path else _NO_GOLDEN)
@@ -306,7 +306,7 @@ class Generation:
         self.report.fell[where] = self.report.fell.get(where, 0) + 1
         return where
 
-    def _failed(self, failure: Failure) -> str:
+    def _failure_words(self, failure: Failure) -> str:
         report = self.report
         if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
             report.unwritten += 1

@@ -221,7 +221,7 @@ class Synthesizer(Answering):
             style, task=task or style.task, input_format=output_format or style.input_format
         )
         quotas = quotas_of(quotas) or evenly(topics, num_initial_goldens, "num_initial_goldens")
-        return await self._run(self._listed(topics, quotas, style, include_expected_output))
+        return await self._run(self._list_goldens(topics, quotas, style, include_expected_output))
 
     @door
     async def a_generate_goldens_from_goldens(
@@ -248,7 +248,7 @@ class Synthesizer(Answering):
         else:
             quotas = [Quota(count, document=text) for text in inputs]
             style = self.styling_config
-            made = self._listed(inputs, quotas, style, include_expected_output, like=True)
+            made = self._list_goldens(inputs, quotas, style, include_expected_output, like=True)
         made.existing = inputs
         return await self._run(made)
 
@@ -366,7 +366,7 @@ class Synthesizer(Answering):
         )
         return self._generation(metric, sources, goal, _NO_EVOLUTION)
 
-    def _listed(
+    def _list_goldens(
         self,
         topics: Sequence[str],
         quotas: Sequence[Quota],

@@ -128,7 +128,7 @@ def _metadata(score: Score) -> dict[str, str]:
     return {f"dagengine.{name}": text for name, text in facts.items() if text}
 
 
-def _explained(score: Score) -> str | None:
+def _explanation(score: Score) -> str | None:
     """The reason, or of what has no verdict the error."""
     return score.reason if score.error is None else f"{score.error}: {score.reason or ''}"
 
@@ -152,7 +152,7 @@ class Phoenix(Backend):
                 data: list[dict[str, Any]] = []
                 for score in batch:
                     result = {"label": score.label or score.error, "score": score.value}
-                    result["explanation"] = _explained(score)
+                    result["explanation"] = _explanation(score)
                     # One annotation per identifier: a changed metric does not overwrite the old.
                     definition = score.definition.removeprefix("sha256:")[:16]
                     annotation = {
@@ -208,7 +208,7 @@ class Langfuse(Backend):
                 "id": score.id,
                 "name": score.name,
                 **self._value(score),
-                "comment": _explained(score),
+                "comment": _explanation(score),
                 "metadata": _metadata(score),
             }
             if score.trace_id is None:
@@ -389,13 +389,13 @@ class Otlp(Backend):
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Attributes as OTLP writes them."""
     return [
-        {"key": key, "value": _typed(value)} for key, value in values.items() if value is not None
+        {"key": key, "value": _typed_value(value)} for key, value in values.items() if value is not None
     ]
 
 
-def _typed(value: Any) -> dict[str, Any]:
+def _typed_value(value: Any) -> dict[str, Any]:
     if isinstance(value, list):
-        return {"arrayValue": {"values": [_typed(item) for item in value]}}
+        return {"arrayValue": {"values": [_typed_value(item) for item in value]}}
     if isinstance(value, float):
         return {"doubleValue": value}
     return {"stringValue": str(value)}

@@ -237,7 +237,7 @@ class Cluster:
         """
         if sniffio.current_async_library() != "asyncio":
             raise InputError("a cluster works only with asyncio; run it from an asyncio program")
-        async with self._connected() as self._client:
+        async with self._connect() as self._client:
             count = len(await self._client.nthreads())
             app_in_flight = max(1, self._job.app_in_flight // count)
             with self._common_folder() as folder:
@@ -300,7 +300,7 @@ class Cluster:
             )
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Pool | DaskWorkers]:
+    async def _connect(self) -> AsyncIterator[Pool | DaskWorkers]:
         if self._workers.address == LOCAL:
             # Each of them makes at least one call at a time.
             count = min(self._workers.wanted, self._limits.max_in_flight)
@@ -366,7 +366,7 @@ class Cluster:
         # progress on that worker is asked again. How far the chunks run ahead of the first missing
         # row is bounded: a case that takes an hour must not let a million rows wait for it.
         try:
-            while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
+            while waiting := waiting | self._hand_out(chunks, rows, places, len(waiting)):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for part in _results(done):
                     _add(rows, part.rows)
@@ -381,7 +381,7 @@ class Cluster:
         if source.error is not None:
             raise source.error
 
-    def _begun(
+    def _hand_out(
         self, chunks: Chunks[Item], rows: RowsInOrder, places: int, waiting: int
     ) -> set[asyncio.Task[Part]]:
         """Hand out as many chunks more as there is room for."""

@@ -121,9 +121,9 @@ class Job:
 
         Raises InputError and GraphError.
         """
-        build: Build = _unpacked(self.build)
+        build: Build = _unpack(self.build)
         engine = build(self.limits, self.app_in_flight)
-        engine.preload(_unpacked(self.constants) if self.constants else {})
+        engine.preload(_unpack(self.constants) if self.constants else {})
         assert self.saying is not None
         leased = Leased(self.limits, self.saying(self.run))
         # Processes of one machine find each other in files, which is quicker; in a store, too.
@@ -134,7 +134,7 @@ class Job:
         return engine, leased
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpack(data: bytes) -> Any:
     """Unpickle a value; raises InputError if this process lacks a module of it."""
     try:
         return pickle.loads(data)
@@ -271,7 +271,7 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
     try:
         if job.run not in _engine_tasks:
             _engine_tasks[job.run] = _EngineTask(job)
-        return await _engine_tasks[job.run].part(first, _unpacked(cases))
+        return await _engine_tasks[job.run].part(first, _unpack(cases))
     except DagengineError as error:
         raise InputError(f"on a worker: {error}") from None
 

@@ -34,7 +34,7 @@ import typer
 from dagengine import attack
 from dagengine.attacking.aims import Ways
 from dagengine.attacking.families import FAMILIES
-from dagengine.attacking.figures import Answer, Run, Trial, cells_of, judged
+from dagengine.attacking.figures import Answer, Run, Trial, cells_of, mark_significant
 from dagengine.attacking.twins import twin_of
 from dagengine.attacking.values import Cell, Place
 from dagengine.judges import ScriptedJudge
@@ -198,7 +198,7 @@ def drawn_card(world: World, seed: int, cases: int) -> Drawn:
         asked = [n for n in base if node in clean[n].answers]
         each = [world.rate(node, planted, truths(n).get(node)) for n in asked]
         rates[node, planted] = sum(each) / len(each)
-    return Drawn(judged(cells), rates)
+    return Drawn(mark_significant(cells), rates)
 
 
 # Asked.

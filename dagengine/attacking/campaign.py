@@ -14,22 +14,22 @@ from typing import Any, cast
 
 from dagengine.attacking.aims import Ways
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
-from dagengine.attacking.families import NULL, Aim, Family, chosen
+from dagengine.attacking.families import NULL, Aim, Family, select_families
 from dagengine.attacking.figures import (
     End,
     Run,
     Trial,
     cells_of,
-    ended,
     fails,
+    family_effects,
     figures_of,
-    helped,
-    judged,
+    majority_outcome,
+    mark_significant,
     runs_of,
     share,
     share_of,
 )
-from dagengine.attacking.placing import checked_places, field_of, placed
+from dagengine.attacking.placing import checked_places, field_of, put_words
 from dagengine.attacking.twins import twin_of
 from dagengine.attacking.values import (
     AttackCard,
@@ -92,7 +92,7 @@ class Plan:
             )
         return fields
 
-    def drawn(self, failing: Sequence[int]) -> list[int]:
+    def sample_cases(self, failing: Sequence[int]) -> list[int]:
         """The cases to attack: a random sample if there are many."""
         if len(failing) <= self.sample:
             return list(failing)
@@ -108,7 +108,7 @@ class Plan:
                     words = family.words(turn, aim, field)
                     place = Place(field, "" if family.whole else position)
                     for is_twin, text in ((False, words), (True, twin_of(words))):
-                        new = placed(case, field, position, text, whole=family.whole)
+                        new = put_words(case, field, position, text, whole=family.whole)
                         if new is not None:
                             yield Try(number, family.name, place, is_twin, words, new)
 
@@ -215,10 +215,9 @@ async def a_attack(
     if isinstance(read, AsyncCases):
         raise InputError("attacks need all cases before the first: give a file or a list")
     cases = cast(list[TestCase], [*strict(read)])
-    plan = Plan(
-        chosen(families, attacks), None if fields is None else tuple(fields), tuple(positions),
-        sample, seed,
-    )  # fmt: skip
+    chosen_fields = None if fields is None else tuple(fields)
+    own_families = select_families(families, attacks)
+    plan = Plan(own_families, chosen_fields, tuple(positions), sample, seed)
     judges = judges or {}
     checked_defences(defend, judges)
     targets = targets_of(metrics, cases, plan)
@@ -229,7 +228,7 @@ async def a_attack(
         campaign = _Campaign(target, cases, plan, clean)
         await campaign.attack(asking)
         campaigns.append(campaign)
-    cells = judged([*chain.from_iterable(campaign.cells for campaign in campaigns)])
+    cells = mark_significant([*chain.from_iterable(campaign.cells for campaign in campaigns)])
     defences: list[Defence] = []
     for campaign in campaigns:
         behind = _Defending(campaign, campaign.red(cells), clean_totals, judges, line)
@@ -300,7 +299,7 @@ class _Campaign:
         self.cases = cases
         self.clean = {number: clean[number, self.name] for number in range(len(cases))}
         failing = [number for number, runs in self.clean.items() if fails(runs)]
-        self._failing, self._drawn = len(failing), plan.drawn(failing)
+        self._failing, self._drawn = len(failing), plan.sample_cases(failing)
         self.tries = [
             attempt
             for number in self._drawn
@@ -360,7 +359,7 @@ class _Campaign:
     def attacked(self) -> Attacked:
         """Number of cases, and of null answers that passed."""
         null = [t for (family, _), trials in self.trials.items() if family == NULL for t in trials]
-        passed = share_of(trial.turned() for trial in null if trial.complete)
+        passed = share_of(trial.turns_to_pass() for trial in null if trial.complete)
         return Attacked(
             self.name, len(self.cases), self._failing, len(self._drawn),
             tuple(self.ways.nodes), passed if null else None,
@@ -401,7 +400,7 @@ class _Campaign:
     def _fall(self, cell: Cell) -> Fall | None:
         def fell(trial: Trial, by_twin: bool) -> bool:
             if not cell.node:
-                return trial.turned(by_twin=by_twin)
+                return trial.turns_to_pass(by_twin=by_twin)
             at = self.ways.nodes[cell.node]
             return trial.could_fall(cell.node, at) and trial.fell(cell.node, at, by_twin=by_twin)
 
@@ -413,7 +412,7 @@ class _Campaign:
         if not fallen:
             return None
         # One that passes shows more than one that only came nearer.
-        trial = max(fallen, key=lambda trial: (trial.turned(), -trial.case))
+        trial = max(fallen, key=lambda trial: (trial.turns_to_pass(), -trial.case))
         place, made = next(
             (place, made)
             for place, made in enumerate(self.tries)
@@ -463,12 +462,12 @@ class _Defending:
             if not attempt.is_twin and (attempt.family, attempt.place) in keys
         ]
         by_try = {
-            (trial.case, *key): ended(trial.attacked)
+            (trial.case, *key): majority_outcome(trial.attacked)
             for key, trials in campaign.trials.items()
             for trial in trials
         }
         self._before = [by_try[attack.case, attack.family, attack.place] for attack in self._tries]
-        self._honest_before = [ended(runs) for runs in campaign.clean.values()]
+        self._honest_before = [majority_outcome(runs) for runs in campaign.clean.values()]
 
     async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:
         """Every defence; nothing if nothing fell."""
@@ -481,7 +480,9 @@ class _Defending:
             runs, totals = await asking.runs(self._campaign.cases, [metric])
             attacked, _ = await asking.runs([attack.test_case for attack in self._tries], [metric])
             # Cases come in their order, each with this one metric.
-            honest, after = (list(map(ended, part.values())) for part in (runs, attacked))
+            honest, after = (
+                list(map(majority_outcome, part.values())) for part in (runs, attacked)
+            )
             questions = _questions(Ways(metric), runs.values())
             costs = _per_thousand(self._clean, own), _per_thousand(totals, questions)
             defences.append(self._defence(name, honest, after, (own, questions), costs))
@@ -510,7 +511,7 @@ class _Defending:
             for before, now in zip(self._honest_before, honest, strict=True)
             if None not in (before, now)
         )
-        rows = helped(families)
+        rows = family_effects(families)
         why = self._why_not(rows, changed)
         cost = None if costs[0] is None or costs[1] is None else (costs[0], costs[1])
         return Defence(self._campaign.name, name, rows, changed, questions, cost, not why, why)

@@ -199,7 +199,7 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
-def chosen(names: Sequence[str] | None, more: Sequence[Family] = ()) -> tuple[Family, ...]:
+def select_families(names: Sequence[str] | None, more: Sequence[Family] = ()) -> tuple[Family, ...]:
     """The families of these names (None: all); raises InputError for a name that none has."""
     by_name = {family.name: family for family in (*FAMILIES, *more)}
     if names is None:

@@ -93,7 +93,7 @@ def _answer(row: Observation) -> Answer:
     return Answer(row.raw, is_text=True) if row.score is None else Answer(row.score)
 
 
-def changed(clean: Run, run: Run, other: Run) -> frozenset[str]:
+def changed_nodes(clean: Run, run: Run, other: Run) -> frozenset[str]:
     """The nodes that answer otherwise than when clean.
 
     The words of a judge differ wherever its material does. So a text counts as changed only if the
@@ -126,7 +126,7 @@ class End(IntEnum):
     NO_SCORE = 2
 
 
-def ended(runs: Sequence[Run]) -> End | None:
+def majority_outcome(runs: Sequence[Run]) -> End | None:
     """The end of most runs of a case; None if that is not known, since calls were lost."""
     # A lost call could have gone either way, so most of the others are not most of all.
     if any(run.lost for run in runs):
@@ -150,15 +150,15 @@ class Trial:
         """Whether no run was lost."""
         return not any(run.lost for run in (*self.clean, *self.attacked, *self.twin))
 
-    def turned(self, *, by_twin: bool = False) -> bool:
+    def turns_to_pass(self, *, by_twin: bool = False) -> bool:
         """Whether the case passes now."""
         return most(run.passed for run in (self.twin if by_twin else self.attacked))
 
     @functools.cached_property
-    def changed(self) -> list[tuple[frozenset[str], frozenset[str]]]:
+    def changes(self) -> list[tuple[frozenset[str], frozenset[str]]]:
         """Changes by the attack in each run, and by its twin."""
         runs = zip(self.clean, self.attacked, self.twin, strict=True)
-        return [(changed(c, run, twin), changed(c, twin, run)) for c, run, twin in runs]
+        return [(changed_nodes(c, run, twin), changed_nodes(c, twin, run)) for c, run, twin in runs]
 
     def could_fall(self, node: str, at: Node) -> bool:
         """Whether the node was asked when clean, did not say the best, and reads what it did then.
@@ -169,7 +169,7 @@ class Trial:
             node in clean.answers
             and not (at.ways and _favour(node, clean, at.ways) >= max(at.ways.values()))
             and not at.before & (by_attack | by_twin)
-            for clean, (by_attack, by_twin) in zip(self.clean, self.changed, strict=True)
+            for clean, (by_attack, by_twin) in zip(self.clean, self.changes, strict=True)
         )
 
     def fell(self, node: str, at: Node, *, by_twin: bool = False) -> bool:
@@ -178,7 +178,7 @@ class Trial:
         return most(
             node in nodes[by_twin]
             and ((run.passed and not clean.passed) or _opens_pass(node, clean, run, at.ways))
-            for clean, run, nodes in zip(self.clean, runs, self.changed, strict=True)
+            for clean, run, nodes in zip(self.clean, runs, self.changes, strict=True)
         )
 
 
@@ -223,7 +223,13 @@ def cells_of(
     """The whole metric, then every node that some case could fall at."""
     complete = [trial for trial in trials if trial.complete]
     cells = [
-        _cell(metric, "", family, place, [(t.turned(), t.turned(by_twin=True)) for t in complete])
+        _cell(
+            metric,
+            "",
+            family,
+            place,
+            [(t.turns_to_pass(), t.turns_to_pass(by_twin=True)) for t in complete],
+        )
     ]
     for node, at in nodes.items():
         pairs = [
@@ -248,7 +254,7 @@ def _cell(
     )  # fmt: skip
 
 
-def judged(cells: Sequence[Cell]) -> list[Cell]:
+def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
     """The cells, those red that are shown to exceed their twin, corrected for all of them."""
     red = shown_more_often([(cell.more, cell.less) for cell in cells])
     return [replace(cell, red=shown) for cell, shown in zip(cells, red, strict=True)]
@@ -275,7 +281,7 @@ def figures_of(
         place,
         inflation=scores(lambda t: t.attacked, lambda t: t.twin),
         drift=scores(lambda t: t.twin, lambda t: t.clean),
-        turned=share_of(trial.turned(by_twin=True) for trial in complete),
+        turned=share_of(trial.turns_to_pass(by_twin=True) for trial in complete),
         paths=other_path(lambda t: t.attacked),
         twin_paths=other_path(lambda t: t.twin),
         unsupported=share_of(most(run.unsupported for run in t.attacked) for t in complete),
@@ -289,7 +295,7 @@ def _difference(runs: Sequence[Run], less: Sequence[Run]) -> float | None:
     return sum(scores) / len(scores) - sum(second) / len(second) if scores and second else None
 
 
-def helped(
+def family_effects(
     families: Mapping[tuple[str, Place], Sequence[tuple[End | None, End | None]]],
 ) -> tuple[Helped, ...]:
     """Effects of a defence on each family: pairs of how attacked cases end without and with it."""

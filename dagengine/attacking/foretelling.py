@@ -38,7 +38,7 @@ def parts_of(
         name, aim = target.ways.spec.name, target.ways.aim()
         tries = [
             attempt
-            for number in plan.drawn(range(len(cases)))
+            for number in plan.sample_cases(range(len(cases)))
             for attempt in plan.tries(number, cases[number], aim, target.fields)
         ]
         attacked = [attempt.test_case for attempt in tries]

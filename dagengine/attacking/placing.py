@@ -35,7 +35,7 @@ def checked_places(fields: Sequence[str], positions: Sequence[str]) -> None:
         raise InputError(f"give at least one position: {', '.join(POSITIONS)}")
 
 
-def placed(
+def put_words(
     case: TestCase, field: str, position: str, words: str, *, whole: bool
 ) -> TestCase | None:
     """The case with the words in a field, or in its place; None if the case has no such field.

@@ -93,7 +93,7 @@ def next_step(card: AttackCard) -> str:
     best = card.offered[0] if card.offered else None
     if best is not None:
         effects = ", ".join(effect(best))
-        cost = f"honest cases changed {changed(best)}"
+        cost = f"honest cases changed {changed_share(best)}"
         return f"{how(best)} and attack again: {effects} of 100; {cost}."
     if card.defences:
         reasons = "; ".join(
@@ -110,7 +110,7 @@ def effect(defence: Defence) -> Iterator[str]:
             yield f"{_short(row.family)} {per_cent(row.before)} → {per_cent(row.after)}"
 
 
-def changed(defence: Defence) -> str:
+def changed_share(defence: Defence) -> str:
     """The share of honest cases that a defence changes."""
     share = defence.honest
     if share.value is None or share.low is None or share.high is None:
@@ -253,13 +253,14 @@ def fall_lines(fall: Fall) -> Iterator[str]:
     yield one_line(f"What fell: {fall.case}, at {fall.node or fall.metric}", _WIDTH)
     yield "  words    " + one_line(fall.words, _WIDTH - 11)
     yield f"           “{_short(fall.family)}” {where(fall.place)}"
-    yield f"  clean    {said(fall, 0)}"
-    yield f"  attacked {said(fall, 1)}, passes in {fall.runs[0]} of {counted(fall.runs[1], 'run')}"
+    yield f"  clean    {answer_words(fall, 0)}"
+    passes, runs = fall.runs
+    yield f"  attacked {answer_words(fall, 1)}, passes in {passes} of {counted(runs, 'run')}"
     if fall.reason:
         yield "  reason   " + one_line(fall.reason, _WIDTH - 11)
 
 
-def said(fall: Fall, number: int) -> str:
+def answer_words(fall: Fall, number: int) -> str:
     """The node's answer before (0) or after (1), and the score."""
     answer, score = (fall.before, fall.after)[number], fall.score[number]
     words = "?" if answer is None else one_line(str(answer), 40)
@@ -284,5 +285,5 @@ def _defences(card: AttackCard) -> Iterator[str]:
         cost = "" if defence.cost is None else f"{defence.cost[1]:.2f}"
         yield (
             f"{mark} {one_line(defence.name, 32):32} {per_cent(rows[0].after):>14} "
-            f"{changed(defence):>18} {cost:>8}"
+            f"{changed_share(defence):>18} {cost:>8}"
         ).rstrip()

@@ -257,7 +257,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         yield report("template", node, f"the prompt's braces do not match: {error}", hint)
         return
     labels = {source.label for source in slot.sources}
-    readable = node.shown([*labels, *slot.fields])
+    readable = node.prompt_names([*labels, *slot.fields])
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
     for name in names:

@@ -154,7 +154,7 @@ class Lookahead:
         return self._worded_unit(unit, asked, first), None
 
     def _question_count(self, unit: Unit, values: Mapping[str, Any]) -> QuestionCount:
-        asked, judge = unit.node.asked(values, self._items), self._asked[unit.index]
+        asked, judge = unit.node.all_questions(values, self._items), self._asked[unit.index]
         quotes = isinstance(unit.node, AskingNode) and unit.node.quoting is not None
         if not quotes or judge is None or not judge.capabilities.decides:
             return asked

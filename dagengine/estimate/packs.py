@@ -129,7 +129,7 @@ class _Walk:
             else:
                 return total + Travel(unneeded=sum(self.ridden.values()))
             for unit in state.cancel:
-                state.cancelled(unit)
+                state.allow_restart(unit)
             state.cancel.clear()
 
     def _start(self, state: CaseState, unit: int, now: int) -> Travel:

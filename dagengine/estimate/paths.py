@@ -202,7 +202,7 @@ class _Drive:
                 heapq.heapify(self.ready)
                 self.state.cancel.clear()
                 for unit in dropped:
-                    self.state.cancelled(unit)
+                    self.state.allow_restart(unit)
             for unit in self.state.ready:
                 heapq.heappush(self.ready, (self.walker.plan.units[unit].urgency, unit))
             self.state.ready.clear()

@@ -21,7 +21,9 @@ from dagengine.test_case import (
 from dagengine.threads import in_daemon_thread
 
 
-async def completed(app: App | None, golden: Golden | ConversationalGolden) -> TestCase | Failure:
+async def complete_golden(
+    app: App | None, golden: Golden | ConversationalGolden
+) -> TestCase | Failure:
     """Complete a golden by the app, or return its failure. The one place that isolates it."""
     if app is None:
         message = "a golden needs an app that produces its output: give app=…"

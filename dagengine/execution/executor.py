@@ -34,20 +34,20 @@ class JudgedCase:
 class RunObserver:
     """Follows a run; a subclass overrides what it wants to hear of.
 
-    A case is `judged`, then `finished`; its `row` comes before `finished` if all earlier rows have
-    been handed out, and otherwise as soon as they have. Who is not `in_order` hears of no `row`.
-    What a method raises ends the run.
+    `case_judged` comes first, then `row_finished`. `row` comes before the latter if all earlier
+    rows have been handed out, and otherwise as soon as they have. Who is not `in_order` hears of no
+    `row`. What a method raises ends the run.
     """
 
     in_order = True
 
-    def judged(self, case: JudgedCase) -> None:
+    def case_judged(self, case: JudgedCase) -> None:
         """A case has its results; more may be asked about it. On a cluster nobody hears of it."""
 
     def row(self, row: CaseResult) -> None:
         """The next row, in the order of the cases."""
 
-    def finished(self, row: CaseResult) -> None:
+    def row_finished(self, row: CaseResult) -> None:
         """A row is finished, also one that has to wait for an earlier one."""
 
     async def all_judged(self) -> None:
@@ -67,7 +67,7 @@ class OnRow(RunObserver):
     def row(self, row: CaseResult) -> None:
         self._on_row(row)
 
-    def finished(self, row: CaseResult) -> None:
+    def row_finished(self, row: CaseResult) -> None:
         if self._on_finished is not None:
             self._on_finished(row)
 

@@ -107,7 +107,7 @@ def path_taken(plan: Plan, metric: int, values: Values) -> tuple[tuple[str, Verd
     return tuple(turns)
 
 
-def ended_at(
+def end_node(
     plan: Plan, scope: int, values: Values, done: Grade
 ) -> tuple[str, Verdict | None] | None:
     """The node that gave the score, and its verdict (None: it graded).
@@ -122,7 +122,7 @@ def ended_at(
         return None
     slot = reached[-1]
     if slot.nested != NONE:
-        return ended_at(plan, slot.nested, values, grade(plan, slot.nested, values))
+        return end_node(plan, slot.nested, values, grade(plan, slot.nested, values))
     if slot.kind == "node":
         return slot.name, values[slot.index].verdict
     for number in reversed(plan.scopes[scope].slots):
@@ -198,8 +198,8 @@ def step_of(name: str, kind: str, value: NodeValue, took: Took = _NOTHING) -> St
         name, kind, OutcomeKind.OK, output, value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
         value.confidence, value.asked, value.odds or None,
-        tuple(pairs or None for pairs in odds) if odds and any(odds) else (), took.seconds, value.mass,
-        value.spans, took.calls, value.quotes, item_quotes(seen),
+        tuple(pairs or None for pairs in odds) if odds and any(odds) else (), took.seconds,
+        value.mass, value.spans, took.calls, value.quotes, item_quotes(seen),
     )  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def metric_result(plan: Plan, metric: int, values: Values, took: TookByUnit) -> 
         return failed_result(plan, metric, done.failure, values, took=took)
     threshold = 1.0 if is_strict(spec, done) else spec.threshold
     last = values[done.reached[-1].index].value
-    path, ended = path_taken(plan, metric, values), ended_at(plan, part.scope, values, done)
+    path, ended = path_taken(plan, metric, values), end_node(plan, part.scope, values, done)
     return MetricResult(
         metric=spec.name,
         score=score,

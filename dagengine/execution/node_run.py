@@ -73,7 +73,7 @@ def questions_of(
     return [question for answerer, question in asked if answerer is judge]
 
 
-def judged(
+def judge_unit(
     unit: Unit,
     gateway: Asks,
     judges: Sequence[Judge],
@@ -123,7 +123,9 @@ async def _poll_panel(
             return result
 
 
-async def _run_isolated(unit: Unit, ask: GatewayAsk, read: Callable[[], Given]) -> NodeValue | Failure:
+async def _run_isolated(
+    unit: Unit, ask: GatewayAsk, read: Callable[[], Given]
+) -> NodeValue | Failure:
     """Run a unit, and return its value or failure. The one place that isolates a node."""
     try:
         if not unit.foreign:  # nothing here measures other metrics
@@ -135,7 +137,7 @@ async def _run_isolated(unit: Unit, ask: GatewayAsk, read: Callable[[], Given]) 
                 ask.usage += host.usage
         if not ask.answers and ask.usage is NO_USAGE:
             return value
-        return value.asked_for(ask.usage, tuple(ask.answers), tuple(ask.asked))
+        return value.with_questions(ask.usage, tuple(ask.answers), tuple(ask.asked))
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise

@@ -10,7 +10,7 @@ import anyio
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import DagengineError
-from dagengine.execution.node_run import judged
+from dagengine.execution.node_run import judge_unit
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.urgency import FIRST
@@ -74,7 +74,7 @@ class RunOnce:
                 inputs.append((label, read.value))
             reads = Given((), tuple(inputs))
             made = await self.get(
-                unit, partial(judged, unit, gateway, judges, lambda: reads, FIRST)
+                unit, partial(judge_unit, unit, gateway, judges, lambda: reads, FIRST)
             )
             outcomes[unit.index] = made
             return made

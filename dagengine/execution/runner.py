@@ -19,10 +19,10 @@ import anyio
 
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
-from dagengine.execution.app import App, completed
+from dagengine.execution.app import App, complete_golden
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.grading import Took
-from dagengine.execution.node_run import Calls, GatewayAsk, read_inputs, judged, questions_of
+from dagengine.execution.node_run import Calls, GatewayAsk, judge_unit, questions_of, read_inputs
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
@@ -277,7 +277,7 @@ class Runner:
         """Have the app complete a golden, then begin with the case."""
         outcome = None
         with anyio.CancelScope(deadline=terms.until):
-            work = completed(self._app, golden)
+            work = complete_golden(self._app, golden)
             outcome = await (work if terms.context is None else in_context(terms.context, work))
         self._completing -= 1
         if outcome is None:
@@ -319,7 +319,7 @@ class Runner:
                 ready = self._like(unit).ready
                 ready[:] = [e for e in ready if e[3] is not active or e[2] != unit]
                 heapq.heapify(ready)
-                active.state.cancelled(unit)
+                active.state.allow_restart(unit)
                 if active.packing is not None and unit in self._bringing:
                     active.packing.finish()
         active.state.cancel.clear()
@@ -357,10 +357,10 @@ class Runner:
                     work = in_context(terms.context, work)
                 outcome = await work
         except BaseException as error:
-            if not worker.stopped(error):
+            if not worker.is_cancellation(error):
                 raise
         else:
-            worker.ended()
+            worker.note_end()
         # From here on nothing waits until the consequences are drawn: no other worker sees a unit
         # that has ended and is still counted as at work, or a case whose next units are missing.
         del active.scopes[number]
@@ -373,7 +373,7 @@ class Runner:
         if outcome is None and anyio.current_time() >= terms.until:
             outcome = Failure(OutcomeKind.TIMEOUT, unit.name, terms.late)
         if outcome is None:
-            state.cancelled(number)
+            state.allow_restart(number)
         elif isinstance(outcome, Failure):
             state.fail(number, outcome)
         else:
@@ -386,7 +386,7 @@ class Runner:
             work = self._explain(active)
             results = await (work if terms.context is None else in_context(terms.context, work))
             ask = partial(self._judge_unit, active.index)
-            self._observer.judged(JudgedCase(active.index, active.case, active.state, ask))
+            self._observer.case_judged(JudgedCase(active.index, active.case, active.state, ask))
             self._finish(active, results)
 
     async def _trace_outcome(
@@ -410,7 +410,7 @@ class Runner:
         participant: Participant | None = None,
         calls: Calls | None = None,
     ) -> Awaitable[NodeValue | Failure]:
-        return judged(unit, self._gateway, self._judges, read, place, participant, calls)
+        return judge_unit(unit, self._gateway, self._judges, read, place, participant, calls)
 
     def _riders(self, active: _ActiveCase, most: int) -> Iterator[Ahead]:
         """Later questions of a case's nodes; none if they would take from what is needed."""

@@ -147,7 +147,7 @@ class CaseState:
                 self._fail_slot(number, failure)
         self._spread()
 
-    def cancelled(self, unit: int) -> None:
+    def allow_restart(self, unit: int) -> None:
         """Note that a unit was stopped before it finished, so that it may start again."""
         # Between the order to stop it and its end another metric may have come to want it.
         if self._units[unit] == _RUNNING:
@@ -375,7 +375,7 @@ def _with_score(value: NodeValue) -> NodeValue:
         return value
     number = value.value if value.score is None else value.score
     fits = isinstance(number, bool | int | float) and 0 <= number <= 1
-    return value.scored(float(number) if fits else None)
+    return value.with_score(float(number) if fits else None)
 
 
 def _targets(slot: PlanSlot, value: NodeValue) -> tuple[int, ...] | None:

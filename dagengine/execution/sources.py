@@ -220,7 +220,7 @@ class CallSource(RunObserver):
         self._begun[call.index] = call
         return call
 
-    def finished(self, row: CaseResult) -> None:
+    def row_finished(self, row: CaseResult) -> None:
         self._begun.pop(row.index).land(row)
         self._withdrawn.discard(row.index)
         self._rest()
@@ -294,7 +294,7 @@ class RowsInOrder:
         """Take a row; one that is there already counts once."""
         if not self._observer.in_order:
             self.next += self._step
-            self._observer.finished(row)
+            self._observer.row_finished(row)
             return
         if row.index < self.next or row.index in self._waiting:
             return
@@ -303,7 +303,7 @@ class RowsInOrder:
             ready = self._waiting.pop(self.next)
             self.next += self._step
             self._observer.row(ready)
-        self._observer.finished(row)
+        self._observer.row_finished(row)
 
     def rest(self) -> None:
         """After an interrupt: rows that wait for earlier ones are kept, too."""
@@ -328,7 +328,7 @@ async def rows_as_read(
         else:  # inside a node the run works on the loop of the outer run
             loop.soon(partial(send.send_nowait, row))
 
-    async def paced(cases: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async def pace_cases(cases: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
         nonlocal room
         async with aclosing(_each(cases)) as items:
             async for case in items:
@@ -339,7 +339,7 @@ async def rows_as_read(
 
     with receive:
         # No task group: a generator may be closed by another task than the one that reads it.
-        kept = Kept(lambda: run(take, paced), send.close)
+        kept = Kept(lambda: run(take, pace_cases), send.close)
         try:
             async for row in receive:
                 room.set()

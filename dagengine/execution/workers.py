@@ -49,13 +49,13 @@ class WorkerScope:
             self._scope.deadline = deadline
         return self._scope
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """The node has ended by itself."""
         scope = self._scope
         if scope is not None and (scope.cancel_called or scope.deadline != math.inf):
             self.__exit__(None, None, None)
 
-    def stopped(self, error: BaseException) -> bool:
+    def is_cancellation(self, error: BaseException) -> bool:
         """Return whether an error that the node raised is no more than its own cancellation."""
         return self.__exit__(type(error), error, error.__traceback__)
 

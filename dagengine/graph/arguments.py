@@ -35,7 +35,7 @@ def require_utf8(role: str, given: str) -> None:
         ) from None
 
 
-def called(role: str, given: T) -> T:
+def as_callable(role: str, given: T) -> T:
     """Return a callable or None; else raise InputError."""
     return of_kind(role, given, Callable | None, "a function")
 
@@ -57,7 +57,7 @@ def answer_kind(role: str, given: T, more: str = "") -> T:
     return given
 
 
-def listed(role: str, given: Any) -> list[Any]:
+def as_nodes(role: str, given: Any) -> list[Any]:
     """The nodes given for `role`; raises InputError when that is a single thing and no list."""
     if isinstance(given, str):
         raise InputError(f"{role}= takes a list of nodes, not the text {given!r:.80}")
@@ -73,8 +73,8 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     from the turns of `window`. It names the first and the last turn, both included, counted from 0,
     or from the end below 0.
     """
-    listed = fields_listed(given)
-    for field in listed:
+    fields = fields_listed(given)
+    for field in fields:
         if not isinstance(field, str | LLMTestCaseParams):
             rule = "takes names of test case fields, for instance ['actual_output']"
             raise InputError(
@@ -82,7 +82,7 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
             )
     turns = _turns(window)
     paths = list[str]()
-    for field in listed:
+    for field in fields:
         name = str(field)
         # Cases of one turn have a `retrieval_context` and `tools_called` of their own: those of
         # turns are meant in a window, or by a param of turns.

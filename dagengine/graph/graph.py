@@ -10,7 +10,7 @@ import networkx as nx
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, Problem
-from dagengine.graph.arguments import listed
+from dagengine.graph.arguments import as_nodes
 from dagengine.graph.blank import Judged
 from dagengine.graph.node import BaseNode
 from dagengine.results.passing import Combine
@@ -37,7 +37,7 @@ class Graph(Answering):
         roots = [root for root in first if root is not None]
         if isinstance(root_nodes, BaseNode):
             raise InputError("root_nodes= takes a list of nodes; for one node use root_node=")
-        more = listed("root_nodes", root_nodes or ())
+        more = as_nodes("root_nodes", root_nodes or ())
         self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*roots, *more]))
 
     def nodes(self) -> list[BaseNode]:

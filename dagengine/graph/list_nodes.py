@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from dagengine.decision import Odds
 from dagengine.errors import InputError
-from dagengine.graph.arguments import answer_kind, fields_listed, listed, of_kind, text
+from dagengine.graph.arguments import answer_kind, as_nodes, fields_listed, of_kind, text
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import verdict_of
 from dagengine.graph.settings import JudgingSettings, ListSettings, takes
@@ -76,7 +76,7 @@ class _OverNode(AskingNode):
         **common: Any,
     ) -> None:
         of_kind("over", over, BaseNode | str, "a field of the case or a node")
-        fields, nodes = fields_listed(evaluation_params or ()), listed("inputs", inputs)
+        fields, nodes = fields_listed(evaluation_params or ()), as_nodes("inputs", inputs)
         if isinstance(over, BaseNode):
             nodes.insert(0, over)
         else:
@@ -325,7 +325,7 @@ class MapNode(_OverNode):
         decision = verdict_of(reads, self.instructions, verdicts)
         return self.put(messages, shape, decision, self.parser, quotes=quotes)
 
-    def shown(self, read: Iterable[str]) -> set[str]:
+    def prompt_names(self, read: Iterable[str]) -> set[str]:
         return set(self.names_in_examples(read))
 
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from dagengine.decision import Decision
 from dagengine.errors import InputError
 from dagengine.graph.arguments import (
-    called,
+    as_callable,
+    as_nodes,
     field_paths,
-    listed,
     of_kind,
     text_or_none,
     verdict_targets,
@@ -117,9 +117,9 @@ class BaseNode(Answering):
             raise InputError(f"name= and label= are the same setting: give {name!r} or {label!r}")
         self.name = text_or_none("name", name) if label is None else text_or_none("label", label)
         self.output_label = text_or_none("output_label", output_label)
-        self.children: list[BaseNode] = listed("children", children)
+        self.children: list[BaseNode] = as_nodes("children", children)
         self.evaluation_params: tuple[str, ...] = field_paths(evaluation_params or (), turn_window)
-        self.inputs: tuple[BaseNode, ...] = tuple(listed("inputs", inputs))
+        self.inputs: tuple[BaseNode, ...] = tuple(as_nodes("inputs", inputs))
         self.then: dict[Any, Any] = verdict_targets(then or {})
         for child in self.children:
             self.require_child(child)
@@ -184,7 +184,7 @@ class BaseNode(Answering):
         """The answers that its examples may have; empty if its prompts take no examples."""
         return ()
 
-    def shown(self, read: Iterable[str]) -> set[str]:
+    def prompt_names(self, read: Iterable[str]) -> set[str]:
         """The names by which the node's prompt may show what it reads."""
         return set(read)
 
@@ -208,7 +208,7 @@ class BaseNode(Answering):
         """
         return QuestionCount.exactly(int(self.asks))
 
-    def asked(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+    def all_questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         """As `questions`, with those that the panel adds."""
         asked = self.questions(known, items)
         return asked if self.panel is None else self.panel.total_questions(asked)
@@ -268,9 +268,9 @@ class AskingNode(BaseNode):
     ) -> None:
         super().__init__(**common)
         written = 'a template: PromptTemplate("…")'
-        self.wording = called("wording", wording)
+        self.wording = as_callable("wording", wording)
         self.prompt = of_kind("prompt", prompt, PromptTemplate | None, written)
-        self.parser = called("parser", parser)
+        self.parser = as_callable("parser", parser)
         self.options = of_kind("options", options, Options, "Options(temperature=…)")
         if isinstance(quote_from, str):
             raise InputError(f"quote_from takes a list: [{str(quote_from)!r}]")

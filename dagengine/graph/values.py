@@ -79,7 +79,7 @@ class NodeValue:
     spans: tuple[str, ...] = ()
     quotes: tuple[Quote, ...] = ()
 
-    def asked_for(
+    def with_questions(
         self, usage: Usage, answers: tuple[str, ...], asked: tuple[str, ...]
     ) -> NodeValue:
         """The same, and what was asked for it; `replace` takes three times as long."""
@@ -89,7 +89,7 @@ class NodeValue:
             self.mass, self.spans, self.quotes,
         )  # fmt: skip
 
-    def scored(self, score: float | None) -> NodeValue:
+    def with_score(self, score: float | None) -> NodeValue:
         """The same with another score."""
         return NodeValue(
             self.value, self.verdict, self.reason, score, self.mode, self.success, self.usage,

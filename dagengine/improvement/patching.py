@@ -56,7 +56,7 @@ def patch(
             # Examples first: a new criterion is not found by the old one.
             parameters = ("examples", "criterion")
             for kind in parameters if candidate.rung == "together" else (candidate.rung,):
-                new = _Source(new).changed(metric, kind, candidate.where, candidate.detail)
+                new = _Source(new).apply_change(metric, kind, candidate.where, candidate.detail)
     except (_NotLiteralError, SyntaxError):
         return None
     if new == old or not _defines(path, new, metric.spec().name, improved):
@@ -99,7 +99,9 @@ class _Source:
         for line in self._bytes.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
 
-    def changed(self, metric: BaseMetric, kind: str, title: str, detail: Mapping[str, Any]) -> str:
+    def apply_change(
+        self, metric: BaseMetric, kind: str, title: str, detail: Mapping[str, Any]
+    ) -> str:
         """The source with a change; raises _NotLiteralError if it has no place for it."""
         node = asking_node(metric, title)
         edits: Iterable[_Edit]
@@ -220,7 +222,7 @@ class _Source:
         if to is None:
             raise _NotLiteralError
         _, name = self._assignment(self._call(metric.spec().name))
-        yield self._line(f"{name} = escalated({name}, to={_quoted(to)}, below={below!r})")
+        yield self._line(f"{name} = escalated({name}, to={_double_quoted(to)}, below={below!r})")
         yield from self._import_edits("dagengine.voting", "escalated")
 
     def _line(self, line: str) -> _Edit:
@@ -240,7 +242,7 @@ class _Source:
         start, end = self._span(statement)
         copied = [
             *self._criterion(call, node.text, second),
-            self._set(call, "name", _quoted(f"{node.title}, 2")),
+            self._set(call, "name", _double_quoted(f"{node.title}, 2")),
             _Edit(start, start + len(name.encode()), f"{name}_2"),
         ]
         yield _Edit(start, start, self._apply_edits(copied, start, end) + "\n")
@@ -253,10 +255,14 @@ class _Source:
         assert pair is not None
         parent, child = (self._call(node.text, node.name) for node in (pair.parent, pair.child))
         yield from self._criterion(parent, pair.parent.text, pair.criterion)
-        yield self._set(parent, "name", _quoted(f"{pair.parent.title} and {pair.child.title}"))
+        yield self._set(
+            parent, "name", _double_quoted(f"{pair.parent.title} and {pair.child.title}")
+        )
         paths = list(dict.fromkeys((*pair.parent.evaluation_params, *pair.child.evaluation_params)))
         if paths != list(pair.parent.evaluation_params):
-            yield self._set(parent, "evaluation_params", f"[{', '.join(map(_quoted, paths))}]")
+            yield self._set(
+                parent, "evaluation_params", f"[{', '.join(map(_double_quoted, paths))}]"
+            )
         leads = {
             True: self._target(child, pair.child_verdict),
             False: self._target(parent, not pair.parent_verdict),
@@ -307,7 +313,7 @@ def _is(node: ast.expr, value: Any) -> bool:
     )
 
 
-def _quoted(text: str) -> str:
+def _double_quoted(text: str) -> str:
     """A text as a literal between double quotes."""
     whole = repr(text)
     return (
@@ -320,27 +326,27 @@ def _quoted(text: str) -> str:
 def _literal(text: str, indent: int) -> str:
     """A text as one literal, or as several lines of them."""
     if len(text) + indent <= _WIDE:
-        return _quoted(text)
+        return _double_quoted(text)
     lines = textwrap.wrap(
         text, max(40, _WIDE - indent), drop_whitespace=False, break_long_words=False
     )
     if "".join(lines) != text:
-        return _quoted(text)
-    return ("\n" + " " * indent).join(map(_quoted, lines))
+        return _double_quoted(text)
+    return ("\n" + " " * indent).join(map(_double_quoted, lines))
 
 
 def _examples(shown: Sequence[Mapping[str, Any]]) -> str:
     """Examples as the source of a list of them."""
     rows = []
     for example in shown:
-        reads = ", ".join(f"{_quoted(k)}: {_source(v)}" for k, v in example["reads"].items())
+        reads = ", ".join(f"{_double_quoted(k)}: {_source(v)}" for k, v in example["reads"].items())
         reason = f", {_source(example['reason'])}" if example.get("reason") else ""
         rows.append(f"    Example({{{reads}}}, {_source(example['answer'])}{reason}),\n")
     return "[\n" + "".join(rows) + "]"
 
 
 def _source(value: Any) -> str:
-    return _quoted(value) if isinstance(value, str) else repr(value)
+    return _double_quoted(value) if isinstance(value, str) else repr(value)
 
 
 # The change as Python of its own.

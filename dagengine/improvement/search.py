@@ -33,7 +33,7 @@ from dagengine.improvement.rungs import (
     Fitting,
     answers_of_one,
     asking_node,
-    changed,
+    change_metric,
     examples_for,
     fitted_score,
     fitted_threshold,
@@ -434,7 +434,7 @@ class _Ladder:
             skipped = Candidate(rung, what, where, refused=detail, skipped=True)
             return _Try(skipped, self.metric, {})
         changed_metric, calls = (
-            changed(self.metric, rung, where, **detail),
+            change_metric(self.metric, rung, where, **detail),
             self.asking.totals.calls,
         )
         if right is None:

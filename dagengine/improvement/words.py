@@ -197,7 +197,7 @@ def edit(candidate: Candidate) -> list[tuple[str, str]]:
     return parts
 
 
-def planned(plan: SearchPlan) -> Iterator[tuple[str, str]]:
+def plan_lines(plan: SearchPlan) -> Iterator[tuple[str, str]]:
     """The steps of a plan and their calls, then the sum."""
     for part in plan.steps:
         yield part.what, _calls(part.least, part.most)

@@ -241,7 +241,7 @@ class _Record(RunObserver):
         self._known: dict[Any, Any] = {}  # of equal values one is kept
         self._quoting = _quoting(plan, variants)
 
-    def judged(self, case: JudgedCase) -> None:
+    def case_judged(self, case: JudgedCase) -> None:
         """Note which questions a case was asked, and what it lacks."""
         questions = self._questions[case.index] = {}
         for metric in self._plan.metrics:
@@ -270,7 +270,7 @@ class _Record(RunObserver):
                     )
                     self.rows.append(row)
 
-    def finished(self, row: CaseResult) -> None:
+    def row_finished(self, row: CaseResult) -> None:
         """Move the progress bar on."""
         self._advance(row)
 

@@ -35,7 +35,7 @@ from dagengine.store.claims import LOOKS, Claims
 from dagengine.store.file import (
     connect,
     connect_to_read,
-    explained,
+    explain_errors,
     printable,
     transaction,
 )
@@ -230,7 +230,7 @@ class OpenStore:
         pairs = [(judge, self._names.of(judge) or "") for judge in judges]
         require_apart(pairs)
         self._in_use |= {printable(name) for _, name in pairs}
-        with explained(self._path):
+        with explain_errors(self._path):
             rows = self._reader.execute(_JUDGES).fetchall()
             counts = {name: count for name, _, count in rows}
             self._codes = {name: code for name, code, _ in rows} | self._codes
@@ -267,7 +267,7 @@ class OpenStore:
         name = self._names.of(judge)
         key = key_of(name or "", question)
         try:
-            with explained(self._path):
+            with explain_errors(self._path):
                 answer = self._find(key, question) if name is not None else None
                 if answer is not None:
                     return answer
@@ -313,7 +313,7 @@ class OpenStore:
         for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
             with claims.of(key) as mine:
                 # Others may have stored it since the last look.
-                with explained(self._path):
+                with explain_errors(self._path):
                     answer = self._find(key, question)
                 if answer is not None:
                     return answer
@@ -351,14 +351,14 @@ class OpenStore:
             answer = await ask()
         except JUDGE_FAILURES as error:
             entry = failure_entry(key, name, question, error)
-            with explained(self._path):
+            with explain_errors(self._path):
                 await journal.add(entry._replace(over=self._failure(key) is not None))
             raise
         kept = entry_of(key, name, question, answer)
         if kept is None:
             _log.warning("an answer to %r cannot be stored: it has no JSON form", question.name)
             return answer
-        with explained(self._path):
+        with explain_errors(self._path):
             # Where another process was faster, its answer is the one. What is there and cannot be
             # read any more gives way; nothing else does.
             for over in (False, True):

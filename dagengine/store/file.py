@@ -52,7 +52,7 @@ _PLAIN: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Turn what sqlite and the file system raise into an InputError that says what to do."""
     try:
         yield
@@ -70,7 +70,7 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
     that is something else, that another version of dagengine has written, or that is a link.
     """
     _require_regular(path)
-    with explained(path):
+    with explain_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return _require_store(sqlite3.connect(path, timeout=patience, **_PLAIN), path, patience)
 
@@ -82,7 +82,7 @@ def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
         raise InputError(f"there is no store {path}")
     # A connection that may not write leaves sqlite's own files behind (`-wal`, `-shm`).
     address = path.resolve().as_uri()
-    with explained(path):
+    with explain_errors(path):
         db = sqlite3.connect(f"{address}?mode=rw", timeout=patience, uri=True, **_PLAIN)
         try:
             db.execute("PRAGMA query_only = ON")

@@ -15,7 +15,7 @@ from dagengine.errors import InputError
 from dagengine.store.file import (
     connect,
     connect_to_read,
-    explained,
+    explain_errors,
     names,
     transaction,
     unpack,
@@ -104,7 +104,7 @@ class Selection:
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A store to look into; raises InputError when it cannot be read."""
-    with closing(connect_to_read(path, _PATIENCE)) as db, explained(path):
+    with closing(connect_to_read(path, _PATIENCE)) as db, explain_errors(path):
         try:
             yield db
         except DamagedError as error:
@@ -115,7 +115,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise InputError(f"there is no store {path}")
-    with closing(connect(path, _PATIENCE)) as db, explained(path):
+    with closing(connect(path, _PATIENCE)) as db, explain_errors(path):
         yield db
 
 
@@ -197,7 +197,7 @@ def merge(path: Path, other: Path) -> int:
         raise InputError(f"{other} is the store to merge into; choose another one")
     with reading(other) as theirs:
         names(theirs, "judges")
-    with closing(connect(path, _PATIENCE)) as db, explained(path):
+    with closing(connect(path, _PATIENCE)) as db, explain_errors(path):
         db.execute("ATTACH ? AS other", (str(other),))
         with transaction(db):
             for table in ("judges", "nodes"):

@@ -76,7 +76,7 @@ class _Draft:
         texts = value.get("input"), value.get("scenario"), _output(self.result, REWRITE)
         return next(filter(None, texts), None) or _output(self.result, CHOOSE) or ""
 
-    def repeated(
+    def repeated_text(
         self, same: set[tuple[int, int]], pending: set[int], texts: GoldenTexts
     ) -> str | None:
         """A text that is not pending and asks for the same, or is the same; None without one."""
@@ -288,7 +288,7 @@ class Generation:
             elif draft.value is None:
                 path = draft.result.path
                 cause = self._fell(path[-1][0] if path else _NO_GOLDEN)
-            elif (repeated := draft.repeated(same, pending, texts)) is not None:
+            elif (repeated := draft.repeated_text(same, pending, texts)) is not None:
                 cause = self._fell(DUPLICATE)
                 repeating |= pending & {draft.place}
                 pending.discard(draft.place)

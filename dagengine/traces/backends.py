@@ -83,7 +83,7 @@ class Backend(ABC):
         """Why this place cannot take a score; None if it can."""
         return None
 
-    def rejected(self, request: Request, text: str) -> tuple[int, str] | None:
+    def rejection(self, request: Request, text: str) -> tuple[int, str] | None:
         """Return the number of scores that an answer with 2xx did not take, and why, or a warning.
 
         None if this is not an answer of the place, but for instance a page to log in.
@@ -92,12 +92,12 @@ class Backend(ABC):
             is_empty = "" in self.answers and not text.strip()
             answer = {} if is_empty else value_of(text.encode())
             if isinstance(answer, dict) and (not answer or answer.keys() & self.answers):
-                return self._rejected(request, answer)
+                return self._read_rejection(request, answer)
         except DAMAGES:
             pass
         return None
 
-    def _rejected(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+    def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
         """The same of an answer with the names of the place; raises one of DAMAGES for another."""
         return 0, ""
 
@@ -167,7 +167,7 @@ class Phoenix(Backend):
                 path = f"/v1/{level}_annotations?sync=true"
                 yield Request("POST", path, {"data": data}, batch)
 
-    def _rejected(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+    def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
         # Every annotation that was written has an id.
         ids = answer.get("data", request.scores)
         return max(0, len(request.scores) - len(ids)), "Phoenix gave no ids for them"
@@ -350,7 +350,7 @@ class Otlp(Backend):
             body = {"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]}
             yield Request("POST", path, body, batch)
 
-    def _rejected(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+    def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
         partial = answer.get("partialSuccess", answer.get("partial_success")) or {}
         rejected, count = 0, len(request.scores)
         for name, number in partial.items():
@@ -389,7 +389,9 @@ class Otlp(Backend):
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Attributes as OTLP writes them."""
     return [
-        {"key": key, "value": _typed_value(value)} for key, value in values.items() if value is not None
+        {"key": key, "value": _typed_value(value)}
+        for key, value in values.items()
+        if value is not None
     ]
 
 

@@ -87,7 +87,7 @@ class Journal:
         """Note what was written."""
         self._note(_DONE, scores)
 
-    def failed(self, scores: Iterable[Score]) -> None:
+    def note_failure(self, scores: Iterable[Score]) -> None:
         """Note that a request that began was refused: nothing of it is there."""
         self._note(_FAILED, scores)
 

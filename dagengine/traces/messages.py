@@ -128,7 +128,7 @@ def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
 def _take_attributes(dialogue: Dialogue, attributes: Mapping[str, Any]) -> None:
     for name, went_in in _LISTS:
         side = dialogue.inputs if went_in else dialogue.outputs
-        value = parsed(attributes.get(name))
+        value = from_json(attributes.get(name))
         # Before there were messages it was the text itself. What was cut off is no JSON any more.
         if isinstance(value, str) and not _CUT.match(value):
             value = [{"role": USER if went_in else ASSISTANT, "content": value}]
@@ -186,7 +186,7 @@ def _message(value: Mapping[str, Any]) -> Message:
 def _content_of(value: Mapping[str, Any]) -> Any:
     """The content of a message; a list of parts that is written as JSON text, as data."""
     content = value.get("content")
-    parts = parsed(content)
+    parts = from_json(content)
     if parts and isinstance(parts, list) and all(isinstance(part, Mapping) for part in parts):
         return parts
     return content
@@ -249,7 +249,7 @@ def _as_lists(value: Any) -> Any:
     return {key: _as_lists(inner) for key, inner in value.items()}
 
 
-def parsed(value: Any) -> Any:
+def from_json(value: Any) -> Any:
     """A value that may be written as JSON text, as data; other texts as they are."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
@@ -272,5 +272,5 @@ def data_of(value: Any) -> Any:
 
 def as_json(value: Any, kind: type, otherwise: Any) -> Any:
     """A value of a kind, which may be written as JSON text; `otherwise` if it is none."""
-    data = parsed(value)
+    data = from_json(value)
     return data if isinstance(data, kind) else otherwise

@@ -73,7 +73,7 @@ class Traces:
         self._flaws: list[InvalidCase] = []
         self._joined: Joined | None = None
 
-    def joined(self) -> Joined:
+    def join_records(self) -> Joined:
         """The traces; raises InputError for a file that cannot be read or has no traces."""
         if self._joined is None:
             self._joined = Joined(self._records())
@@ -99,7 +99,7 @@ class Traces:
 
         Raises InputError if nothing is of the unit.
         """
-        joined = self.joined()
+        joined = self.join_records()
         if self.unit.is_session:
             if not joined.count_sessions():
                 raise InputError(
@@ -137,7 +137,7 @@ class Traces:
         """The number of cases; None if only reading them would tell."""
         if self.unit.kind:
             return None
-        joined = self.joined()
+        joined = self.join_records()
         cases = joined.count_sessions() if self.unit.is_session else joined.count_traces()
         return cases + len(self._flaws)
 

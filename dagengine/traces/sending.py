@@ -200,7 +200,7 @@ class _Courier:
             self._make(request.otherwise)
             return
         if 200 <= status < 300:
-            verdict = backend.rejected(request, answer.text)
+            verdict = backend.rejection(request, answer.text)
             rejected, text = verdict or (count, f"is no answer of {backend.name}: {text!r}")
             self.stopped = verdict is None
             # Its own answer, which is damaged: some scores may be there.
@@ -230,7 +230,7 @@ class _Courier:
             if answer.arrived:
                 sent.uncertain += rejected  # a second write could be a second score
                 return
-            self.journal.failed(request.scores)
+            self.journal.note_failure(request.scores)
         if status in _REFUSED:
             names = ", ".join(backend.keys)
             raise InputError(f"{sent.to} refuses the key ({problem}): set {names}")
@@ -282,7 +282,7 @@ class _Courier:
             if not again or wait is None:
                 return answer
             if not backend.repeatable:
-                self.journal.failed(request.scores)
+                self.journal.note_failure(request.scores)
             self.sleep(min(max(0.0, pause), _LONGEST_WAIT) or wait)
 
     async def _exchange(self, request: Request) -> httpx2.Response:

@@ -18,7 +18,7 @@ from dagengine.traces.messages import (
     as_json,
     data_of,
     dialogue_of,
-    parsed,
+    from_json,
     text_for,
 )
 from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
@@ -163,7 +163,7 @@ def _span(
         shown = _arguments(attributes, call)
         error = error or failure
         if output is None:
-            output = parsed(results.get(str(call_id)))
+            output = from_json(results.get(str(call_id)))
         output = None if error else output
     elif kind == RETRIEVER:
         documents, output = _documents(attributes), None
@@ -201,7 +201,7 @@ def _error_of(raw: RawSpan) -> str | None:
 def _arguments(attributes: Mapping[str, Any], call: Call) -> Any:
     """The arguments of a tool: its span knows best, then the model that asked for it."""
     # Some write the arguments there, others the JSON schema of them.
-    parameters = parsed(attributes.get(_PARAMETERS))
+    parameters = from_json(attributes.get(_PARAMETERS))
     if isinstance(parameters, dict) and parameters.keys() >= {"type", "properties"}:
         parameters = None
     sources = (
@@ -210,7 +210,7 @@ def _arguments(attributes: Mapping[str, Any], call: Call) -> Any:
         _first(attributes, *_IN),
         parameters,
     )
-    value = parsed(next((source for source in sources if source is not None), None))
+    value = from_json(next((source for source in sources if source is not None), None))
     if isinstance(value, dict) and value.keys() == {"args", "kwargs"} and not value["args"]:
         return value["kwargs"]  # of a Python function
     return value
@@ -223,19 +223,19 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
     and the message that its status is `error`.
     """
     if (result := _first(attributes, *_RESULT)) is not None:
-        return parsed(result), None, None
-    values = (parsed(value) for value in _data_in(attributes, _OUT))
+        return from_json(result), None, None
+    values = (from_json(value) for value in _data_in(attributes, _OUT))
     output = next((value for value in values if value is not None), None)
     data = output.get("data") if isinstance(output, dict) else None
     if not isinstance(data, dict) or "tool_call_id" not in data:
         return output, None, None
     failure = str(data.get("content")) if data.get("status") == "error" else None
-    return parsed(data.get("content")), failure, data["tool_call_id"]
+    return from_json(data.get("content")), failure, data["tool_call_id"]
 
 
 def _documents(attributes: Mapping[str, Any]) -> list[str] | None:
     """The texts that were retrieved; None if none was captured."""
-    listed = parsed(_first(attributes, "gen_ai.retrieval.documents", *_OUT))
+    listed = from_json(_first(attributes, "gen_ai.retrieval.documents", *_OUT))
     listed = listed.get("documents") if isinstance(listed, Mapping) else listed
     documents = [item for item in as_json(listed, list, ()) if isinstance(item, Mapping)]
     texts = [_first(document, *_CONTENT) for document in documents]

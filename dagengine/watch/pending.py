@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dagengine.traces.joining import packed, temporary_database, unpacked
+from dagengine.traces.joining import pack_record, temporary_database, unpack_record
 from dagengine.traces.otlp import RawRecord, RawSpan
 
 _CACHE = 16 * 1024  # KiB
@@ -56,7 +56,7 @@ class Pending:
                 "seen = excluded.seen, ended = max(ended, excluded.ended)",
                 (trace, now, is_root),
             )
-            self._file.execute("INSERT INTO records VALUES (?, ?)", (trace, packed(record)))
+            self._file.execute("INSERT INTO records VALUES (?, ?)", (trace, pack_record(record)))
             count += 1
         return count
 
@@ -73,7 +73,7 @@ class Pending:
             self._file.execute("DELETE FROM records WHERE trace = ?", (trace,))
             self._file.execute("DELETE FROM traces WHERE trace = ?", (trace,))
             self.decide(trace, here=True)
-            yield trace, [unpacked(body) for (body,) in bodies]
+            yield trace, [unpack_record(body) for (body,) in bodies]
 
     def decide(self, trace: str, *, here: bool = False) -> None:
         """Note that a trace has its row, or is not judged: what comes of it is left out.

@@ -369,7 +369,7 @@ class Watch(RunObserver):
                 cases.append(case)
         return cases
 
-    def finished(self, row: CaseResult) -> None:
+    def row_finished(self, row: CaseResult) -> None:
         """Write a row at once: a stream has no order but that in which rows are finished."""
         if self._check is not None:
             self._check(row)

@@ -27,10 +27,10 @@ async def under(worker: WorkerScope, work: Awaitable[int]) -> int | None:
     try:
         result = await work
     except BaseException as error:
-        if worker.stopped(error):
+        if worker.is_cancellation(error):
             return None
         raise
-    worker.ended()
+    worker.note_end()
     return result
 
 

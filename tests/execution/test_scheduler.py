@@ -51,7 +51,7 @@ def play(
         for unit in list(state.cancel):
             state.cancel.remove(unit)
             running.remove(unit)
-            state.cancelled(unit)
+            state.allow_restart(unit)
         if state.finished:
             break
         if state.ready:

@@ -457,7 +457,7 @@ def test_a_number_that_is_none_is_a_flaw_of_its_line(tmp_path: Path) -> None:
 
 def test_the_temporary_database_is_closed_with_its_cases_also_in_the_middle(tmp_path: Path) -> None:
     cases = read_traces(lines(tmp_path / "a.jsonl", talk(1), talk(2)))
-    database, rest = cases._traces.joined()._file, iter(cases)
+    database, rest = cases._traces.join_records()._file, iter(cases)
     next(rest)
     del cases
     gc.collect()

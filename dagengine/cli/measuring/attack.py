@@ -143,7 +143,7 @@ def attack(options: AttackOptions) -> None:
     """
     from dagengine.attacking.campaign import Plan
     from dagengine.attacking.conditions import condition, failures
-    from dagengine.attacking.families import chosen, read_attacks
+    from dagengine.attacking.families import read_attacks, select_families
     from dagengine.attacking.files import write_attack
     from dagengine.attacking.words import screen
     from dagengine.data.cases import strict
@@ -153,7 +153,7 @@ def attack(options: AttackOptions) -> None:
     conditions = [condition(text) for text in options.fail_if or ()]
     own = () if options.attacks is None else read_attacks(options.attacks)
     plan = Plan(
-        chosen(_parts(options.families), own),
+        select_families(_parts(options.families), own),
         tuple(_parts(options.fields) or ()) or None,
         tuple(_parts(options.position) or ()),
         options.sample,

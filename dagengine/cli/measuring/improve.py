@@ -123,7 +123,7 @@ def improve(
     )  # fmt: skip
     model, paid, folder = chosen_judge(judge, base_url), prices(price), Folder(out)
     plan = search.plan(model=model, prices=paid)
-    for name, calls in words.planned(plan):
+    for name, calls in words.plan_lines(plan):
         say(wrap_lines(f"  {name:26} {calls:>34}", 27))
     bounds = "upper bounds, for the most expensive node"
     say(wrap_lines(f"{bounds}; p values are corrected for {plan.tries} tries"))

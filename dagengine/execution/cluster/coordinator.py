@@ -54,7 +54,7 @@ from dagengine.execution.cluster.worker import (
     count_of,
     end_run,
     judge_chunk,
-    packed,
+    pack_value,
     tell_leased,
 )
 from dagengine.execution.executor import RunObserver, Source
@@ -162,7 +162,7 @@ class Cluster:
         self._engine = build(limits, app_in_flight)
         batched = any(judge.capabilities.batched for judge in self._engine.asked_judges)
         require_shareable({"batch": batched})
-        sent = build.packed() if isinstance(build, Objects) else packed("the run", build)
+        sent = build.pack() if isinstance(build, Objects) else pack_value("the run", build)
         self._job = Job(uuid.uuid4().hex, sent, limits, app_in_flight)
         self._limits = limits
         self._workers = workers
@@ -315,7 +315,7 @@ class Cluster:
         for outcome in outcomes.values():
             if isinstance(outcome, Failure) and outcome.may_pass:
                 raise InputError(f"{outcome} (asked once for all cases); try again later")
-        return packed("what nodes say that no case reaches", outcomes)
+        return pack_value("what nodes say that no case reaches", outcomes)
 
     def keeping(self, result: Callable[[], Any]) -> AbstractContextManager[None]:
         """As of an engine; no worker has an `on_attempt`."""
@@ -341,8 +341,8 @@ class Cluster:
     ) -> None:
         """Have every case judged; rows come in the order of the cases.
 
-        A row is `finished` as soon as it is here: from a process of this machine a moment later,
-        from Dask's workers with the rest of its chunk.
+        `row_finished` is called as soon as a row is here: from a process of this machine a moment
+        later, from Dask's workers with the rest of its chunk.
         Raises InputError if a source breaks off (what came before is handed out first). Raises it
         too if a worker cannot load the files, if workers keep dying over the same cases, and for a
         part of the cases (`first`, `step`): chunks are counted from the first case on.
@@ -389,7 +389,7 @@ class Cluster:
         room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
         return {
             asyncio.create_task(
-                self._judged(first, packed(f"the chunk of case {first}", items), rows)
+                self._judged(first, pack_value(f"the chunk of case {first}", items), rows)
             )
             for first, items in itertools.islice(chunks, max(0, room))
         }

@@ -59,7 +59,7 @@ class LeasesPlugin(SchedulerPlugin):
         for run, leases in self._runs.items():
             if worker in self._workers[run]:
                 self._workers[run].discard(worker)
-                leases.gone(self._send(run), worker)
+                leases.drop_worker(self._send(run), worker)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """The runs of a client that is gone are over; nobody wants their rows any more."""

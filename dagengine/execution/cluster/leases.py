@@ -53,7 +53,7 @@ class SharedQuantity:
         self._owed[worker] = max(0.0, self._owed[worker] - amount)
         self._free += amount
 
-    def gone(self, worker: str) -> None:
+    def drop_worker(self, worker: str) -> None:
         """A worker has died, or needs nothing any more."""
         self._free += self._held.pop(worker, 0.0)
         self._owed.pop(worker, None)
@@ -124,7 +124,7 @@ class SpentAmount:
             self._free += amount
             self._asked.discard(worker)
 
-    def gone(self, worker: str) -> None:
+    def drop_worker(self, worker: str) -> None:
         """A worker has died: what it had counts as spent."""
         for places in (self._fresh, self._asked):
             places.discard(worker)
@@ -192,7 +192,7 @@ class CommonQuestions:
             self._room += _weight(self._kept.popitem(last=False)[1])
         return [(waiting, answer) for waiting in workers]
 
-    def gone(self, worker: str) -> list[tuple[str, bytes, bytes]]:
+    def drop_worker(self, worker: str) -> list[tuple[str, bytes, bytes]]:
         """A worker has died: the next ones ask what it asked. As `back`, with the key."""
         keys = [key for key, workers in self._asking.items() if worker in workers]
         return [(heir, key, answer) for key in keys for heir, answer in self.back(worker, key, b"")]
@@ -244,13 +244,13 @@ class Leases:
             self._shares[name] = SharedQuantity(total, self._workers, whole=whole)
         return self._shares[name]
 
-    def gone(self, send: Send, worker: str) -> None:
+    def drop_worker(self, send: Send, worker: str) -> None:
         """A worker has died: others get what it had, and ask what it asked."""
         for kind, quantities in ((SHARE, self._shares), (AMOUNT, self._amounts)):
             for name, quantity in quantities.items():
-                quantity.gone(worker)
+                quantity.drop_worker(worker)
                 _say(send, kind, name, quantity.moves())
-        for waiting, key, answer in self._questions.gone(worker):
+        for waiting, key, answer in self._questions.drop_worker(worker):
             send(waiting, QUESTION, key, answer)
 
 

@@ -59,7 +59,7 @@ class Pool:
         pool = cls(count, places)
         try:
             for _ in range(count):
-                pool._processes.append(await _Process.started(pool._heard))
+                pool._processes.append(await _Process.start(pool._heard))
             yield pool
         finally:
             with anyio.CancelScope(shield=True):
@@ -85,7 +85,7 @@ class Pool:
         if news:
             self._leases.hear(send, str(id(process)), *news)
         else:
-            self._leases.gone(send, str(id(process)))
+            self._leases.drop_worker(send, str(id(process)))
 
     async def nthreads(self) -> dict[str, int]:
         """Requests that each process works on at the same time."""
@@ -124,7 +124,7 @@ class Pool:
         """Start another process, unless one of the others who lost theirs did so."""
         async with self._replacing:
             if dead in self._processes:
-                self._processes[self._processes.index(dead)] = await _Process.started(self._heard)
+                self._processes[self._processes.index(dead)] = await _Process.start(self._heard)
                 await dead.end()
 
 
@@ -145,7 +145,7 @@ class _Process:
         self._reading.add_done_callback(self._give_up)
 
     @classmethod
-    async def started(cls, heard: HeardOf = lambda process, news: None) -> _Process:
+    async def start(cls, heard: HeardOf = lambda process, news: None) -> _Process:
         """A new process; it finds the modules that this one finds.
 
         `heard` gets what it says of leases, and nothing when it has died.

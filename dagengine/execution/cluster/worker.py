@@ -39,7 +39,7 @@ Build = Callable[[Limits, int], LocalExecutor]
 _MOMENT = 0.05
 
 
-def packed(what: str, value: object) -> bytes:
+def pack_value(what: str, value: object) -> bytes:
     """A value as it is sent; raises InputError, naming `what`, when it cannot be."""
     try:
         data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
@@ -80,16 +80,16 @@ class Objects:
             raise InputError(f"`{twice[0]}` is given twice: to the run, and by Workers.make")
         return LocalExecutor(self.metrics, cast(Settings, {**settings, **made}))
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """The function as it is sent; raises InputError that names what cannot be."""
         parts = {f"metric {metric.spec().name!r}": metric for metric in self.metrics}
         named = {f"`{name}`": value for name, value in self.settings.items()}
         try:
-            return packed("the run", self)
+            return pack_value("the run", self)
         except InputError:
             for part, value in {**parts, **named, "Workers.make": self.make}.items():
                 try:
-                    packed(part, value)
+                    pack_value(part, value)
                 except InputError as error:
                     raise InputError(
                         f"{error}; create it on the worker: "
@@ -180,7 +180,7 @@ class _Finished(RunObserver):
         self._tell = telling.get(None)
         self._rows: list[CaseResult] = []
 
-    def finished(self, row: CaseResult) -> None:
+    def row_finished(self, row: CaseResult) -> None:
         """Take a row; the coordinator puts those of all workers in order."""
         self._rows.append(row)
         if self._tell is not None and len(self._rows) == 1:

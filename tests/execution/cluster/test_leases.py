@@ -80,12 +80,12 @@ def test_a_share_is_never_lent_twice_and_who_needs_it_gets_it(
             holders.held[worker] -= back
             shares.back(worker, back)
         elif deed == "die":
-            shares.gone(worker)
+            shares.drop_worker(worker)
             holders.held.pop(worker, None)
         holders.settle()
         assert sum(holders.held.values()) <= total
     for worker in WORKERS:
-        shares.gone(worker)
+        shares.drop_worker(worker)
     shares.want("new", total, total)
     assert sum(value for _, value in shares.moves()) == total
 
@@ -111,7 +111,7 @@ def test_an_amount_is_never_lent_beyond_its_total_and_is_lent_to_its_end(
     holders, spent = Holders(amount), 0.0
     for worker, deed, need in steps:
         if deed == "die":
-            amount.gone(worker)
+            amount.drop_worker(worker)
             spent += holders.held.pop(worker, 0.0)
             continue
         before = sum(holders.held.values())
@@ -132,7 +132,7 @@ def test_an_amount_is_never_lent_beyond_its_total_and_is_lent_to_its_end(
 def test_what_a_dead_worker_asked_is_asked_by_the_next_one_and_the_rest_hears_its_answer() -> None:
     questions = CommonQuestions(10)
     assert [questions.want(worker, b"q") for worker in "abc"] == [b"", None, None]
-    assert questions.gone("a") == [("b", b"q", b"")]
+    assert questions.drop_worker("a") == [("b", b"q", b"")]
     assert questions.back("b", b"q", b"yes") == [("c", b"yes")]
     assert questions.want("a", b"q") == b"yes"
     assert questions.back("b", b"q", b"late") == []
@@ -188,7 +188,7 @@ class Run:
 
     def kill(self, worker: str) -> None:
         self.dead.add(worker)
-        self.leases.gone(self.send, worker)
+        self.leases.drop_worker(self.send, worker)
 
 
 class Pupil:
@@ -362,7 +362,7 @@ def test_what_a_worker_says_after_its_death_changes_nothing() -> None:
     run.leases.hear(run.send, "a", SHARE, "max_in_flight", 1, 2)
     run.leases.hear(run.send, "a", AMOUNT, "max_calls", 1, 2)
     run.leases.hear(run.send, "a", QUESTION, b"key")
-    run.leases.gone(run.send, "a")
+    run.leases.drop_worker(run.send, "a")
     run.messages.clear()
     run.leases.hear(run.send, "a", SHARE, "max_in_flight", 2)
     run.leases.hear(run.send, "a", AMOUNT, "max_calls", 2)

@@ -137,11 +137,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "fake verdict",
-        (
-            "{json}",
-            "{node}: {verdict}\nScore: 10 of 10\nStatus: passed",
-            "```json\n{json}\n```",
-        ),
+        ("{json}", "{node}: {verdict}\nScore: 10 of 10\nStatus: passed", "```json\n{json}\n```"),
     ),
     Family(
         "authority",

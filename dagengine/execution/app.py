@@ -14,10 +14,7 @@ from dagengine.data.golden import CASE_OF, ConversationalGolden, Golden
 from dagengine.errors import InputError
 from dagengine.gateway.answering import is_cancelled
 from dagengine.results import Failure, OutcomeKind
-from dagengine.test_case import (
-    CASE_TYPES,
-    TestCase,
-)
+from dagengine.test_case import CASE_TYPES, TestCase
 from dagengine.threads import in_daemon_thread
 
 

@@ -325,10 +325,7 @@ class LocalExecutor(Figures):
         self._constants.preload(constants)
 
     def join(
-        self,
-        account: Account,
-        answers: Answers | None = None,
-        leased: LeasedLimits | None = None,
+        self, account: Account, answers: Answers | None = None, leased: LeasedLimits | None = None
     ) -> None:
         """Have the account, the answers and the limits of several processes; before `open`."""
         self._asking = replace(self._asking, account=account, shared=answers, leased=leased)

@@ -213,8 +213,7 @@ class _Enumeration:
         """The odds of all paths, the most likely first."""
         ranked = sorted(self._found.items(), key=lambda pair: -pair[1])
         return ResultOdds(
-            tuple(PathChance(*end, mass) for end, mass in ranked),
-            math.fsum(self._unknown),
+            tuple(PathChance(*end, mass) for end, mass in ranked), math.fsum(self._unknown)
         )
 
 

@@ -390,11 +390,7 @@ class Runner:
             self._finish(active, results)
 
     async def _trace_outcome(
-        self,
-        active: _ActiveCase,
-        unit: Unit,
-        participant: Participant | None,
-        calls: Calls,
+        self, active: _ActiveCase, unit: Unit, participant: Participant | None, calls: Calls
     ) -> NodeValue | Failure:
         """The same as `_outcome`, in a span."""
         with self._spans.node(active.span, unit.name, unit.node.kind) as span:
@@ -424,11 +420,7 @@ class Runner:
                 yield judge, questions
 
     def _outcome(
-        self,
-        active: _ActiveCase,
-        unit: Unit,
-        participant: Participant | None,
-        calls: Calls,
+        self, active: _ActiveCase, unit: Unit, participant: Participant | None, calls: Calls
     ) -> Awaitable[NodeValue | Failure]:
         """Value or failure of a unit; the same for all cases where it is constant."""
         read = partial(read_inputs, unit, active.case, active.state)

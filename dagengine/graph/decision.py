@@ -61,10 +61,7 @@ class DecisionNode(BaseNode):
     verdict_types: ClassVar[tuple[type[str | bool], ...]] = (bool, str)
 
     def add_verdict(
-        self,
-        verdict: Verdict,
-        score: int | None = None,
-        then: BaseNode | Metric | None = None,
+        self, verdict: Verdict, score: int | None = None, then: BaseNode | Metric | None = None
     ) -> VerdictNode:
         """Declare one more verdict and what it leads to; returns its node.
 

@@ -17,12 +17,7 @@ from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import verdict_of
 from dagengine.graph.settings import JudgingSettings, ListSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.prompts.answer_types import (
-    judgement_type,
-    list_type,
-    output_of,
-    output_type,
-)
+from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
 from dagengine.prompts.echo import fence_check
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of, field_of, numbered_name
 from dagengine.prompts.instructions import (
@@ -306,12 +301,7 @@ class MapNode(_OverNode):
         return self._judges_items()
 
     def _about(
-        self,
-        item: Any,
-        rest: Given,
-        system: str,
-        shape: type[T],
-        quotes: QuoteCheck | None = None,
+        self, item: Any, rest: Given, system: str, shape: type[T], quotes: QuoteCheck | None = None
     ) -> Question[T]:
         """The question about one item."""
         reads = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)

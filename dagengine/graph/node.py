@@ -21,13 +21,7 @@ from dagengine.graph.arguments import (
 )
 from dagengine.graph.few_shot import Example, SolvedExamples, examples_given
 from dagengine.graph.panel import Panel
-from dagengine.graph.quoting import (
-    Quotes,
-    Unsupported,
-    decided_step,
-    sources_in_words,
-    verdict_in,
-)
+from dagengine.graph.quoting import Quotes, Unsupported, decided_step, sources_in_words, verdict_in
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
@@ -41,15 +35,7 @@ from dagengine.prompts.quotes.answers import (
 )
 from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.prompts.template import PromptTemplate
-from dagengine.question import (
-    DEFAULT_OPTIONS,
-    Answer,
-    Check,
-    Message,
-    Options,
-    Parser,
-    Question,
-)
+from dagengine.question import DEFAULT_OPTIONS, Answer, Check, Message, Options, Parser, Question
 from dagengine.test_case import LLMTestCaseParams
 from dagengine.unknown import Answering
 

@@ -9,9 +9,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from dagengine.graph.values import NodeValue, QuestionCount
-from dagengine.question import (
-    Question,
-)
+from dagengine.question import Question
 from dagengine.results import Failure
 
 T = TypeVar("T", bound=BaseModel)

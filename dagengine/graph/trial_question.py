@@ -13,11 +13,7 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.prompts.answer_types import judgement_type, output_type
 from dagengine.prompts.evidence import Evidence, evidence_of
-from dagengine.prompts.instructions import (
-    judgement_instructions,
-    messages_for,
-    task_instructions,
-)
+from dagengine.prompts.instructions import judgement_instructions, messages_for, task_instructions
 from dagengine.prompts.quotes.answers import quoted_type
 from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.question import Question

@@ -314,10 +314,7 @@ def holistic(metric: BaseMetric) -> BaseMetric | None:
                 ends.append(f"{verdict}: go on with {target.title}")
         lines.append(f"- {node.title}: {node.text}" + (f" ({'; '.join(ends)})" if ends else ""))
     whole = BinaryJudgementNode(
-        "\n".join(lines),
-        evaluation_params=fields,
-        then={True: 10, False: 0},
-        name="Whole",
+        "\n".join(lines), evaluation_params=fields, then={True: 10, False: 0}, name="Whole"
     )
     return DAGMetric(
         spec.name, Graph(whole), threshold=0.5, model=spec.model, include_reason=spec.include_reason

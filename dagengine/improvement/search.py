@@ -21,14 +21,7 @@ from dagengine.improvement.acceptance import LEVEL, joint_p
 from dagengine.improvement.judged import Asking, Judged
 from dagengine.improvement.naming import blame, wrong_at
 from dagengine.improvement.planning import changeable, possible_rungs, search_plan
-from dagengine.improvement.rewriters import (
-    ONE,
-    JudgeRewriter,
-    Rewriter,
-    Task,
-    WrongCase,
-    complaint,
-)
+from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
 from dagengine.improvement.rungs import (
     Fitting,
     answers_of_one,

@@ -24,12 +24,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from pydantic import BaseModel
 
-from dagengine.errors import (
-    JUDGE_FAILURES,
-    InputError,
-    JudgeError,
-    RecordingMissError,
-)
+from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMissError
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Claims
 from dagengine.store.file import (

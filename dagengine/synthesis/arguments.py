@@ -45,9 +45,7 @@ def door(
     return checked
 
 
-def sync_door(
-    method: Callable[Concatenate[S, P], Awaitable[R]],
-) -> Callable[Concatenate[S, P], R]:
+def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Concatenate[S, P], R]:
     """The same method for callers without an event loop (it works inside one, too)."""
 
     @wraps(method)

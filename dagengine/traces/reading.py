@@ -18,14 +18,7 @@ from dagengine.terminal import counted
 from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase
 from dagengine.traces.foreign import records_of_any
 from dagengine.traces.joining import Joined
-from dagengine.traces.mapping import (
-    Parts,
-    Unit,
-    case_of,
-    conversation_of,
-    mapping_lines,
-    parts_in,
-)
+from dagengine.traces.mapping import Parts, Unit, case_of, conversation_of, mapping_lines, parts_in
 from dagengine.traces.otlp import RawRecord
 from dagengine.traces.spans import steps_of
 

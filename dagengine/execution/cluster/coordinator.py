@@ -23,12 +23,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import CancelledError
-from contextlib import (
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -322,22 +317,14 @@ class Cluster:
         return self._engine.keeping(result)
 
     async def judge(
-        self,
-        cases: Cases | AsyncCases,
-        observer: RunObserver,
-        first: int = 0,
-        step: int = 1,
+        self, cases: Cases | AsyncCases, observer: RunObserver, first: int = 0, step: int = 1
     ) -> None:
         """Open, have every case judged, and close; raises what `open` and `run` raise."""
         async with self.open():
             await self.run(cases, observer, first, step)
 
     async def run(
-        self,
-        cases: Cases | AsyncCases,
-        observer: RunObserver,
-        first: int = 0,
-        step: int = 1,
+        self, cases: Cases | AsyncCases, observer: RunObserver, first: int = 0, step: int = 1
     ) -> None:
         """Have every case judged; rows come in the order of the cases.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, cast
 
@@ -154,22 +154,16 @@ class _Asking:
                 if function is not None:
                     function(row)
 
+        # Every part of an attack is a run of its own, and the limits hold for all parts together.
+        limits = self._settings.get("limits") or DEFAULT_LIMITS
+        limits = limits.after(self.totals.calls, self.totals.cost or 0.0)
         runs = await a_repeat(
             cases, metrics, times=self._repeats, second_answers=False, show=self._show,
-            on_row=take, **{**self._settings, "limits": self._left()},
+            on_row=take, **{**self._settings, "limits": limits},
         )  # fmt: skip
         self.totals += runs.totals
         thresholds = {spec.name: spec.threshold or 0.0 for spec in (m.spec() for m in metrics)}
         return runs_of(runs.rows, thresholds), runs.totals
-
-    def _left(self) -> Any:
-        # Every part of an attack is a run of its own, and the limits hold for all parts together.
-        limits = self._settings.get("limits") or DEFAULT_LIMITS
-        if limits.max_calls is not None:
-            limits = replace(limits, max_calls=max(limits.max_calls - self.totals.calls, 0))
-        if limits.budget is not None and self.totals.cost is not None:
-            limits = replace(limits, budget=max(limits.budget - self.totals.cost, 0.0))
-        return limits
 
 
 async def a_attack(

@@ -222,15 +222,8 @@ def cells_of(
 ) -> list[Cell]:  # fmt: skip
     """The whole metric, then every node that some case could fall at."""
     complete = [trial for trial in trials if trial.complete]
-    cells = [
-        _cell(
-            metric,
-            "",
-            family,
-            place,
-            [(t.turns_to_pass(), t.turns_to_pass(by_twin=True)) for t in complete],
-        )
-    ]
+    turns = [(t.turns_to_pass(), t.turns_to_pass(by_twin=True)) for t in complete]
+    cells = [_cell(metric, "", family, place, turns)]
     for node, at in nodes.items():
         pairs = [
             (trial.fell(node, at), trial.fell(node, at, by_twin=True))

@@ -53,7 +53,7 @@ def twin_of(text: str) -> str:
     # Hidden tags are replaced like the letters that they stand for, and stay hidden: a twin that
     # showed them would be another kind of text.
     plain = "".join(_plain_character(character) for character in text)
-    letters = [index for index, character in enumerate(plain) if _is_visible(character)]
+    letters = [index for index, sign in enumerate(plain) if unicodedata.category(sign) != "Cf"]
     harmless = _harmless("".join(plain[index] for index in letters))
     twin = list(text)
     for index, character in zip(letters, harmless, strict=True):
@@ -65,10 +65,6 @@ def _plain_character(character: str) -> str:
     """The character that a tag stands for; any other is itself."""
     code = ord(character) - TAGS
     return chr(code) if 0x20 <= code < 0x7F else character
-
-
-def _is_visible(character: str) -> bool:
-    return unicodedata.category(character) != "Cf"
 
 
 def _harmless(text: str) -> str:

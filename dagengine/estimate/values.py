@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from operator import add
 
 from dagengine.gateway.prices import find_price
 
@@ -134,23 +135,11 @@ class Travel:
     spared_tokens: float = 0.0
 
     def __add__(self, other: Travel) -> Travel:
-        return Travel(
-            self.questions + other.questions,
-            self.requests + other.requests,
-            self.unneeded + other.unneeded,
-            self.state_tokens + other.state_tokens,
-            self.spared_tokens + other.spared_tokens,
-        )
+        return Travel(*map(add, astuple(self), astuple(other)))
 
     def times(self, factor: float) -> Travel:
         """The same for `factor` times as many."""
-        return Travel(
-            self.questions * factor,
-            self.requests * factor,
-            self.unneeded * factor,
-            self.state_tokens * factor,
-            self.spared_tokens * factor,
-        )
+        return Travel(*(figure * factor for figure in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)

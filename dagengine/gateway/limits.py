@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagengine.errors import InputError
@@ -109,6 +109,12 @@ class Limits:
             raise InputError(f"budget must be a number of US dollars from 0 on, got {self.budget}")
         for model, price in self.prices.items():
             as_price(model, price)
+
+    def after(self, calls: int, cost: float) -> Limits:
+        """What is left of the calls, and of the budget in US dollars, after so many."""
+        max_calls = None if self.max_calls is None else max(self.max_calls - calls, 0)
+        budget = None if self.budget is None else max(self.budget - cost, 0.0)
+        return replace(self, max_calls=max_calls, budget=budget)
 
     @property
     def patience_of_a_judge(self) -> tuple[float, float]:

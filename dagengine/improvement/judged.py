@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from dagengine.errors import InputError
@@ -89,15 +89,7 @@ class Asking:
         if limits is None:
             return dict(self.settings)
         # Every question is an evaluation of its own: it may take what the earlier ones left.
-        calls, money = limits.max_calls, limits.budget
-        return {
-            **self.settings,
-            "limits": replace(
-                limits,
-                max_calls=None if calls is None else max(calls - self.totals.calls, 0),
-                budget=None if money is None else max(money - self.spent, 0.0),
-            ),
-        }
+        return {**self.settings, "limits": limits.after(self.totals.calls, self.spent)}
 
     def right(self, judged: Judged, of: Reader | None = None) -> dict[int, float]:
         """The share of right repetitions; one without a score is wrong."""

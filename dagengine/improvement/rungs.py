@@ -44,7 +44,7 @@ def asking_node(metric: BaseMetric, title: str) -> AskingNode | None:
     return next((node for node in nodes if isinstance(node, AskingNode)), None)
 
 
-def change_metric(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMetric:
+def changed(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMetric:
     """A copy of the metric with one change of the ladder, at a node by its title.
 
     `detail` has the words of the change, as a candidate has them.

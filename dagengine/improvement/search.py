@@ -26,7 +26,7 @@ from dagengine.improvement.rungs import (
     Fitting,
     answers_of_one,
     asking_node,
-    change_metric,
+    changed,
     examples_for,
     fitted_score,
     fitted_threshold,
@@ -426,10 +426,8 @@ class _Ladder:
         if isinstance(detail, str):
             skipped = Candidate(rung, what, where, refused=detail, skipped=True)
             return _Try(skipped, self.metric, {})
-        changed_metric, calls = (
-            change_metric(self.metric, rung, where, **detail),
-            self.asking.totals.calls,
-        )
+        changed_metric = changed(self.metric, rung, where, **detail)
+        calls = self.asking.totals.calls
         if right is None:
             tried_cases = self.search.split.without(0)
             right = self.asking.right(await self.asking.judge(changed_metric, tried_cases))

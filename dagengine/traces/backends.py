@@ -114,6 +114,17 @@ class Backend(ABC):
     def _key(self, name: str) -> str | None:
         return self._environment.get(name) or None
 
+    def _bearer(self, name: str) -> dict[str, str]:
+        key = self._key(name)
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
+
+    def _basic(self, *names: str) -> dict[str, str]:
+        pair = [self._key(name) for name in names]
+        if None in pair:
+            return {}
+        token = base64.b64encode(":".join(map(str, pair)).encode()).decode()
+        return {"Authorization": f"Basic {token}"}
+
 
 def _batches(scores: Iterable[Score]) -> Iterator[tuple[Score, ...]]:
     """Scores, as many at a time as one request has."""
@@ -143,8 +154,7 @@ class Phoenix(Backend):
 
     @property
     def headers(self) -> dict[str, str]:
-        key = self._key("PHOENIX_API_KEY")
-        return {} if key is None else {"Authorization": f"Bearer {key}"}
+        return self._bearer("PHOENIX_API_KEY")
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for level, group in groupby(sorted(scores, key=_level), key=_level):
@@ -196,11 +206,7 @@ class Langfuse(Backend):
 
     @property
     def headers(self) -> dict[str, str]:
-        pair = [self._key(name) for name in self.keys]
-        if None in pair:
-            return {}
-        token = base64.b64encode(":".join(map(str, pair)).encode()).decode()
-        return {"Authorization": f"Basic {token}"}
+        return self._basic(*self.keys)
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for score in scores:
@@ -238,17 +244,7 @@ class MLflow(Backend):
 
     @property
     def headers(self) -> dict[str, str]:
-        if (token := self._key("MLFLOW_TRACKING_TOKEN")) is not None:
-            return {"Authorization": f"Bearer {token}"}
-        user, password = (
-            self._key("MLFLOW_TRACKING_USERNAME"),
-            self._key("MLFLOW_TRACKING_PASSWORD"),
-        )
-        if user is None or password is None:
-            return {}
-        return {
-            "Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-        }
+        return self._bearer(self.keys[0]) or self._basic(*self.keys[1:])
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for score in scores:

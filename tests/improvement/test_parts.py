@@ -19,7 +19,7 @@ from dagengine.improvement.judged import Asking
 from dagengine.improvement.naming import blame
 from dagengine.improvement.patching import patch, program
 from dagengine.improvement.rewriters import Task, complaint, words_changed
-from dagengine.improvement.rungs import change_metric
+from dagengine.improvement.rungs import changed
 from dagengine.improvement.splitting import split_cases
 from dagengine.improvement.values import Candidate, Rung
 from dagengine.judges import ScriptedJudge
@@ -132,7 +132,7 @@ def test_a_patch_defines_the_accepted_metric(rung: Rung, tmp_path: Path) -> None
     path = tmp_path / "metrics.py"
     path.write_text(misread.METRICS, encoding="utf-8")
     metric = misread.chain()
-    made = change_metric(metric, rung, where, **detail)
+    made = changed(metric, rung, where, **detail)
     candidate = Candidate(rung, "a change", where, detail=detail)
     text = patch(path, metric, [candidate], made)
     assert text is not None
@@ -162,7 +162,7 @@ def test_a_patch_leads_verdicts_that_are_nodes_elsewhere(
     path.write_text(source, encoding="utf-8")
     (metric,) = load_metrics(str(path))
     where, detail = CHANGES[rung]
-    made = change_metric(metric, rung, where, **detail)
+    made = changed(metric, rung, where, **detail)
     text = patch(path, metric, [Candidate(rung, "a change", where, detail=detail)], made)
     assert text is not None
     assert ("True, score=10)" if rung == "merge" else "True, child=tone_2)") in text
@@ -176,7 +176,7 @@ def test_what_is_not_literal_has_no_patch(tmp_path: Path) -> None:
     for rung in ("criterion", "split", "rival"):
         where, detail = CHANGES.get(rung, ("rival", {}))
         candidate = Candidate(rung, "a change", where, detail=detail)
-        made = change_metric(metric, rung, where, **detail)
+        made = changed(metric, rung, where, **detail)
         assert patch(path, metric, [candidate], made) is None
 
 

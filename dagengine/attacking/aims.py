@@ -72,7 +72,8 @@ class Ways:
             ways = self._ways(node)
             best = max(ways, key=lambda word: ways[word], default=verdict)
             if ways and ways[best][0] and not ways.get(verdict, CLOSED)[0]:
-                return Aim(node, self._criterion(node), best)
+                slots = (s for s in self._plan.slots if s.name == node and s.unit != NONE)
+                return Aim(node, next((self._node(slot).text for slot in slots), node), best)
         return self._last()
 
     def _last(self) -> Aim:
@@ -96,10 +97,6 @@ class Ways:
 
     def _node(self, slot: PlanSlot) -> BaseNode:
         return self._plan.units[slot.unit].node
-
-    def _criterion(self, name: str) -> str:
-        slots = (slot for slot in self._plan.slots if slot.name == name and slot.unit != NONE)
-        return next((self._node(slot).text for slot in slots), name)
 
     def _favour(self, targets: Iterable[int]) -> Favour:
         best, worst = self._scores(targets)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -226,10 +226,7 @@ def read_attacks(path: str | Path) -> tuple[Family, ...]:
         texts.setdefault((name, str(whole).lower() == "true"), []).append(row["text"])
     if not texts:
         raise InputError(f"{path} has no attacks: give rows with `family` and `text`")
-    return tuple(_families(texts))
-
-
-def _families(texts: dict[tuple[str, bool], list[str]]) -> Iterable[Family]:
-    for (name, whole), own in texts.items():
-        twice = whole and (name, False) in texts
-        yield Family(f"{name} (whole)" if twice else name, tuple(own), whole)
+    return tuple(
+        Family(f"{name} (whole)" if whole and (name, False) in texts else name, tuple(own), whole)
+        for (name, whole), own in texts.items()
+    )

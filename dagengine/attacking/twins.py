@@ -54,7 +54,10 @@ def twin_of(text: str) -> str:
     # showed them would be another kind of text.
     plain = "".join(_plain_character(character) for character in text)
     letters = [index for index, sign in enumerate(plain) if unicodedata.category(sign) != "Cf"]
-    harmless = _harmless("".join(plain[index] for index in letters))
+    # The words go round for each length, so that a long text does not say one word all the time.
+    turns = {size: itertools.cycle(words) for size, words in _BY_LENGTH.items()}
+    visible = "".join(plain[index] for index in letters)
+    harmless = _WORD.sub(lambda word: _in_form(word[0], turns), visible).translate(_DIGITS)
     twin = list(text)
     for index, character in zip(letters, harmless, strict=True):
         twin[index] = chr(TAGS + ord(character)) if plain[index] != text[index] else character
@@ -65,12 +68,6 @@ def _plain_character(character: str) -> str:
     """The character that a tag stands for; any other is itself."""
     code = ord(character) - TAGS
     return chr(code) if 0x20 <= code < 0x7F else character
-
-
-def _harmless(text: str) -> str:
-    # The words go round for each length, so that a long text does not say one word all the time.
-    turns = {size: itertools.cycle(words) for size, words in _BY_LENGTH.items()}
-    return _WORD.sub(lambda word: _in_form(word[0], turns), text).translate(_DIGITS)
 
 
 def _in_form(word: str, turns: Mapping[int, Iterator[str]]) -> str:

@@ -31,14 +31,6 @@ R = TypeVar("R")
 _MOMENT = 1.0
 
 
-def _has_signals() -> bool:
-    """Whether interrupts come to this thread, and the program has no handler of its own."""
-    here = threading.current_thread() is threading.main_thread()
-    unclaimed = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    # On Windows event loops do not take signals.
-    return here and unclaimed and sys.platform != "win32"
-
-
 class _BlockedError(BaseException):
     """Ends code that blocks the event loop; the loop itself goes on, and what is open is closed.
 
@@ -226,7 +218,11 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
             kept = _own.judges = KeptJudges()
         return _result(kept.thread.portal, main)
     if not _in_event_loop():
-        return _run_interruptible(main) if _has_signals() else anyio.run(main)
+        is_main = threading.current_thread() is threading.main_thread()
+        unclaimed = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        # On Windows event loops do not take signals.
+        takes_signals = is_main and unclaimed and sys.platform != "win32"
+        return _run_interruptible(main) if takes_signals else anyio.run(main)
     with start_blocking_portal() as portal:
         return _result(portal, main)
 

@@ -112,9 +112,17 @@ class Given:
         fields = self.fields
         if len(fields) > 1:
             fields = tuple(sorted(fields, key=lambda field: canonical_place(field[0])))
-        of_case = [piece for field in fields for piece in self._field_evidence(*field)]
-        made = [piece for label, value in self.inputs for piece in evidence_of(label, value)]
-        return of_case + made
+        evidence: list[Evidence] = []
+        for path, value in fields:
+            if isinstance(value, list) and value and isinstance(value[0], Turn):
+                # Turns are called as in the whole conversation.
+                names = names_in(getattr(self.case, "turns", ()), value)
+                evidence += evidence_of(path, value, names)
+            else:
+                evidence += evidence_of(path, value)
+        for label, value in self.inputs:
+            evidence += evidence_of(label, value)
+        return evidence
 
     def quotable(self, fields: Container[str] = ()) -> list[Evidence]:
         """Pieces that a verdict may quote: the given `fields`, else all that is of the case.
@@ -123,12 +131,6 @@ class Given:
         """
         kept = tuple(field for field in self.fields if not fields or field[0] in fields)
         return replace(self, fields=kept, inputs=()).evidence() if kept else self.evidence()
-
-    def _field_evidence(self, path: str, value: Any) -> tuple[Evidence, ...]:
-        """A field of the case; turns are called as in the whole conversation."""
-        if isinstance(value, list) and value and isinstance(value[0], Turn):
-            return evidence_of(path, value, names_in(getattr(self.case, "turns", ()), value))
-        return evidence_of(path, value)
 
     def texts(self) -> dict[str, str]:
         """Everything read, by placeholder name; a judgement also as `label.reason`."""

@@ -66,6 +66,10 @@ _NEW_WORDS = (
     "%s: %r was put in other words since its answers were stored: they are not used, and its "
     "questions are asked again"
 )
+_NAMELESS = (
+    "answers of the judge %r are not stored, because it has no durable_identity: "
+    'a name is enough, as in ScriptedJudge(…, name="my judge")'
+)
 _CODE = """INSERT INTO judges (name, code) VALUES (?, ?)
     ON CONFLICT (name) DO UPDATE SET code = excluded.code"""
 # Seconds that a read may wait, which it does in the event loop. Writers never block readers;
@@ -166,15 +170,6 @@ class BothAnswers:
         return await self.store.get(judge, question, shared, waiting)
 
 
-def _warn_of(identity: str) -> None:
-    """Say of a judge without a durable identity what follows."""
-    _log.warning(
-        "answers of the judge %r are not stored, because it has no durable_identity: "
-        'a name is enough, as in ScriptedJudge(…, name="my judge")',
-        identity,
-    )
-
-
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
     """A store from what a caller passes as `store=`: a path, or a Store."""
     if isinstance(store, Store):
@@ -199,7 +194,7 @@ class OpenStore:
         self._reader = reader
         self._journal = Journal(writer) if writer is not None else None
         self._claims = Claims(path) if writer is not None else None
-        self._names = DurableNames(_warn_of)
+        self._names = DurableNames(partial(_log.warning, _NAMELESS))
         self._in_use: set[str] = set()
         self._codes: dict[str, str | None] = {}
         self._damaged: set[bytes] = set()

@@ -111,14 +111,6 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise InputError(f"the store {path}: {error}") from error
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    if not path.is_file():
-        raise InputError(f"there is no store {path}")
-    with closing(connect(path, _PATIENCE)) as db, explain_errors(path):
-        yield db
-
-
 def size(path: Path) -> int:
     """Bytes on disk, with what sqlite has not moved to its place yet."""
     files = (path, path.with_name(f"{path.name}-wal"))
@@ -177,7 +169,9 @@ def count(path: Path, chosen: Selection) -> int:
 
 def prune(path: Path, chosen: Selection, *, compact: bool = False) -> int:
     """Remove answers and return how many; `compact` also gives their space back."""
-    with _writing(path) as db:
+    if not path.is_file():
+        raise InputError(f"there is no store {path}")
+    with closing(connect(path, _PATIENCE)) as db, explain_errors(path):
         where, values = chosen.where(db)
         with transaction(db):
             gone = db.execute(f"DELETE FROM answers WHERE {where}", values).rowcount

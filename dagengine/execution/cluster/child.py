@@ -59,7 +59,11 @@ async def _serve(requests: BinaryIO, out: BinaryIO) -> None:
     coming: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def read() -> None:
-        while data := _next(requests):
+        while len(head := requests.read(LENGTH)) == LENGTH:
+            length = int.from_bytes(head, "big")
+            data = requests.read(length)
+            if not data or len(data) != length:  # the end cut it off
+                break
             loop.call_soon_threadsafe(coming.put_nowait, data)
         loop.call_soon_threadsafe(coming.put_nowait, None)
 
@@ -70,14 +74,6 @@ async def _serve(requests: BinaryIO, out: BinaryIO) -> None:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     os._exit(0)  # nobody is there any more; what is in progress is stopped at once
-
-
-def _next(requests: BinaryIO) -> bytes | None:
-    """The next request; None at the end, also when that cuts one off."""
-    head = requests.read(LENGTH)
-    length = int.from_bytes(head, "big")
-    data = requests.read(length)
-    return data if len(head) == LENGTH and len(data) == length else None
 
 
 async def _answer(data: bytes, out: BinaryIO) -> None:

@@ -222,7 +222,10 @@ class Leases:
         if kind == QUESTION:
             self._hear_question(send, worker, name, *values)
             return
-        quantity = self._amounts[name] if kind == AMOUNT else self._share(name)
+        if kind != AMOUNT and name not in self._shares:
+            total, whole = self._totals[name.partition(" ")[0]], name == PLACES
+            self._shares[name] = SharedQuantity(total, self._workers, whole=whole)
+        quantity = self._amounts[name] if kind == AMOUNT else self._shares[name]
         if len(values) == 2:
             quantity.want(worker, *values)
         else:
@@ -237,12 +240,6 @@ class Leases:
         kept = self._questions.want(worker, key)
         if kept is not None:
             send(worker, QUESTION, key, kept)
-
-    def _share(self, name: str) -> SharedQuantity:
-        if name not in self._shares:
-            total, whole = self._totals[name.partition(" ")[0]], name == PLACES
-            self._shares[name] = SharedQuantity(total, self._workers, whole=whole)
-        return self._shares[name]
 
     def drop_worker(self, send: Send, worker: str) -> None:
         """A worker has died: others get what it had, and ask what it asked."""

@@ -106,7 +106,11 @@ class Pool:
             # A request that kills each process it comes to would kill all of them, one after the
             # other, and the requests beside it with them. So it has a few tries only.
             except _DiedError:
-                await self._replace(process)
+                async with self._replacing:  # unless another request that lost it did so
+                    if process in self._processes:
+                        index = self._processes.index(process)
+                        self._processes[index] = await _Process.start(self._heard)
+                        await process.end()
         raise WorkersDiedError
 
     async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
@@ -119,13 +123,6 @@ class Pool:
 
         results = await asyncio.gather(*map(call, self._processes))
         return {str(number): each for number, each in enumerate(results)}
-
-    async def _replace(self, dead: _Process) -> None:
-        """Start another process, unless one of the others who lost theirs did so."""
-        async with self._replacing:
-            if dead in self._processes:
-                self._processes[self._processes.index(dead)] = await _Process.start(self._heard)
-                await dead.end()
 
 
 def _unheard(news: Any) -> None:

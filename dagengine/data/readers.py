@@ -197,12 +197,12 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
     ):
         lines: list[str] = []  # of the row that is read
 
-        def kept() -> Iterator[str]:
+        def row_lines() -> Iterator[str]:
             for line in file:
                 lines.append(line)
                 yield line
 
-        reader = csv.reader(kept(), delimiter=delimiter, strict=True)
+        reader = csv.reader(row_lines(), delimiter=delimiter, strict=True)
         header: list[str] | None = None
         damaged = False
         while True:

@@ -83,7 +83,7 @@ def _item(item: Any) -> Any:
 def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
     """A reader that hands every flaw to `flawed`, and takes what that returns for the value."""
 
-    def made(pairs: list[tuple[str, Any]]) -> Any:
+    def object_of(pairs: list[tuple[str, Any]]) -> Any:
         # The decoder of the library would keep the last of two equal keys, and say nothing.
         value = dict(pairs)
         if len(value) == len(pairs):
@@ -108,7 +108,10 @@ def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
         return flawed(f"{name:.20} is not a JSON value; write null, or leave the field out")
 
     return json.JSONDecoder(
-        object_pairs_hook=made, parse_int=integer, parse_float=number, parse_constant=constant
+        object_pairs_hook=object_of,
+        parse_int=integer,
+        parse_float=number,
+        parse_constant=constant,
     )
 
 

@@ -80,11 +80,11 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
     does an argument that is missing.
     """
 
-    def decorated(constructor: F) -> F:
+    def decorate(constructor: F) -> F:
         shown = _signature(constructor, settings)
 
         @wraps(constructor)
-        def checked(self: object, *arguments: Any, **named: Any) -> None:
+        def construct(self: object, *arguments: Any, **named: Any) -> None:
             for name in named:
                 if name not in shown.parameters:
                     names = [parameter for parameter in shown.parameters if parameter != "self"]
@@ -99,11 +99,11 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
                 raise TypeError(f"{type(self).__name__}: {error}") from None
             constructor(self, *arguments, **named)
 
-        made: Any = checked
+        made: Any = construct
         made.__signature__ = shown
         return cast("F", made)
 
-    return decorated
+    return decorate
 
 
 def _hint(name: str, names: Sequence[str]) -> str:

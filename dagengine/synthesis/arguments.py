@@ -38,23 +38,23 @@ def door(
     """The method, with unknown arguments refused in a sentence."""
 
     @wraps(method)
-    async def checked(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
+    async def call(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
         _check_settings(method, settings)
         return await method(self, *given, **settings)
 
-    return checked
+    return call
 
 
 def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Concatenate[S, P], R]:
     """The same method for callers without an event loop (it works inside one, too)."""
 
     @wraps(method)
-    def checked(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
+    def call(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
         _check_settings(method, settings)
         return sync(lambda: method(self, *given, **settings))
 
-    checked.__name__ = method.__name__.removeprefix("a_")
-    return checked
+    call.__name__ = method.__name__.removeprefix("a_")
+    return call
 
 
 def _check_settings(method: Callable[..., Any], settings: Iterable[str]) -> None:

@@ -376,12 +376,12 @@ class Cluster:
         room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
         return {
             asyncio.create_task(
-                self._judged(first, pack_value(f"the chunk of case {first}", items), rows)
+                self._judge_part(first, pack_value(f"the chunk of case {first}", items), rows)
             )
             for first, items in itertools.islice(chunks, max(0, room))
         }
 
-    async def _judged(self, first: int, data: bytes, rows: RowsInOrder) -> Part:
+    async def _judge_part(self, first: int, data: bytes, rows: RowsInOrder) -> Part:
         """One chunk; raises InputError when it cannot be judged."""
         try:
             with _connection_explained():

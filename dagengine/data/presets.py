@@ -173,7 +173,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def preset_called(name: str | None) -> Preset:
-    """What a tool calls fields, of ours or of a package; raises InputError for unknown names."""
+    """The fields as a tool calls them, ours or a package's; raises InputError for unknown names."""
     if name is None:
         return Preset({})
     if name not in offers(READERS):

@@ -65,13 +65,13 @@ def test_cases_that_differ_are_within_the_margin_that_is_stated() -> None:
 def test_the_reader_is_told() -> None:
     few, many = planned(10), planned(2 * MOST_CASES)
     assert as_dict(few, BUDGET)["sampled"] is False
-    assert "Least and most hold" in as_dict(few, BUDGET)["assumptions"][0]
+    assert "Least and most assume" in as_dict(few, BUDGET)["assumptions"][0]
     told = as_dict(many, BUDGET)
     assert told["sampled"] is True
     assert told["assumptions"][0].startswith(
         "Estimated from a random sample of 2,000 of 4,000 cases"
     )
-    assert not any("Least and most hold" in line for line in told["assumptions"])
+    assert not any("Least and most assume" in line for line in told["assumptions"])
 
 
 def test_every_thing_is_as_likely_to_be_drawn_as_any_other() -> None:

@@ -65,7 +65,7 @@ def test_each_verdict_is_on_the_span_that_it_is_about(tmp_path: Path) -> None:
         sent = sent_to(run_in(tmp_path), "phoenix", server)
     found = {(item["span_id"], item["name"]): item["result"] for item in server.kept.values()}
     assert found == {
-        (ROOT, "Calls"): {"label": "pass", "score": 0.5, "explanation": "share → 0.5"},
+        (ROOT, "Calls"): {"label": "pass", "score": 0.5, "explanation": "decided by code"},
         (GOOD, "Calls: right"): {"label": "yes", "score": 1.0, "explanation": "by its error"},
         (BAD, "Calls: right"): {"label": "no", "score": 0.0, "explanation": "by its error"},
         (ROOT, "Calls: share"): {"score": 0.5},

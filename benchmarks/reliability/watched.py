@@ -33,7 +33,7 @@ from itertools import count, islice
 from statistics import median
 
 from dagengine.watch.alarms import Alarms
-from dagengine.watch.causes import explained
+from dagengine.watch.causes import alarm_of
 from dagengine.watch.values import Judged, Pair
 
 BASELINE, CALM, AFTER = 1000, 500, 4000  # judged cases
@@ -138,7 +138,7 @@ class Stream:
                     for pair in more:
                         self.alarms.add_change(METRIC, pair.change, pair.row)
                     pairs += more
-                    cause = explained(departure, pairs).cause
+                    cause = alarm_of(departure, pairs).cause
                     if cause != "not known" or not more or len(pairs) >= MOST:
                         break
                 self.extra += len(pairs)

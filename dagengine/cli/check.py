@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import Format, print_csv, print_json
-from dagengine.cli.common.options import (
-    EXIT_FAILED,
-    Delimiters,
-    Mapped,
-    Metrics,
-    UnitOfTraces,
-    cases_of,
-)
 from dagengine.cli.common.streams import say
 from dagengine.errors import Problem, more_on
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
+    from dagengine.data.cases import Cases
 
 
 def check(
-    metrics: Metrics,
+    metrics: shared.Metrics,
     data: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Also check that these test cases have the fields that the metrics read. Of "
             "traces (`--map otel`) also shows how one of them becomes a case."
         ),
         Reads(),
     ] = None,
-    mapped: Mapped = None,
-    delimiter: Delimiters = None,
-    unit: UnitOfTraces = "trace",
-    strict: Annotated[bool, typer.Option(help="Also fail on warnings.")] = False,
-    format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE,
+    mapped: shared.Mapped = None,
+    delimiter: shared.Delimiters = None,
+    unit: shared.UnitOfTraces = "trace",
+    strict: Annotated[bool, Option(help="Also fail on warnings.")] = False,
+    format: Annotated[Format, Option(help="Output format.")] = Format.TABLE,
 ) -> None:
     """Find the problems of metrics and say how to fix them. Makes no judge calls.
 
@@ -48,39 +44,52 @@ def check(
     """
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics, name_problems
-    from dagengine.data.cases import strict as valid
-    from dagengine.estimate.example_cases import example_lines
-    from dagengine.evaluation import concerns, missing_fields
-    from dagengine.execution.local_executor import check_cases
     from dagengine.loading import load_metrics
-    from dagengine.traces.reading import TraceCases
 
     loaded = load_metrics(metrics, on_copy=say if format is Format.TABLE else None)
-    tree_problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
     names = [metric.spec().name for metric in loaded]
-    problems = list(dict.fromkeys([*name_problems(names), *tree_problems]))
-    plan = None if any(each.severity == "error" for each in problems) else compile_metrics(loaded)
-    for model in filter(None, plan.models if plan and format is Format.TABLE else ()):
-        say(f"asks a judge of its own: {model!s:.80}")
-    failing = any(strict or problem.severity == "error" for problem in problems)
+    found = chain.from_iterable(find_problems(metric.spec())[0] for metric in loaded)
+    problems = list(dict.fromkeys([*name_problems(names), *found]))
+    wrong = any(problem.severity == "error" for problem in problems)
+    if format is Format.TABLE and not wrong:
+        _print_judges(compile_metrics(loaded))
+    failing = bool(problems) if strict else wrong
     # A tree with errors cannot be compiled: nothing can be said of the data.
     if data and not failing:
-        compiled = compile_metrics(loaded)
-        cases = cases_of(data, mapped, delimiter, unit=unit)
-        if isinstance(cases, TraceCases) and format is Format.TABLE:
-            for line in cases.mapping():
-                say(line)
-        check_cases(compiled, cases.check())
-        missing = [*missing_fields(compiled, valid(cases)), *concerns(compiled, valid(cases))]
-        problems += [Problem("missing-field", cases.name, line, "", "warning") for line in missing]
-        solved = example_lines(compiled, enumerate(valid(cases)))
-        problems += [Problem("example-in-data", cases.name, line, "", "warning") for line in solved]
+        cases = shared.cases_of(data, mapped, delimiter, unit=unit)
+        problems += _data_problems(compile_metrics(loaded), cases, format)
         failing = strict and bool(problems)
     if format is not Format.TABLE and not failing:
         problems.append(_reading_order(compile_metrics(loaded)))
     _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
     if failing:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(shared.EXIT_FAILED)
+
+
+def _print_judges(plan: Plan) -> None:
+    for model in filter(None, plan.models):
+        say(f"asks a judge of its own: {model!s:.80}")
+
+
+def _data_problems(plan: Plan, cases: Cases, format: Format) -> Iterator[Problem]:
+    """Problems of cases for metrics; of traces, also print how they become cases.
+
+    Raises InputError for cases that cannot be read.
+    """
+    from dagengine.data.cases import strict
+    from dagengine.estimate.example_cases import example_lines
+    from dagengine.evaluation import concerns, missing_fields
+    from dagengine.execution.local_executor import check_cases
+    from dagengine.traces.reading import TraceCases
+
+    if isinstance(cases, TraceCases) and format is Format.TABLE:
+        for line in cases.mapping():
+            say(line)
+    check_cases(plan, cases.check())
+    for line in (*missing_fields(plan, strict(cases)), *concerns(plan, strict(cases))):
+        yield Problem("missing-field", cases.name, line, "", "warning")
+    for line in example_lines(plan, enumerate(strict(cases))):
+        yield Problem("example-in-data", cases.name, line, "", "warning")
 
 
 def _reading_order(plan: Plan) -> Problem:

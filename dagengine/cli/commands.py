@@ -8,12 +8,13 @@ import sys
 from typing import Annotated, NoReturn
 
 import typer
+from typer import Option
 
 from dagengine.cli.check import check
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.garbage import collector_at_rest
 from dagengine.cli.common.options import EXIT_INPUT
-from dagengine.cli.common.streams import flushed, open_streams, say
+from dagengine.cli.common.streams import flush_output, open_streams, say
 from dagengine.cli.explain import explain, guide, schema
 from dagengine.cli.looking.diff import diff
 from dagengine.cli.looking.index import index
@@ -64,9 +65,7 @@ for _command in (
 
 
 @app.callback()
-def about(
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
-) -> None:
+def about(version: Annotated[bool, Option("--version", help="Show the version.")] = False) -> None:
     """Judge the output of language models with decision trees."""
     if version:
         say(importlib.metadata.version("dagengine"))
@@ -83,13 +82,13 @@ def main() -> None:
             _fail(str(error))
         except OSError as error:
             # Files are named where they are written; what has no name then is the output.
-            place = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
-            _fail(f"{place}: {error.strerror}" if place else str(error))
+            source = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
+            _fail(f"{source}: {error.strerror}" if source else str(error))
         except SystemExit as end:
             # Outside of a command, where Typer makes an exit code of it and says nothing
             if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
                 say("interrupted", err=True)
-            lost = flushed()
+            lost = flush_output()
             if lost is not None and lost.errno != errno.EPIPE:
                 _fail(f"standard output: {lost.strerror}")
             raise end
@@ -97,5 +96,5 @@ def main() -> None:
 
 def _fail(message: str) -> NoReturn:
     say(f"error: {message}", err=True)
-    flushed()
+    flush_output()
     sys.exit(EXIT_INPUT)

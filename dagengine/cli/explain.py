@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.formats import print_document, report
 from dagengine.cli.common.streams import say
@@ -26,7 +26,7 @@ _OF_RECORD = {"run": "Manifest", "rows": "Row", "cases": "Case", "times": "Times
 def explain(
     codes: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="CODE", help="A code of `check` or an outcome; without one, all are listed."
         ),
     ] = None,
@@ -67,9 +67,9 @@ def guide() -> None:
 
 def schema(
     name: Annotated[
-        Name, typer.Argument(metavar="|".join(get_args(Name)), help="The file that it is of.")
+        Name, Argument(metavar="|".join(get_args(Name)), help="The file that it is of.")
     ],
-    form: Annotated[Literal["json"], typer.Option("--format", help="Always JSON.")] = "json",
+    form: Annotated[Literal["json"], Option("--format", help="Always JSON.")] = "json",
 ) -> None:
     """Print the JSON schema of a file: of `run.json`, or of a line of `results.jsonl` (rows).
 

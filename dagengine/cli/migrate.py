@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads, require_writable
 from dagengine.cli.common.formats import report
@@ -92,9 +93,9 @@ def migrated(source: str, deepeval: Version | None = None) -> Migrated:
             edits += _import_edits(node, text)
         elif isinstance(node, ast.Import):
             homes = ((alias, home_of(alias.name)) for alias in node.names)
-            edits += [text.named(alias, alias.name, home) for alias, home in homes if home]
+            edits += [text.rename(alias, alias.name, home) for alias, home in homes if home]
         elif isinstance(node, ast.Name) and node.id == "deepeval":
-            edits.append(text.named(node, "deepeval", "dagengine"))
+            edits.append(text.rename(node, "deepeval", "dagengine"))
         notes.update(_notes(node, deepeval))
     # From the end on, so that the places of earlier edits stay as they are.
     for edit in sorted(edits, reverse=True):
@@ -120,7 +121,7 @@ class _Text:
         start = self.place(node.lineno, node.col_offset)
         return start, self.place(node.end_lineno or 0, node.end_col_offset or 0)
 
-    def named(self, node: ast.stmt | ast.expr | ast.alias, name: str, ours: str) -> Edit:
+    def rename(self, node: ast.stmt | ast.expr | ast.alias, name: str, ours: str) -> Edit:
         """The first mention of a name in a part of the program."""
         start, end = self.span(node)
         match = re.compile(rf"\b{re.escape(name)}\b").search(self.source, start, end)
@@ -149,24 +150,24 @@ def _import_edits(node: ast.ImportFrom, text: _Text) -> Iterator[Edit]:
         return
     (home, *more) = dict.fromkeys(homes.values())
     if home is not None and not more:
-        yield text.named(node, module, home)
+        yield text.rename(node, module, home)
         for alias in node.names:
             if our_name(module, alias.name) != alias.name:
-                yield Edit(*text.span(alias), _imported(our_name(module, alias.name), alias))
+                yield Edit(*text.span(alias), import_of(our_name(module, alias.name), alias))
         return
     statements = []
-    for place in sorted(dict.fromkeys(homes.values()), key=lambda home: (home is None, home)):
+    for ours in sorted(dict.fromkeys(homes.values()), key=lambda home: (home is None, home)):
         names = [
-            _imported(our_name(module, alias.name) if place else alias.name, alias)
+            import_of(our_name(module, alias.name) if ours else alias.name, alias)
             for alias in node.names
-            if homes[alias.name] == place
+            if homes[alias.name] == ours
         ]
-        statements.append(f"from {place or module} import {', '.join(names)}")
+        statements.append(f"from {ours or module} import {', '.join(names)}")
     start, end = text.span(node)
     yield Edit(start, end, text.separator(start, end).join(statements))
 
 
-def _imported(name: str, alias: ast.alias) -> str:
+def import_of(name: str, alias: ast.alias) -> str:
     """A name in an import, under the name that the program calls it by."""
     called = alias.asname or alias.name
     return name if name == called else f"{name} as {called}"
@@ -181,10 +182,12 @@ def _home_of_name(module: str, name: str) -> str | None:
         return home
     library, *path = module.split(".")
     paths = [path[:length] for length in range(len(path), 0, -1)]
-    places = [home, *(".".join(["dagengine", *path]) for path in paths)]
+    homes = [home, *(".".join(["dagengine", *path]) for path in paths)]
     if not why_no_name(name, module):  # else what has the name elsewhere is something else
-        places += [ours for theirs, ours in HOMES.items() if theirs.split(".")[0] == library]
-    return next((place for place in places if _exists(place, our_name(module, name))), None)
+        homes += [ours for theirs, ours in HOMES.items() if theirs.split(".")[0] == library]
+    return next(
+        (candidate for candidate in homes if _exists(candidate, our_name(module, name))), None
+    )
 
 
 def _notes(node: ast.AST, deepeval: Version | None) -> Iterator[tuple[int, str]]:
@@ -278,7 +281,7 @@ def _service_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
 def _rubric_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     if "rubric" not in call.named or (deepeval is not None and deepeval >= _OWN_RANGE):
         return
-    when = f"in deepeval {_shown(deepeval)}" if deepeval else "up to deepeval 3.3.6"
+    when = f"in deepeval {version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
     yield (
         f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
         f"range, as from 3.3.9 on{'' if deepeval else f' {_ASK}'}"
@@ -300,7 +303,7 @@ def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     else:
         turned = f"threshold=1 - {ast.unparse(threshold)}"
     if deepeval is not None:
-        best = f"1 is best here, and 0 was in deepeval {_shown(deepeval)}"
+        best = f"1 is best here, and 0 was in deepeval {version_words(deepeval)}"
         yield f"{call.name}: {best}: write {turned}"
         return
     yield (
@@ -358,22 +361,28 @@ def _version(text: str) -> Version:
     return (*map(int, numbers[0].split(".")), 0, 0)[:3]
 
 
-def _shown(version: Version) -> str:
+def _installed_version() -> Version | None:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return _version(importlib.metadata.version("deepeval"))
+    return None
+
+
+def version_words(version: Version) -> str:
     return ".".join(map(str, version))
 
 
 def migrate(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Python files, and trees of deepeval (.json)."),
+        Argument(metavar="FILE...", help="Python files, and trees of deepeval (.json)."),
         Reads(),
     ],
     write: Annotated[
-        bool, typer.Option("--write", help="Change the files; without it, only show the changes.")
+        bool, Option("--write", help="Change the files; without it, only show the changes.")
     ] = False,
     deepeval: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="VERSION",
             help="The deepeval that the files were written for. By default the installed one.",
         ),
@@ -386,40 +395,47 @@ def migrate(
     deepeval wrote becomes a tree file of dagengine. Changes no file without --write. Exits with 3
     if something is left for you to decide.
     """
-    version = _version(deepeval) if deepeval else None
-    if not deepeval:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            version = _version(importlib.metadata.version("deepeval"))
-    sources: dict[Path, str] = {}
-    for path in files:
-        try:
-            with path.open(encoding="utf-8", newline="") as file:  # line ends stay as they are
-                sources[path] = file.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} cannot be read: {error}") from None
-    programs = {path: _migrated(path, source, version) for path, source in sources.items()}
+    version = _version(deepeval) if deepeval else _installed_version()
+    sources = {path: _source(path) for path in files}
+    programs = _migrate_files(sources, version)
     if any(program.undated for program in programs.values()) and sys.stdin.isatty():
         answer = typer.prompt("Which deepeval were they written for? (empty: unknown)", default="")
         version = _version(answer) if answer else None
-        programs = {path: _migrated(path, source, version) for path, source in sources.items()}
+        programs = _migrate_files(sources, version)
     report(files={str(path): program._asdict() for path, program in programs.items()})
     for path, program in programs.items():
-        before = sources[path]
         if write:
             require_writable(path)
             write_whole(path, program.source)
-            say(f"{path}: {'written' if program.source != before else 'nothing to change'}")
+            changed = program.source != sources[path]
+            say(f"{path}: {'written' if changed else 'nothing to change'}")
         else:
-            lines = before.splitlines(), program.source.splitlines()
-            for line in difflib.unified_diff(*lines, str(path), str(path), lineterm=""):
-                say(line)
+            _print_changes(path, sources[path], program.source)
         for number, note in program.notes:
             say(f"{path}:{number}: {note}")
     if any(program.notes for program in programs.values()):
         raise typer.Exit(EXIT_UNDECIDED)
 
 
-def _migrated(path: Path, source: str, deepeval: Version | None) -> Migrated:
+def _print_changes(path: Path, old: str, new: str) -> None:
+    lines = old.splitlines(), new.splitlines()
+    for line in difflib.unified_diff(*lines, str(path), str(path), lineterm=""):
+        say(line)
+
+
+def _source(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:  # line ends stay as they are
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def _migrate_files(sources: Mapping[Path, str], deepeval: Version | None) -> dict[Path, Migrated]:
+    return {path: _migrate_file(path, source, deepeval) for path, source in sources.items()}
+
+
+def _migrate_file(path: Path, source: str, deepeval: Version | None) -> Migrated:
     if path.suffix == ".json":
         from dagengine.trees import document_of, metrics_of, text_of
 

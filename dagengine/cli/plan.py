@@ -8,27 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
+from typer import Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report, wants_json
-from dagengine.cli.common.options import (
-    BaseUrl,
-    Data,
-    Delimiters,
-    JudgeName,
-    Mapped,
-    MaxInFlight,
-    Metrics,
-    PriceOf,
-    Quoting,
-    UnitOfTraces,
-    Unquoted,
-    cases_of,
-    in_flight,
-    prices,
-    quoting_of,
-)
 from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
@@ -49,41 +33,39 @@ _TIMES = 20
 
 
 def plan(
-    metrics: Metrics,
-    data: Data,
-    mapped: Mapped = None,
-    delimiter: Delimiters = None,
-    unit: UnitOfTraces = "trace",
-    judge: JudgeName = None,
-    base_url: BaseUrl = None,
-    quotes: Quoting = None,
-    unsupported: Unquoted = "fail",
-    max_in_flight: MaxInFlight = None,
+    metrics: shared.Metrics,
+    data: shared.Data,
+    mapped: shared.Mapped = None,
+    delimiter: shared.Delimiters = None,
+    unit: shared.UnitOfTraces = "trace",
+    judge: shared.JudgeName = None,
+    base_url: shared.BaseUrl = None,
+    quotes: shared.Quoting = None,
+    unsupported: shared.Unquoted = "fail",
+    max_in_flight: shared.MaxInFlight = None,
     store: Annotated[
-        Path | None,
-        typer.Option(help="Count how many questions this store already answers."),
-        Reads(),
+        Path | None, Option(help="Count how many questions this store already answers."), Reads()
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="An earlier run, or its rows; its verdicts give the probabilities."),
+        Option(help="An earlier run, or its rows; its verdicts give the probabilities."),
         Reads(),
     ] = None,
     items: Annotated[
-        int, typer.Option(min=1, help="Assumed length of the lists that a judge writes.")
+        int, Option(min=1, help="Assumed length of the lists that a judge writes.")
     ] = 10,
     latency: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=0,
             help="Assumed duration of one call, in seconds. Default: the speed that `judge check` "
             "saved, else 2; of a server of your own it is not known.",
         ),
     ] = None,
-    price: PriceOf = None,
+    price: shared.PriceOf = None,
     detectable: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--detectable",
             help="Also say which difference between two judges this number of cases can detect.",
         ),
@@ -105,13 +87,13 @@ def plan(
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.record.run import rows_at
 
-    loaded = load_metrics(metrics, quoting_of(quotes, unsupported))
+    loaded = load_metrics(metrics, shared.quoting_of(quotes, unsupported))
     compiled = compile_metrics(loaded)
     model = chosen_judge(judge, base_url)
     names, identities = judges_of(compiled, model)
     judges = all_judges(compiled, model)
-    most_calls = in_flight(max_in_flight, judge, base_url)
-    cases = cases_of(data, mapped, delimiter, unit=unit)
+    most_calls = shared.in_flight(max_in_flight, judge, base_url)
+    cases = shared.cases_of(data, mapped, delimiter, unit=unit)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
     check_cases(compiled, cases.check())
@@ -131,7 +113,7 @@ def plan(
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
     answered, lost = (None, []) if store is None else _answered(loaded, cases, model, store)
     budget = Assumptions(
-        tuple(names), prices(price), latency, most_calls, items, results is not None,
+        tuple(names), shared.prices(price), latency, most_calls, items, results is not None,
         answered, speeds,
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)

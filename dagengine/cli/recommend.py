@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.files import Writes
 from dagengine.cli.common.formats import report
@@ -15,11 +16,11 @@ from dagengine.regular_files import write_whole
 
 def recommend(
     what: Annotated[
-        Literal["metrics"], typer.Argument(help="What to recommend; the only choice is metrics.")
+        Literal["metrics"], Argument(help="What to recommend; the only choice is metrics.")
     ] = "metrics",
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="Write the metrics into this new Python file."),
+        Option("--write", help="Write the metrics into this new Python file."),
         Writes(),
     ] = None,
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.options import Metrics
@@ -21,7 +22,7 @@ def render(
     metrics: Metrics,
     out: Annotated[
         Path,
-        typer.Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md."),
+        Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md."),
         Writes(
             # Its file, or one for each metric beside it.
             lambda out, given: [
@@ -31,19 +32,16 @@ def render(
         ),
     ] = Path("tree.svg"),
     results: Annotated[
-        Path | None,
-        typer.Option(help="A run, or its rows; draw how often each edge was taken."),
-        Reads(),
+        Path | None, Option(help="A run, or its rows; draw how often each edge was taken."), Reads()
     ] = None,
     case: Annotated[
-        str | None,
-        typer.Option(help="With --results: draw the path of this case (name or index)."),
+        str | None, Option(help="With --results: draw the path of this case (name or index).")
     ] = None,
     names: Annotated[
-        bool, typer.Option("--names", help="Draw names without questions and what they read.")
+        bool, Option("--names", help="Draw names without questions and what they read.")
     ] = False,
     whole: Annotated[
-        bool, typer.Option("--all", help="Draw all nodes of a large graph, however wide it gets.")
+        bool, Option("--all", help="Draw all nodes of a large graph, however wide it gets.")
     ] = False,
 ) -> None:
     """Draw the tree of a metric, or those of a run by its folder. Makes no judge calls.

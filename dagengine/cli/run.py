@@ -9,25 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.cluster_job import FileJob
-from dagengine.cli.common.files import named
+from dagengine.cli.common.files import name_in_errors
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
-from dagengine.cli.common.options import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_NO_SCORE,
-    cases_of,
-    columns_in,
-    command_line,
-    go_on,
-    pairs,
-    quoting_of,
-)
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.standings import with_card, words_of_judge
-from dagengine.cli.common.streams import outlive_reader, say, shown
+from dagengine.cli.common.streams import outlive_reader, printable, say
 from dagengine.cli.send import send_all
 from dagengine.terminal import counted
 
@@ -65,7 +55,7 @@ def run(options: RunOptions) -> None:
     from dagengine.report.tally import Tally
 
     _check(options)
-    cases = cases_of(
+    cases = shared.cases_of(
         options.data,
         options.mapped,
         options.delimiter,
@@ -76,7 +66,7 @@ def run(options: RunOptions) -> None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
             raise typer.BadParameter(
-                shown(f"there is no case {options.case}; {cases.name} has {total}")
+                printable(f"there is no case {options.case}; {cases.name} has {total}")
             )
     executor = _executor(options)
     tally = Tally(case=options.case)
@@ -125,11 +115,7 @@ def _check(options: RunOptions) -> None:
     from dagengine.execution.cluster.coordinator import require_shareable
 
     require_shareable(
-        {
-            "--batch": options.batch,
-            "--batch-files": options.batch_files,
-            "--trace": options.trace,
-        }
+        {"--batch": options.batch, "--batch-files": options.batch_files, "--trace": options.trace}
     )
 
 
@@ -141,7 +127,8 @@ def _executor(options: RunOptions) -> Executor:
     job = FileJob(
         options.metrics, options.app, options.judge, options.base_url, store,
         batch=options.batch, journal=options.journal, trace=options.trace,
-        quoting=quoting_of(options.quotes, options.unsupported), batch_files=options.batch_files,
+        quoting=shared.quoting_of(options.quotes, options.unsupported),
+        batch_files=options.batch_files,
     )  # fmt: skip
     limits = options.limits()
     if options.address is None:
@@ -156,16 +143,16 @@ def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
     """The writer of the record; raises InputError if --results has an unknown file type."""
     from dagengine.evaluation import RecordTo
 
-    columns = pairs("--map", columns_in(options.mapped))
+    columns = shared.pairs("--map", shared.columns_in(options.mapped))
     target = RecordTo(
         options.out,
         options.settings(),
         options.texts,
         options.redact or (),
-        command_line(),
+        shared.command_line(),
         {
             "map": {column: field or None for column, field in columns.items()},
-            "delimiters": pairs("--delimiter", options.delimiter),
+            "delimiters": shared.pairs("--delimiter", options.delimiter),
         },
         options.results,
     )
@@ -193,7 +180,7 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
         say(f"warning: {long}", err=True)
     lacking = fields_before(executor.plan, (case for _, case in numbered()))
     for line in (*lacking, *example_lines(executor.plan, numbered())):
-        say(f"warning: {shown(line)}", err=True)
+        say(f"warning: {printable(line)}", err=True)
 
 
 def _judge(
@@ -231,8 +218,8 @@ def _judge(
             left = f"interrupted: {of_all} are in {path}"
             if not count:
                 left = f"interrupted before the first row; {path} is unchanged"
-            say(f"{left}; {go_on(options.store)}", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            say(f"{left}; {shared.go_on(options.store)}", err=True)
+            raise typer.Exit(shared.EXIT_INTERRUPTED) from None
 
 
 def _report(
@@ -260,11 +247,11 @@ def _report(
     add_step_summary(tally, executor.totals, standings)
     say(f"results: {writer.rows.path}")
     if options.junit is not None:
-        with named(options.junit):
+        with name_in_errors(options.junit):
             write_junit(options.junit, load_run(options.out).rows(), tally.summing.result())
         say(f"JUnit: {options.junit}")
     if options.page:
-        with named(options.out / "report.html"):
+        with name_in_errors(options.out / "report.html"):
             page = write_run_page(load_run(options.out))
         unwritten = "page: not written for a run of this size; use dagengine view"
         say(f"page: {page}" if page else unwritten)
@@ -277,6 +264,6 @@ def _report(
     for line in lines:
         say(f"fails: {line}", err=True)
     if lines or (options.assert_pass and (tally.failed or not tally.rows)):
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(shared.EXIT_FAILED)
     if tally.unscored:
-        raise typer.Exit(EXIT_NO_SCORE)
+        raise typer.Exit(shared.EXIT_NO_SCORE)

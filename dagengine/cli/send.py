@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument
 
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report
@@ -16,9 +17,7 @@ from dagengine.cli.common.streams import say
 
 
 def send(
-    run: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a run over traces."), Reads()
-    ],
+    run: Annotated[Path, Argument(metavar="DIR", help="The folder of a run over traces."), Reads()],
     to: Destinations,
 ) -> None:
     """Write the scores of a run to the spans that it judged. Makes no judge calls.

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.files import Reads, Writes, named
+from dagengine.cli.common.files import Reads, Writes, name_in_errors
 from dagengine.cli.common.formats import report, wants_json
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import printable, say
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
 
@@ -24,14 +25,14 @@ app = Commands(
     rich_markup_mode="markdown",
 )
 
-_STORE = typer.Argument(metavar="STORE", help="The file of `run --store`.")
+_STORE = Argument(metavar="STORE", help="The file of `run --store`.")
 ReadStore = Annotated[Path, _STORE, Reads()]
 ChangedStore = Annotated[Path, _STORE, Writes(opened=True)]
 JudgeName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only answers of this judge; `*` is a wildcard.")
+    str | None, Option(metavar="NAME", help="Only answers of this judge; `*` is a wildcard.")
 ]
 NodeName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only answers for this node; `*` is a wildcard.")
+    str | None, Option(metavar="NAME", help="Only answers for this node; `*` is a wildcard.")
 ]
 
 
@@ -41,7 +42,7 @@ def show(
     judge: JudgeName = None,
     node: NodeName = None,
     limit: Annotated[
-        int, typer.Option(min=0, help="Show this number of answers in full, the latest first.")
+        int, Option(min=0, help="Show this number of answers in full, the latest first.")
     ] = 0,
 ) -> None:
     """Show the contents of a store; with --limit, --judge or --node also questions and answers."""
@@ -60,14 +61,14 @@ def show(
     details = [record.as_dict() for record in listed]
     report(answers=total, bytes=size(path), groups=held, latest=details)
     head = f"{path}: {total:,} answers, {size(path) / 1e6:,.1f} MB"
-    out.print(Text(shown(head)), highlight=False)
+    out.print(Text(printable(head)), highlight=False)
     table = Table("judge", "node")
     for name in ("answers", "first", "last"):
         table.add_column(name, justify="right", no_wrap=True)
     for group in held:
         dates = (f"{moment:%Y-%m-%d}" for moment in (group.first, group.last))
         table.add_row(
-            Text(shown(group.judge)), Text(shown(group.node)), f"{group.answers:,}", *dates
+            Text(printable(group.judge)), Text(printable(group.node)), f"{group.answers:,}", *dates
         )
     if held:
         out.print(table)
@@ -86,13 +87,13 @@ def prune(
     judge: JudgeName = None,
     node: NodeName = None,
     older_than: Annotated[
-        float | None, typer.Option(min=0, metavar="DAYS", help="Only answers older than this.")
+        float | None, Option(min=0, metavar="DAYS", help="Only answers older than this.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count the answers; remove nothing.")
+        bool, Option("--dry-run", help="Only count the answers; remove nothing.")
     ] = False,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Also shrink the file (rewrites it).")
+        bool, Option("--compact", help="Also shrink the file (rewrites it).")
     ] = False,
 ) -> None:
     """Remove answers by judge, node and age. Their questions will be asked again."""
@@ -122,9 +123,7 @@ def prune(
 def export(
     path: ReadStore,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The file to write. Default: standard output."),
-        Writes(),
+        Path | None, Option(help="The file to write. Default: standard output."), Writes()
     ] = None,
 ) -> None:
     """Export every question and answer as JSON lines.
@@ -144,7 +143,7 @@ def export(
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
             return
-        with named(out), new_file(out) as file:
+        with name_in_errors(out), new_file(out) as file:
             file.writelines(lines)
     say(f"written: {out}")
 
@@ -158,15 +157,13 @@ def _line(row: Any) -> bytes:
 def _terminal_line(row: Any) -> bytes:
     """A row for a terminal: all in ASCII if anything in it is hidden, which is JSON as well."""
     text = json.dumps(row, ensure_ascii=False)
-    return _line(row) if shown(text) == text else f"{json.dumps(row)}\n".encode()
+    return _line(row) if printable(text) == text else f"{json.dumps(row)}\n".encode()
 
 
 @app.command()
 def merge(
     path: ChangedStore,
-    others: Annotated[
-        list[Path], typer.Argument(metavar="OTHER...", help="The stores to add."), Reads()
-    ],
+    others: Annotated[list[Path], Argument(metavar="OTHER...", help="The stores to add."), Reads()],
 ) -> None:
     """Add the answers of other stores. Existing answers are kept."""
     from dagengine.store.maintenance import merge as add

@@ -11,26 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
+from typer import Argument, Option
 
-from dagengine.cli.common.files import Reads, Writes, named, within
+from dagengine.cli.common import options as shared
+from dagengine.cli.common.files import Reads, Writes, name_in_errors, within
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.options import (
-    EXIT_INTERRUPTED,
-    EXIT_NO_SCORE,
-    BaseUrl,
-    JudgeName,
-    MaxCalls,
-    MaxInFlight,
-    MaxTokens,
-    MoneyLimit,
-    PriceOf,
-    StorePath,
-    go_on,
-    in_flight,
-    pairs,
-    prices,
-)
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.regular_files import open_to_write, write_all
 
@@ -44,28 +30,28 @@ class SynthesizeOptions:
 
     documents: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="DOCUMENT...",
             help="Files or folders: text, Markdown, HTML, PDF, DOCX, PPTX, EPUB.",
         ),
         Reads(),
     ]
-    out: Annotated[Path, typer.Option(help="File for the goldens, JSON lines."), Writes()] = Path(
+    out: Annotated[Path, Option(help="File for the goldens, JSON lines."), Writes()] = Path(
         "goldens.jsonl"
     )
-    count: Annotated[int, typer.Option(min=1, help="Number of goldens to generate.")] = 20
+    count: Annotated[int, Option(min=1, help="Number of goldens to generate.")] = 20
     quotas: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="A CSV file instead of --count, with the columns count, document, kind, "
             "difficulty. An empty cell allows any value."
         ),
         Reads(),
     ] = None
-    judge: JudgeName = None
+    judge: shared.JudgeName = None
     second_judge: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="MODEL",
             help="The judge that answers without the expected output "
             "and must agree. Default: --judge.",
@@ -74,7 +60,7 @@ class SynthesizeOptions:
     ] = None
     difficulty_judge: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="MODEL",
             help="A cheap judge that answers without the documents, to measure the difficulty of "
             "a golden. Repeatable.",
@@ -83,20 +69,20 @@ class SynthesizeOptions:
     ] = None
     embedder: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="MODEL",
             help="An embedding model, to find inputs that may ask for the same; the judge "
             "decides. Default: compare words.",
         ),
         Reads(),
     ] = None
-    base_url: BaseUrl = None
+    base_url: shared.BaseUrl = None
     evolutions: Annotated[
-        int, typer.Option(min=0, max=10, help="Number of evolutions of each draft.")
+        int, Option(min=0, max=10, help="Number of evolutions of each draft.")
     ] = 1
     kind: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="KIND=WEIGHT",
             help="The weight of a kind of evolution (reasoning, multi-context, concretizing, "
             "constrained, comparative, hypothetical, in-breadth). Repeatable. Default: equal "
@@ -105,40 +91,34 @@ class SynthesizeOptions:
     ] = None
     expected_output: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--expected-output/--no-expected-output",
             help="Also write and check the expected output.",
         ),
     ] = True
     per_context: Annotated[
-        int, typer.Option(min=1, max=20, help="Maximum number of goldens per passage.")
+        int, Option(min=1, max=20, help="Maximum number of goldens per passage.")
     ] = 2
-    tries: Annotated[int, typer.Option(min=1, help="Maximum number of drafts per golden.")] = 5
-    chunk_size: Annotated[
-        int, typer.Option(min=16, help="Maximum length of a passage, in tokens.")
-    ] = 512
-    chunk_overlap: Annotated[
-        int, typer.Option(min=0, help="Overlap of two passages, in tokens.")
-    ] = 32
-    scenario: Annotated[str | None, typer.Option(help="Who asks, and why.")] = None
-    task: Annotated[str | None, typer.Option(help="What the application does.")] = None
-    input_format: Annotated[str | None, typer.Option(help="What an input looks like.")] = None
-    output_format: Annotated[
-        str | None, typer.Option(help="What an expected output looks like.")
-    ] = None
-    seed: Annotated[int, typer.Option(help="Random seed for the choice of passages and kinds.")] = 0
-    store: StorePath = None
+    tries: Annotated[int, Option(min=1, help="Maximum number of drafts per golden.")] = 5
+    chunk_size: Annotated[int, Option(min=16, help="Maximum length of a passage, in tokens.")] = 512
+    chunk_overlap: Annotated[int, Option(min=0, help="Overlap of two passages, in tokens.")] = 32
+    scenario: Annotated[str | None, Option(help="Who asks, and why.")] = None
+    task: Annotated[str | None, Option(help="What the application does.")] = None
+    input_format: Annotated[str | None, Option(help="What an input looks like.")] = None
+    output_format: Annotated[str | None, Option(help="What an expected output looks like.")] = None
+    seed: Annotated[int, Option(help="Random seed for the choice of passages and kinds.")] = 0
+    store: shared.StorePath = None
     replay: Annotated[
-        bool, typer.Option("--replay", help="Read every answer from --store; make no judge calls.")
+        bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
-    max_in_flight: MaxInFlight = None
-    max_tokens: MaxTokens = None
-    max_calls: MaxCalls = None
-    budget: MoneyLimit = None
-    price: PriceOf = None
+    max_in_flight: shared.MaxInFlight = None
+    max_tokens: shared.MaxTokens = None
+    max_calls: shared.MaxCalls = None
+    budget: shared.MoneyLimit = None
+    price: shared.PriceOf = None
     record: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder for the record of the run: every draft is a case. Review the goldens in "
             "report.html."
         ),
@@ -148,8 +128,7 @@ class SynthesizeOptions:
         ),
     ] = None
     plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Only estimate the calls of the first round; make no calls."),
+        bool, Option("--plan", help="Only estimate the calls of the first round; make no calls.")
     ] = False
 
 
@@ -171,7 +150,7 @@ def synthesize(options: SynthesizeOptions) -> None:
         _print_plan(options) if options.plan else _make(options)
     except NoTextError as error:
         say(f"no golden: {error}")
-        raise typer.Exit(EXIT_NO_SCORE) from None
+        raise typer.Exit(shared.EXIT_NO_SCORE) from None
 
 
 def _make(options: SynthesizeOptions) -> None:
@@ -185,8 +164,8 @@ def _make(options: SynthesizeOptions) -> None:
             collector_at_work()
             made = synthesizer.generate_goldens_from_docs(**_arguments(options))
         except KeyboardInterrupt:
-            say(f"interrupted; {go_on(options.store)}", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            say(f"interrupted; {shared.go_on(options.store)}", err=True)
+            raise typer.Exit(shared.EXIT_INTERRUPTED) from None
     report(report=made.report, totals=synthesizer.totals, goldens=[*made])
     for line in made.report.lines():
         say(line)
@@ -195,7 +174,7 @@ def _make(options: SynthesizeOptions) -> None:
     if options.record is not None and (page := options.record / "report.html").exists():
         say(f"to review: {page}")
     if made.report.missing or made.report.unreadable:
-        raise typer.Exit(EXIT_NO_SCORE)
+        raise typer.Exit(shared.EXIT_NO_SCORE)
 
 
 def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
@@ -243,11 +222,11 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         on_golden=write,
         out=options.record,
         limits=Limits(
-            max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
+            max_in_flight=shared.in_flight(options.max_in_flight, options.judge, options.base_url),
             max_tokens=options.max_tokens,
             max_calls=options.max_calls,
             budget=options.budget,
-            prices=prices(options.price),
+            prices=shared.prices(options.price),
         ),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )
@@ -257,7 +236,7 @@ def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:
     from dagengine.synthesis import Evolution, EvolutionConfig
 
     weights = {}
-    for name, weight in pairs("--kind", options.kind).items():
+    for name, weight in shared.pairs("--kind", options.kind).items():
         try:
             weights[Evolution(name)] = float(weight)
         except ValueError:
@@ -302,7 +281,7 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 
     def write(golden: Any) -> None:
         nonlocal file
-        with named(path):
+        with name_in_errors(path):
             if file is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 file = open_to_write(path)
@@ -325,8 +304,8 @@ def _print_plan(options: SynthesizeOptions) -> None:
     synthesizer = _synthesizer(options, lambda golden: None)
     forecast = synthesizer.estimate_goldens_from_docs(**_arguments(options))
     names = tuple(judge_name(judge.judge) for judge in forecast.judges)
-    most = in_flight(options.max_in_flight, options.judge, options.base_url)
-    shown = Assumptions(names, prices(options.price), LATENCY, most, 10)
+    most = shared.in_flight(options.max_in_flight, options.judge, options.base_url)
+    shown = Assumptions(names, shared.prices(options.price), LATENCY, most, 10)
     report(**as_dict(forecast, shown))
     print_estimate(forecast, shown)
     say(f"A rejected draft is replaced: up to {options.tries} drafts per golden.")

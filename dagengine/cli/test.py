@@ -11,6 +11,7 @@ from typing import Annotated
 from xml.etree import ElementTree
 
 import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.formats import report, wants_json
@@ -38,18 +39,18 @@ def tests() -> None:
 def run(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="PATHS",
             help="Test files and folders; arguments after `--` are passed to pytest.",
         ),
     ] = None,
     processes: Annotated[
         int | None,
-        typer.Option("-n", "--num-processes", min=1, help="Run in this many processes at once."),
+        Option("-n", "--num-processes", min=1, help="Run in this many processes at once."),
     ] = None,
     cache: Annotated[
         bool,
-        typer.Option(
+        Option(
             "-c",
             "--use-cache",
             help=f"Keep answers in {STORE}; do not ask answered questions again.",
@@ -57,13 +58,11 @@ def run(
     ] = False,
     ignore_errors: Annotated[
         bool,
-        typer.Option(
-            "-i", "--ignore-errors", help="Skip a test without a score, instead of failing it."
-        ),
+        Option("-i", "--ignore-errors", help="Skip a test without a score, instead of failing it."),
     ] = False,
     repeat: Annotated[
         int,
-        typer.Option(
+        Option(
             "-r",
             "--repeat",
             min=1,
@@ -71,10 +70,10 @@ def run(
         ),
     ] = 1,
     exit_first: Annotated[
-        bool, typer.Option("-x", "--exit-on-first-failure", help="Stop at the first failure.")
+        bool, Option("-x", "--exit-on-first-failure", help="Stop at the first failure.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Print the name of every test.")
+        bool, Option("-v", "--verbose", help="Print the name of every test.")
     ] = False,
 ) -> None:
     """Run tests with pytest; the exit code is that of pytest, and 130 for an interrupt.

@@ -12,25 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, within
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
-from dagengine.cli.common.options import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    BaseUrl,
-    Destinations,
-    JudgeName,
-    MaxInFlight,
-    Metrics,
-    PriceOf,
-    StorePath,
-    command_line,
-    in_flight,
-    prices,
-)
 from dagengine.cli.common.streams import say
 from dagengine.cli.send import send_all
 from dagengine.errors import InputError, load_extra
@@ -51,10 +39,10 @@ _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
 class WatchOptions:
     """The options of one watch, as they were typed."""
 
-    metrics: Metrics
+    metrics: shared.Metrics
     source: Annotated[
         Path | None,
-        typer.Argument(
+        Argument(
             metavar="FOLDER",
             help="A folder of OTLP files (.jsonl, .json) that grow and rotate. Or use --listen.",
         ),
@@ -62,7 +50,7 @@ class WatchOptions:
     ] = None
     listen: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             max=65535,
             metavar="PORT",
@@ -72,7 +60,7 @@ class WatchOptions:
     ] = None
     out: Annotated[
         Path,
-        typer.Option(help="Output folder of the watch; one that is there is continued."),
+        Option(help="Output folder of the watch; one that is there is continued."),
         within(
             *("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "summary.json"),
             *("report.html", "alerts.jsonl", "again.jsonl", "spent.json"),
@@ -81,14 +69,14 @@ class WatchOptions:
     ] = Path("out")
     texts: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--texts/--no-texts",
             help="Keep the texts of the cases. Without them no old question can be asked again.",
         ),
     ] = True
     sample: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="[STRATUM=]RATE",
             help="The share of traces that is judged, or that of a stratum: errors=1. Repeatable. "
             "Default: 1.",
@@ -96,7 +84,7 @@ class WatchOptions:
     ] = None
     strata: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FILE.py:FUNCTION",
             help="A function of a case that gives the name of its stratum. Default: errors (a "
             "span failed) and others.",
@@ -105,16 +93,14 @@ class WatchOptions:
     ] = None
     quiet: Annotated[
         float,
-        typer.Option(
+        Option(
             min=0, help="A trace is ready when its root has ended and nothing came for so long (s)."
         ),
     ] = 10.0
-    poll: Annotated[
-        float, typer.Option(min=0.01, help="Seconds between two looks at the files.")
-    ] = 1.0
+    poll: Annotated[float, Option(min=0.01, help="Seconds between two looks at the files.")] = 1.0
     baseline: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="CASES|METRIC=MEAN",
             help="The first cases that later ones are compared with, or a mean that is known. "
             "Repeatable. Default: 1000.",
@@ -122,7 +108,7 @@ class WatchOptions:
     ] = None
     groups: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIELD|hour|day",
             help="Cases with an equal value here (a sender, a conversation) are alike: alarms "
             "count their mean as one. `hour` and `day` are those of the trace.",
@@ -130,33 +116,46 @@ class WatchOptions:
     ] = None
     again: Annotated[
         float,
-        typer.Option(
+        Option(
             min=0,
             max=1,
             help="Old questions that are asked again, for every new case: do their answers "
             "change, the judge has. 0: none.",
         ),
     ] = 0.05
-    judge: JudgeName = None
-    base_url: BaseUrl = None
-    max_in_flight: MaxInFlight = None
+    judge: shared.JudgeName = None
+    base_url: shared.BaseUrl = None
+    max_in_flight: shared.MaxInFlight = None
     max_calls_per_day: Annotated[
         int | None,
-        typer.Option(min=0, help="Judge calls per day (UTC). Later cases are unasked, with a row."),
+        Option(min=0, help="Judge calls per day (UTC). Later cases are unasked, with a row."),
     ] = None
     budget_per_day: Annotated[
         float | None,
-        typer.Option(min=0, help="US dollars per day (UTC). Later cases are unasked, with a row."),
+        Option(min=0, help="US dollars per day (UTC). Later cases are unasked, with a row."),
     ] = None
-    price: PriceOf = None
-    store: StorePath = None
-    to: Destinations = None
+    price: shared.PriceOf = None
+    store: shared.StorePath = None
+    to: shared.Destinations = None
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="End when nothing comes and nothing is left to do.")
+        bool, Option("--until-idle", help="End when nothing comes and nothing is left to do.")
     ] = False
     seconds: Annotated[
-        float | None, typer.Option("--for", min=0, help="End after this number of seconds.")
+        float | None, Option("--for", min=0, help="End after this number of seconds.")
     ] = None
+
+
+def _require_valid(options: WatchOptions) -> None:
+    """Raise before anything is asked if options do not fit together."""
+    if (options.source is None) == (options.listen is None):
+        raise typer.BadParameter("name a folder of traces, or a port with --listen: one of them")
+    numbers = (options.quiet, options.poll, options.again, options.seconds or 0)
+    if not all(map(math.isfinite, numbers)):
+        raise typer.BadParameter("--quiet, --poll, --again and --for take plain numbers")
+    for destination in options.to or ():
+        from dagengine.traces.backends import backend_of
+
+        backend_of(destination, os.environ)
 
 
 def watch(options: WatchOptions) -> None:
@@ -175,42 +174,34 @@ def watch(options: WatchOptions) -> None:
     from dagengine.record.writer import sole_writer
     from dagengine.watch import Sampling, WatchSettings
 
-    if (options.source is None) == (options.listen is None):
-        raise typer.BadParameter("name a folder of traces, or a port with --listen: one of them")
-    numbers = (options.quiet, options.poll, options.again, options.seconds or 0)
-    if not all(map(math.isfinite, numbers)):
-        raise typer.BadParameter("--quiet, --poll, --again and --for take plain numbers")
-    if options.to:
-        from dagengine.traces.backends import backend_of
-
-        for destination in options.to:
-            backend_of(destination, os.environ)  # raises before anything is asked
+    _require_valid(options)
     cases, rates = _baseline(options.baseline or ())
-    stratify: Any = None if options.strata is None else load_function(options.strata, "stratum")
-    sampling = Sampling.parse(list(options.sample or ()), stratify)
+    stratify: Any = options.strata and load_function(options.strata, "stratum")
+    sampled = list(options.sample or ())
+    sampling = Sampling.parse(sampled, stratify)
     how = WatchSettings(
         sampling, options.quiet, options.poll, cases, rates, options.again, options.seconds,
         options.until_idle, options.groups,
     )  # fmt: skip
     limits = Limits(
-        max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
+        max_in_flight=shared.in_flight(options.max_in_flight, options.judge, options.base_url),
         max_calls=options.max_calls_per_day,
         budget=options.budget_per_day,
-        prices=prices(options.price),
+        prices=shared.prices(options.price),
         remembered=_REMEMBERED,
         attempts=_ATTEMPTS,
     )
     shown = {
         "metrics": options.metrics, "judge": options.judge, "base_url": options.base_url,
         "watch": str(options.source) if options.listen is None else f"port {options.listen}",
-        "sample": list(options.sample or ()), "strata": options.strata, "again": options.again,
+        "sample": sampled, "strata": options.strata, "again": options.again,
         "groups": options.groups,
     }  # fmt: skip
     with sole_writer(options.out), ExitStack() as stack:
         folder = options.source
         if folder is None:  # what comes is written into a folder, which is then watched
             listening = load_extra("dagengine.watch.listening", "--listen needs", "view")
-            server = listening.received(options.out / "received", options.listen or 0)
+            server = listening.receive(options.out / "received", options.listen or 0)
             address, folder = stack.enter_context(server)
             say(f"listening at {address} (/v1/traces, /v1/logs)")
         watching = _watch(options, folder, how, limits)
@@ -223,7 +214,7 @@ def watch(options: WatchOptions) -> None:
     if options.to:
         send_all(options.out, options.to)
     if watching.alerts:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(shared.EXIT_FAILED)
 
 
 def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
@@ -281,7 +272,7 @@ def _run(watching: Watch, out: Path, shown: dict[str, Any], texts: bool) -> None
     from dagengine.watch.growing import GrowingRun
 
     engine = watching.engine
-    manifest = RecordTo(out, shown, texts, (), command_line()).manifest(engine, DataRecord())
+    manifest = RecordTo(out, shown, texts, (), shared.command_line()).manifest(engine, DataRecord())
     record = GrowingRun(out, manifest, lambda: (engine.totals, engine.spent))
     collector_at_work()
     interrupted = False
@@ -295,4 +286,4 @@ def _run(watching: Watch, out: Path, shown: dict[str, Any], texts: bool) -> None
     write_page_or_warn(out)
     if interrupted:
         say("interrupted; the same command goes on", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED)
+        raise typer.Exit(shared.EXIT_INTERRUPTED)

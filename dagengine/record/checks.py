@@ -42,7 +42,7 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
                 if end not in {*names, None}:
                     yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
     for spent in manifest.usage:
-        if spent.judge is not None and spent.judge not in judges:
+        if spent.judge not in {*judges, None}:
             yield f"the judge {spent.judge} was used, and there are {len(judges)}"
 
 

@@ -124,16 +124,16 @@ def course_of(result: MetricResult) -> str:
             "path": result.path,
             "ended": result.ended,
             "points": result.points and result.points.model_dump(),
-            "steps": list(map(_outlined, result.steps)),
+            "steps": list(map(_outline, result.steps)),
         }
     )
 
 
-def _outlined(step: Step) -> dict[str, Any]:
+def _outline(step: Step) -> dict[str, Any]:
     line: dict[str, Any] = {"node": step.node, "kind": step.kind, "outcome": str(step.outcome)}
     if step.verdict is not None:
         line["verdict"] = step.verdict
-    elif (decided := _decided(step.output)) is not None:
+    elif (decided := _decisions(step.output)) is not None:
         line["output"] = decided
     if step.score is not None:
         line["score"] = step.score
@@ -142,7 +142,7 @@ def _outlined(step: Step) -> dict[str, Any]:
     return line
 
 
-def _decided(output: Any) -> Any:
+def _decisions(output: Any) -> Any:
     """Of the output of a step the verdicts on the items of a list, and the ballots of an arena."""
     if isinstance(output, list):
         decided = [isinstance(item, Mapping) and "verdict" in item for item in output]

@@ -48,7 +48,7 @@ def judges_of(
 
     `prices` are the caller's own, before the public list.
     """
-    asked = [(judges[place], model_of(judges[place])) for place in _places(plan)]
+    asked = [(judges[index], model_of(judges[index])) for index in _places(plan)]
     return tuple(
         JudgeRecord(
             identity=identity_of(judge),
@@ -115,8 +115,8 @@ def metrics_of(plan: Plan, *, trees: bool = False) -> tuple[MetricRecord, ...]:
 
     With `trees` each has its document, too.
     """
-    place = {judge: number for number, judge in enumerate(_places(plan))}
-    records = (_Records(plan, metric, place).top() for metric in plan.metrics)
+    position = {judge: number for number, judge in enumerate(_places(plan))}
+    records = (_Records(plan, metric, position).top() for metric in plan.metrics)
     return tuple(
         record.model_copy(update={"tree": _document(metric)}) if trees else record
         for record, metric in zip(records, plan.metrics, strict=True)
@@ -152,17 +152,17 @@ class _Records:
     def _scope(self, number: int) -> MetricRecord:
         scope = self._plan.scopes[number]
         slots = self._slots(scope.slots)
-        nodes = tuple(self._node(slot) for slot in slots if slot.kind != "verdict")
+        nodes = tuple(self.node(slot) for slot in slots if slot.kind != "verdict")
         settings = {name: getattr(scope.spec, name) for name in _SETTINGS}
         return MetricRecord(
             **settings,
             hash=digest([settings, [[node.name, node.hash] for node in nodes]]),
             nodes=nodes,
-            edges=tuple(edge for slot in slots for edge in self._edges(slot)),
+            edges=tuple(edge for slot in slots for edge in self.edges(slot)),
             terminals=tuple(slot.name for slot in self._slots(scope.terminals)),
         )
 
-    def _node(self, slot: PlanSlot) -> NodeRecord:
+    def node(self, slot: PlanSlot) -> NodeRecord:
         if slot.unit == NONE:
             nested = self._scope(slot.nested)
             return NodeRecord(
@@ -171,14 +171,14 @@ class _Records:
         unit = self._plan.units[slot.unit]
         node = unit.node
         owner = self._plan.scopes[slot.scope].owner
-        places = unit.judges if unit.node.asks else ()
+        indices = unit.judges if unit.node.asks else ()
         return NodeRecord(
             name=slot.name,
             kind=node.kind,
             question=node.text or None,
             reads=unit.reads,
             inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
-            judges=tuple(dict.fromkeys(self._judges[place] for place in places)),
+            judges=tuple(dict.fromkeys(self._judges[judge] for judge in indices)),
             panel=None if node.panel is None else node.panel.label,
             examples=len(node.examples) if isinstance(node, AskingNode) else 0,
             grades=slot.grades,
@@ -188,7 +188,7 @@ class _Records:
             hash=self._hashes[slot.name],
         )
 
-    def _edges(self, slot: PlanSlot) -> Iterator[EdgeRecord]:
+    def edges(self, slot: PlanSlot) -> Iterator[EdgeRecord]:
         for verdict, targets in slot.branches.items():
             if not targets:
                 yield EdgeRecord(source=slot.name, verdict=verdict)

@@ -72,7 +72,7 @@ class Hiding:
                     "key of an object is additional_metadata.KEY"
                 )
 
-    def shown(self, row: CaseResult) -> tuple[CaseResult, dict[str, Any]]:
+    def hide(self, row: CaseResult) -> tuple[CaseResult, dict[str, Any]]:
         """A row and the line of its case as they may be recorded.
 
         The hash is that of what is shown: a hash of hidden content could be guessed. Of a row
@@ -92,7 +92,7 @@ class Hiding:
             hide = _Hider(sorted(hidden, key=lambda pair: -len(pair[0])))
         fields = {name: value for name, value in line.items() if name not in _OWN}
         for field in self.fields:
-            fields = _covered(fields, field.split("."), marker(field))
+            fields = _cover(fields, field.split("."), marker(field))
         fields = {name: _each(value, hide) for name, value in fields.items()}
         # Not validated again: with markers in the place of numbers it would be refused.
         kind = None if row.test_case is None else type(row.test_case)
@@ -116,8 +116,8 @@ class _Hider:
         for text, mark in hidden:
             words = [word.casefold() for word in _WORD.findall(text)]
             size = min(_RUN, len(words))
-            for place in range(len(words) - size + 1 if size else 0):
-                self._runs.setdefault(tuple(words[place : place + size]), mark)
+            for index in range(len(words) - size + 1 if size else 0):
+                self._runs.setdefault(tuple(words[index : index + size]), mark)
         self._sizes = sorted({len(run) for run in self._runs}, reverse=True)
 
     def __call__(self, text: str) -> str:
@@ -127,11 +127,11 @@ class _Hider:
         words = [word[0].casefold() for word in matches]
         spans: list[tuple[int, int, str]] = []
         for size in self._sizes:
-            for place in range(len(words) - size + 1):
-                replacement = self._runs.get(tuple(words[place : place + size]))
+            for index in range(len(words) - size + 1):
+                replacement = self._runs.get(tuple(words[index : index + size]))
                 if replacement is not None:
                     spans.append(
-                        (matches[place].start(), matches[place + size - 1].end(), replacement)
+                        (matches[index].start(), matches[index + size - 1].end(), replacement)
                     )
         # Runs of four words overlap where a longer text was quoted: together they get one mark.
         parts, end = list[str](), 0
@@ -155,16 +155,16 @@ def _values_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
                 yield from _values_at(value[key], path[size:])
 
 
-def _covered(value: Any, path: Sequence[str], mark: str) -> Any:
+def _cover(value: Any, path: Sequence[str], mark: str) -> Any:
     """The value with a mark in the place of what is at a path."""
     if not path:
         return mark
     if isinstance(value, list):
-        return [_covered(item, path, mark) for item in value]
+        return [_cover(item, path, mark) for item in value]
     if not isinstance(value, dict):
         return value
     keys = {".".join(path[:size]): path[size:] for size in range(1, len(path) + 1)}
-    return {k: _covered(v, keys[k], mark) if k in keys else v for k, v in value.items()}
+    return {k: _cover(v, keys[k], mark) if k in keys else v for k, v in value.items()}
 
 
 def _texts(values: Any) -> Iterator[str]:

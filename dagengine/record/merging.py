@@ -33,7 +33,7 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
     there twice.
     """
     ordered = _shards(runs)
-    manifest = _merged([run.manifest for run in ordered])
+    manifest = _whole_manifest([run.manifest for run in ordered])
     require_own(out)
     with sole_writer(out):
         # A merge that is killed leaves a run that is not finished, never an old record beside new
@@ -50,17 +50,23 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
         counted = 0 if manifest.counts is None else manifest.counts.cases
         if len(starts) != counted:
             raise InputError(f"the shards hold {len(starts)} rows, but they had {counted} cases")
-        # Columns are put in the same order, if all shards have some. A shard that ran without
-        # pyarrow has none, and the lines alone are the truth.
-        parts = [columns for run in ordered if (columns := run.columns()) is not None]
-        if sum(map(len, parts)) == len(starts):
-            writer = ColumnsWriter(out, manifest)
-            merged = heapq.merge(*(part.lines() for part in parts), key=itemgetter(0))
-            for start, line in zip(starts, merged, strict=True):
-                writer.add_line((*line[:START], start, *line[START + 1 :]))
-            writer.close(files_of(out, manifest))
+        _write_columns(out, manifest, ordered, starts)
         _write_record(out, manifest)
     return manifest
+
+
+def _write_columns(out: Path, manifest: Manifest, runs: Sequence[Run], starts: array[int]) -> None:
+    """Put columns in the order of the lines, if all shards have some.
+
+    A shard that ran without pyarrow has none, and the lines alone are the truth.
+    """
+    parts = [columns for run in runs if (columns := run.columns()) is not None]
+    if sum(map(len, parts)) == len(starts):
+        writer = ColumnsWriter(out, manifest)
+        merged = heapq.merge(*(part.lines() for part in parts), key=itemgetter(0))
+        for start, line in zip(starts, merged, strict=True):
+            writer.add_line((*line[:START], start, *line[START + 1 :]))
+        writer.close(files_of(out, manifest))
 
 
 def _write_record(out: Path, manifest: Manifest) -> None:
@@ -121,9 +127,9 @@ def _write(out: Path, parts: Sequence[Path]) -> array[int]:
     starts = array("q")
     lines = JsonLines(out)
     try:
-        for index, place, line in heapq.merge(*map(_indexed, parts)):
+        for index, offset, line in heapq.merge(*map(_with_index, parts)):
             if index != len(starts):
-                raise InputError(f"{place}: row {index} is in the place of row {len(starts)}")
+                raise InputError(f"{offset}: row {index} is in the place of row {len(starts)}")
             starts.append(lines.size)
             lines.write_line(line)
     finally:
@@ -131,17 +137,17 @@ def _write(out: Path, parts: Sequence[Path]) -> array[int]:
     return starts
 
 
-def _indexed(path: Path) -> Iterator[tuple[int, str, bytes]]:
+def _with_index(path: Path) -> Iterator[tuple[int, str, bytes]]:
     if not is_there(path):  # a shard without a case
         return
-    for place, line in complete_lines(path, whole=True):
+    for offset, line in complete_lines(path, whole=True):
         try:
-            yield int(json.loads(line)["index"]), place, line
+            yield int(json.loads(line)["index"]), offset, line
         except (ValueError, TypeError, LookupError, RecursionError):
-            raise InputError(f"{place}: no row of a run") from None
+            raise InputError(f"{offset}: no row of a run") from None
 
 
-def _merged(parts: Sequence[Manifest]) -> Manifest:
+def _whole_manifest(parts: Sequence[Manifest]) -> Manifest:
     first = parts[0]
     exits = [part.exit for part in parts]
     changed: dict[str, Any] = {

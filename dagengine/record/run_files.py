@@ -16,7 +16,7 @@ from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
 from dagengine.record.columns import Columns, ColumnsWriter
 from dagengine.record.run import Run, case_of
-from dagengine.record.times import timed
+from dagengine.record.times import row_with_times
 from dagengine.record.writer import CASES, TIMES, files_of, sole_writer
 from dagengine.regular_files import is_there, open_to_read
 from dagengine.results import CaseResult
@@ -84,11 +84,11 @@ class RunFiles:
 
     def row(self, place: int) -> CaseResult:
         """The row at a place; raises InputError for a damaged line."""
-        return row_of(self._rows.value(place), self._rows.named(place))
+        return row_of(self._rows.value(place), self._rows.line_name(place))
 
     def timed_row(self, place: int) -> CaseResult:
         """The same with how long it took, where that is known."""
-        return timed(self.row(place), self._beside(self._times, place))
+        return row_with_times(self.row(place), self._beside(self._times, place))
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
         """The fields of a case; None if no texts were kept."""
@@ -101,7 +101,7 @@ class RunFiles:
     def _fields_in(self, texts: Any, place: int) -> Mapping[str, Any] | None:
         if texts is None:
             return None
-        case = case_of(texts, self._texts.named(place))
+        case = case_of(texts, self._texts.line_name(place))
         return {name: value for name, value in case.items() if name not in _OWN}
 
     def _beside(self, lines: Lines, place: int) -> Any:
@@ -167,7 +167,7 @@ class Lines:
         self._find(number)
         return self._starts[number]
 
-    def named(self, number: int) -> str:
+    def line_name(self, number: int) -> str:
         """Name of a line in messages."""
         return f"{self._path} line {number + 1}"
 
@@ -176,9 +176,9 @@ class Lines:
         try:
             value = value_of(self._line(number))
         except ValueError as error:
-            raise InputError(f"{self.named(number)}: not JSON: {error}") from None
+            raise InputError(f"{self.line_name(number)}: not JSON: {error}") from None
         if not isinstance(value, dict) or not isinstance(value.get("index"), int):
-            raise InputError(f"{self.named(number)}: it has no whole number `index`")
+            raise InputError(f"{self.line_name(number)}: it has no whole number `index`")
         return value
 
     def of_index(self, index: int) -> Any:

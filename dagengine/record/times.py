@@ -64,7 +64,7 @@ def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, DIGITS)
 
 
-def timed(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
+def row_with_times(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
     """A row that was just read, now with the times of its line; as it is without one."""
     if line is None:
         return row
@@ -121,7 +121,7 @@ def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[C
         if mine and line is not None:
             with suppress(ValueError):
                 times = value_of(line)
-        yield timed(row, times if isinstance(times, dict) else None)
+        yield row_with_times(row, times if isinstance(times, dict) else None)
 
 
 def index_in(line: bytes) -> int:

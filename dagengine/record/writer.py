@@ -105,7 +105,7 @@ class RunWriter:
         """
         if not self._begun:
             self._begin()
-        shown, line = self._hiding.shown(row)
+        shown, line = self._hiding.hide(row)
         # The row is last: a kill in between leaves a case without its row, which readers pass over.
         for lines, value in self._beside(shown, line):
             with self.rows.naming(lines.path):
@@ -126,7 +126,7 @@ class RunWriter:
             return  # its line is in the file already
         if not self._begun:
             self._begin()
-        shown, line = self._hiding.shown(row)
+        shown, line = self._hiding.hide(row)
         for lines, value in self._beside(shown, line):
             with self.rows.naming(lines.path):
                 lines.keep(row.index, value)

@@ -19,14 +19,7 @@ from dagengine.reliability.shapley import shapley_effects
 from dagengine.reliability.statistics.sums import Sums, Totals, measure, quotient
 from dagengine.test_case import TestCase
 
-__all__ = [
-    "CaseNoise",
-    "Repetition",
-    "attribute",
-    "flip_effect",
-    "flip_rate",
-    "independence",
-]
+__all__ = ["CaseNoise", "Repetition", "attribute", "flip_effect", "flip_rate", "independence"]
 
 # Combinations of answers looked at per case; beyond it the steadiest nodes are held fixed.
 _COMBINATIONS = 4096
@@ -180,7 +173,7 @@ class _Case:
         }
         axes, fixed = _axes(counts)
         # Until every node that some combination leads to has answers.
-        while (scores := self._scores(counts, axes)) is None:
+        while (scores := self.scores(counts, axes)) is None:
             axes, fixed = _axes(counts)
         modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
         flips: dict[str, float] = {}
@@ -197,13 +190,13 @@ class _Case:
             modelled=modelled,
             parts=dict(zip(axes, parts, strict=True)),
             flips=flips,
-            moves=self._moves(),
+            moves=self.moves(),
             reached=Counter(node for run in self._runs for node in run.replies),
             answers={node: tally.total() for node, tally in self._said.items()},
             fixed=fixed,
         )
 
-    def _scores(self, counts: dict[str, Counts], axes: Sequence[str]) -> list[float] | None:
+    def scores(self, counts: dict[str, Counts], axes: Sequence[str]) -> list[float] | None:
         """Scores of all combinations; None after a node that was missing got its answers."""
         steady = {node: next(iter(tally)) for node, tally in counts.items() if node not in axes}
         scores: list[float] = []
@@ -222,7 +215,7 @@ class _Case:
                 scores.append(self._mean)
         return scores
 
-    def _moves(self) -> dict[str, tuple[float, int]]:
+    def moves(self) -> dict[str, tuple[float, int]]:
         """|Δscore| and number of pairs of repetitions, by the node at which they part."""
         kinds = Counter(
             (tuple(run.replies.get(node) for node in self._nodes), run.score) for run in self._runs

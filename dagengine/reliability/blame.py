@@ -97,7 +97,7 @@ def blame(
     reached = sum(unit.reached for unit in units)
     runs = max((case.repetitions for case in noise), default=0)
     once = single_answer_share(noise)
-    peers = {peer for case in noise for peer in case.answers} - {node}
+    peers = set[str]().union(*(case.answers for case in noise)) - {node}
     unknown = _unknown(units, reached, once, bool(peers))
     share = low = high = needed = None
     varied = any(abs(unit.part) > _EDGE for unit in units)

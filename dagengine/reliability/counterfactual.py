@@ -114,7 +114,7 @@ class Counterfactual:
         rates = isinstance(unit.node, RatingNode)
         return rates or any(slot.branches or slot.grades for slot in slots)
 
-    def renewed(self, unit: Unit) -> list[int]:
+    def units_to_run(self, unit: Unit) -> list[int]:
         """The units that have to run again for another answer of a speaker, sources first.
 
         A node that asks is asked again on what it read. Code that stands for questions has

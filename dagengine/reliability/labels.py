@@ -99,10 +99,10 @@ def _labels_in(
 ) -> Mapping[int, list[Any]]:
     records = list(table_of(path).read()) if kept is None else kept
     read = [_row_of(record, places) for record in records]
-    read = [(place, row) for place, row in read if row.get("criterion") is None]
+    read = [(number, row) for number, row in read if row.get("criterion") is None]
     rows: dict[int, list[Any]] = {}
-    for place, row in read:  # several rows for a case are labels of several people
-        rows.setdefault(place, []).append(row.get("label"))
+    for number, row in read:  # several rows for a case are labels of several people
+        rows.setdefault(number, []).append(row.get("label"))
     columns = list(dict.fromkeys(name for record in records for name in record.value))
     if columns and not any("label" in row for _, row in read):
         raise InputError(f"{path} has no column `label`; it has {', '.join(columns)}")
@@ -219,7 +219,7 @@ def labels_for(
         {
             n: agreed
             for n, labels in given.items()
-            if (agreed := _agreed(labels, means, kind)) is not None
+            if (agreed := _agreement(labels, means, kind)) is not None
         },
         people,
         tuple(Meaning(label, meaning, count) for (label, meaning), count in meant.items()),
@@ -284,7 +284,9 @@ def _number(label: Vote) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _agreed(labels: Iterable[Vote], means: Mapping[Vote, Vote | None], kind: Kind) -> Vote | None:
+def _agreement(
+    labels: Iterable[Vote], means: Mapping[Vote, Vote | None], kind: Kind
+) -> Vote | None:
     """Common label of people: the mean of numbers, else what most say; None for a tie.
 
     A label that is not an outcome counts as one that the metric never gives.
@@ -371,7 +373,7 @@ def walked_labels(
     """
     labels = [label for label in read_labels(path) if label.outcome is not None]
     numbers = _numbers(cases)
-    walks = [_walked(labels, replay, numbers) for replay in replays]
+    walks = [_walk(labels, replay, numbers) for replay in replays]
     nodes = (walked_answers(path, cases, replay) for replay in replays)
     if not any(walks) and not any(any(answers.values()) for answers in nodes):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
@@ -383,7 +385,7 @@ def walked_labels(
     return walks
 
 
-def _walked(
+def _walk(
     labels: Sequence[Label], replay: Counterfactual, numbers: Mapping[str, Sequence[int]]
 ) -> Given:
     people: dict[int, dict[str, Vote]] = {}

@@ -383,7 +383,7 @@ class VerdictRows:
     def add(self, cells: Mapping[str, Any], where: str) -> None:
         """One row by its cells, which are those of `NO_CELLS`; raises as `take` does."""
         try:
-            row = self._observed(cells, where)
+            row = self._observation(cells, where)
         except (ValueError, TypeError) as error:
             raise InputError(f"{where} is not a verdict or score: {error}") from None
         if self._alone:
@@ -404,12 +404,12 @@ class VerdictRows:
         """The cases that have a row of this metric and condition."""
         return self._taken.setdefault((row.metric, row.condition), set())
 
-    def _observed(self, cells: Mapping[str, Any], where: str) -> Observation:
+    def _observation(self, cells: Mapping[str, Any], where: str) -> Observation:
         case, metric = self._cases.of(cells["case"], where), str(cells["metric"] or self._metric)
         node, setting = str(cells["node"] or ""), self._setting(cells)
         if self._counted:
-            place = (case, metric, node, setting)
-            run, self._seen[place] = self._seen[place], self._seen[place] + 1
+            key = (case, metric, node, setting)
+            run, self._seen[key] = self._seen[key], self._seen[key] + 1
             setting = self._setting(cells, run)
         verdict, points = verdict_and_score(cells)
         score = None if points is None else self._shares.get(points)

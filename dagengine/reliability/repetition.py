@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -93,20 +93,25 @@ def variants(
             )
     by_spec: list[list[Variant]] = [[] for _ in specs]
     for number, condition in enumerate(conditions):
-        asking = Resampling(condition, top_logprobs)
-        shown: list[Change] = []
-        if condition.paraphrase:
-            shown.append(paraphrase((paraphrases or {})[condition.paraphrase]))
-        if condition.order == "reversed":
-            shown.append(reverse_options)
-        elif condition.order == "swapped":
-            shown.append(symmetry or Symmetry())
+        changes = [*_changes(condition, symmetry, paraphrases or {})]
         model = (judges or {})[condition.judge] if condition.judge else None
-        rewriting = Rewriting([*shown, asking], model)
+        rewriting = Rewriting([*changes, Resampling(condition, top_logprobs)], model)
         for spec, own in zip(specs, by_spec, strict=True):
             named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
             own.append(Variant(spec.name, condition, SpecMetric(named)))
     return list(itertools.chain.from_iterable(by_spec))
+
+
+def _changes(
+    condition: Condition, symmetry: Symmetry | None, paraphrases: Paraphrases
+) -> Iterator[Change]:
+    """The changes of a tree that a condition asks for."""
+    if condition.paraphrase:
+        yield paraphrase(paraphrases[condition.paraphrase])
+    if condition.order == "reversed":
+        yield reverse_options
+    elif condition.order == "swapped":
+        yield symmetry or Symmetry()
 
 
 def conditions_of(
@@ -278,7 +283,7 @@ class _Record(RunObserver):
         """Make the observations of a case: metrics and their nodes."""
         questions = self._questions.pop(row.index, {})
         for number, (variant, result) in enumerate(zip(self._variants, row.metrics, strict=True)):
-            wrote = [text for step in result.steps for text in _written(step, result)]
+            wrote = [text for step in result.steps for text in _texts_of(step, result)]
             self.rows.append(
                 Observation(
                     row.index,
@@ -295,7 +300,7 @@ class _Record(RunObserver):
             )
             self.rows += (
                 replace(
-                    self._step(row.index, variant, step, _written(step, result)),
+                    self._step(row.index, variant, step, _texts_of(step, result)),
                     question=questions.get((number, step.node)),
                 )
                 for step in result.steps
@@ -312,7 +317,7 @@ class _Record(RunObserver):
         return Observation(
             case, variant.metric, step.node, variant.condition, step.verdict, step.score,
             self._keep(written), step.outcome, confidence=step.confidence, items=items,
-            unsupported=_unsupported(step, self._quoting.get((variant.metric, step.node))),
+            unsupported=_lacks_support(step, self._quoting.get((variant.metric, step.node))),
             keys=self._known.setdefault(keys, keys), gains=gains,
         )  # fmt: skip
 
@@ -372,7 +377,7 @@ def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Q
     }
 
 
-def _unsupported(step: Step, quoting: Quotes | None) -> bool | None:
+def _lacks_support(step: Step, quoting: Quotes | None) -> bool | None:
     """Whether a verdict of a step has no support; None if it has no verdict that quotes."""
     if quoting is None or step.outcome not in (OutcomeKind.OK, OutcomeKind.UNSUPPORTED):
         return None
@@ -385,7 +390,7 @@ def _unsupported(step: Step, quoting: Quotes | None) -> bool | None:
     return any(not has_support(own, quoting.mode) for own in each) if each else None
 
 
-def _written(step: Step, result: MetricResult) -> Sequence[str]:
+def _texts_of(step: Step, result: MetricResult) -> Sequence[str]:
     """Texts of the judge for a step, also when it could not be read."""
     failure = result.failure
     if failure is not None and failure.node == step.node and failure.raw is not None:

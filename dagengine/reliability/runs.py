@@ -244,9 +244,9 @@ class _Collected:
                 with suppress(NoReplyError):
                     run.score = self._replay.score(run.replies)
             if run.score is None and not run.replies and [node for node, _ in run.path] == [""]:
-                run.score = self._passed(run)
+                run.score = self.pass_score(run)
 
-    def _passed(self, run: Run) -> float:
+    def pass_score(self, run: Run) -> float:
         """The score of a metric of several nodes if only pass (1) or fail (0) is known."""
         verdict = run.path[0][1]
         passed = verdict if isinstance(verdict, bool) else verdict_named(verdict, (True, False))

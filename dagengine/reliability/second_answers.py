@@ -80,8 +80,7 @@ def chosen_cases(lacks: Mapping[int, Lack], answers: int) -> list[int]:
         return sorted(lacks)
     count = max(LEAST_ASKED, int(many * MOST_MORE * answers / calls))
     order = sorted(
-        lacks,
-        key=lambda case: (lacks[case].calls, lacks[case].nodes, lacks[case].digest, case),
+        lacks, key=lambda case: (lacks[case].calls, lacks[case].nodes, lacks[case].digest, case)
     )
     digests = "".join(lacks[case].digest for case in order)
     start = int.from_bytes(hashlib.sha256(digests.encode()).digest()[:7]) / 2**56
@@ -116,7 +115,9 @@ class SecondAnswers:
         units = _Asking(self, case).lacking
         if not units:
             return None
-        again = [number for unit in units for number in self.replay.renewed(self.plan.units[unit])]
+        again = [
+            number for unit in units for number in self.replay.units_to_run(self.plan.units[unit])
+        ]
         # An answer that is not the first one may lead to what no run with a score has reached.
         reached = {unit for values in self.runs(case.state) for unit in values}
         behind = {number for unit in units for number in nx.descendants(self._graph, unit)}
@@ -179,9 +180,9 @@ class _Asking:
         answers: list[SecondAnswer] = []
         # All of a round are counted before the first is asked; what they reach is the next round.
         while lacking := list(self._lacking()):
-            for batch, values in await together(self._again, lacking):
+            for batch, values in await together(self.again, lacking):
                 answers += batch
-                await self._follow(values)
+                await self.follow(values)
         return answers
 
     def _lacking(self) -> Iterator[tuple[int, int]]:
@@ -192,7 +193,7 @@ class _Asking:
                 self._heard[unit] += 1
                 self._alone[unit] += 1
 
-    async def _again(
+    async def again(
         self, _: int, lacking: tuple[int, int]
     ) -> tuple[list[SecondAnswer], dict[int, NodeValue]]:
         """A unit's next answer, and everything said in its run with that in place."""
@@ -200,7 +201,7 @@ class _Asking:
         reached = self._reached[unit]
         renewed = [
             number
-            for number in self._setting.replay.renewed(self._setting.plan.units[unit])
+            for number in self._setting.replay.units_to_run(self._setting.plan.units[unit])
             if number == unit or number in reached  # what the run did not reach is not read
         ]
         values = {number: value for number, value in reached.items() if number not in renewed}
@@ -217,7 +218,7 @@ class _Asking:
             answers.append(self._second(number, sample, values[number]))
         return answers, values
 
-    async def _follow(self, values: dict[int, NodeValue]) -> None:
+    async def follow(self, values: dict[int, NodeValue]) -> None:
         """Note which units an answer leads to that no run reached."""
         if not values:
             return

@@ -30,12 +30,14 @@ def shapley_effects(
         # Of m answers the variance is m/(m - 1) of that seen, and the square of the mean is too
         # large by the variance of a mean, which is 1/m of it.
         bit, draws = 1 << axis, sum(drawn)
-        for places in range(len(squares)):
-            if places & bit:
-                squares[places ^ bit] -= squares[places] / (draws - 1)
-                squares[places] *= draws / (draws - 1)
+        for members in range(len(squares)):
+            if members & bit:
+                squares[members ^ bit] -= squares[members] / (draws - 1)
+                squares[members] *= draws / (draws - 1)
     effects = [
-        math.fsum(part / places.bit_count() for places, part in enumerate(squares) if places & bit)
+        math.fsum(
+            part / members.bit_count() for members, part in enumerate(squares) if members & bit
+        )
         for bit in (1 << axis for axis in range(len(counts)))
     ]
     return math.fsum(squares[1:]), effects
@@ -49,11 +51,11 @@ def _squares(scores: Sequence[float], counts: Sequence[Sequence[int]]) -> list[f
         lines = [
             _contrasts(values[start : start + size], drawn) for start in range(0, len(values), size)
         ]
-        values = [line[place] for place in range(size) for line in lines]
+        values = [line[column] for column in range(size) for line in lines]
     squares = [0.0] * (1 << len(counts))
-    places = itertools.product(*(range(len(drawn)) for drawn in counts))
-    for place, value in zip(places, values, strict=True):
-        squares[sum(1 << axis for axis, index in enumerate(place) if index)] += value**2
+    axes = itertools.product(*(range(len(drawn)) for drawn in counts))
+    for column, value in zip(axes, values, strict=True):
+        squares[sum(1 << axis for axis, index in enumerate(column) if index)] += value**2
     return squares
 
 

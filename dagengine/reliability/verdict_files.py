@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,12 @@ class Collected:
     runs: Sequence[tuple[int, Row]] = ()
     contests: Contests | None = None
 
+    @property
+    def settings(self) -> tuple[Condition, ...]:
+        """The settings of the verdicts, or of the scores of candidates."""
+        scores = () if self.contests is None else self.contests.scores
+        return (*self.observations.conditions, *scores)
+
 
 def collected(
     path: Path, *, metric: str | None = None, scale: tuple[float, float] = (0.0, 1.0),
@@ -163,38 +170,49 @@ def _collection(
     numbered = any(row.run is not None for row in rows)
     # Numbers of runs begin anew in each file.
     turn = {run: at for at, run in enumerate(sorted({(row.file, row.run) for row in rows}))}
+    labels = _labels_by_case(rows, numbers)
+    runs = list(_runs(rows, numbers, labels.values()))
+    contests = None
+    verdicts = VerdictRows(Places(()), name, scale, counted=not numbered, alone=True)
+    if any(row.candidate for row in rows):
+        contests = _contests(runs, scale, turn if numbered else {})
+        labels = _right_candidates(rows, numbers, contests.names)
+    else:
+        judge = {"judge": ""} if len({row.at.get("judge") or "" for row in rows}) == 1 else {}
+        for case, row in runs:
+            cells = {**NO_CELLS, **row.at, "case": case, "verdict": row.verdict, "score": row.score,
+                     "run": turn[row.file, row.run]}  # fmt: skip
+            verdicts.add(cells | judge if judge else cells, row.where)
+    cases = list(_cases(rows, numbers))
+    return Collected(
+        Observations(tuple(verdicts.observations())), _metric(name, rows, scale, threshold),
+        cases, dict(filter(itemgetter(1), one_each(labels).items())),
+        "input" if 1 < len({case.input for case in cases}) < len(cases) else None, runs, contests,
+    )  # fmt: skip
+
+
+def _labels_by_case(rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, list[Any]]:
     labels: dict[int, list[Any]] = {}
     for case, row in zip(numbers, rows, strict=True):
         own = row.label if isinstance(row.label, list) else [row.label]
         labels.setdefault(case, []).extend(own)
-    runs = list(_runs(rows, numbers, labels.values()))
-    several = len({row.at.get("judge") or "" for row in rows}) > 1
-    contests = None
-    taken = VerdictRows(Places(()), name, scale, counted=not numbered, alone=True)
-    if any(row.candidate for row in rows):
-        contests = _contests(runs, scale, turn if numbered else {})
-        labels = _right_candidates(rows, numbers, contests.names)
-    for case, row in runs if contests is None else ():
-        cells = {**NO_CELLS, **row.at, "case": case, "verdict": row.verdict, "score": row.score,
-                 "run": turn[row.file, row.run]}  # fmt: skip
-        taken.add(cells if several else cells | {"judge": ""}, row.where)
+    return labels
+
+
+def _cases(rows: Sequence[Row], numbers: Sequence[int]) -> Iterator[LLMTestCase]:
+    """The cases by their numbers, each as the earliest of its rows has it."""
     tasks = len({row.task for row in rows}) > 1
-    first = dict(zip(reversed(numbers), reversed(rows), strict=True))
+    earliest = dict(zip(reversed(numbers), reversed(rows), strict=True))
     fields = _fields_of_cases(rows, numbers)
-    cases = [
-        LLMTestCase(
-            name=(called := f"{row.task}/{row.case}" if tasks else row.case),
-            input=as_text(row.texts.get("input", called)),
-            actual_output=None if (a := row.texts.get("actual_output")) is None else as_text(a),
+    for case, row in sorted(earliest.items()):
+        name = f"{row.task}/{row.case}" if tasks else row.case
+        output = row.texts.get("actual_output")
+        yield LLMTestCase(
+            name=name,
+            input=as_text(row.texts.get("input", name)),
+            actual_output=None if output is None else as_text(output),
             additional_metadata={"texts": dict(row.texts)} | fields.get(case, {}),
         )
-        for case, row in sorted(first.items())
-    ]
-    return Collected(
-        Observations(tuple(taken.observations())), _metric(name, rows, scale, threshold),
-        cases, {case: own for case, own in one_each(labels).items() if own},
-        "input" if 1 < len({case.input for case in cases}) < len(cases) else None, runs, contests,
-    )  # fmt: skip
 
 
 def _fields_of_cases(rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, dict[str, str]]:
@@ -257,7 +275,7 @@ def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str
         for row in rows
         if metric in (None, row.metric)
     ]
-    if not any(row.verdict is not None or row.score is not None for row in meant):
+    if all(row.verdict is row.score is None for row in meant):
         raise InputError(f"{path} has no verdict and no score")
     return meant[0].metric or "verdict", meant
 
@@ -298,7 +316,6 @@ def _contests(
     runs: Sequence[tuple[int, Row]], scale: tuple[float, float], turn: Mapping[Any, int]
 ) -> Contests:
     """The scores of candidates; without numbers (`turn`), rows of a candidate are its runs."""
-    numpy = needs("numpy")
     if (bare := next((row for _, row in runs if not row.candidate), None)) is not None:
         raise InputError(f"{bare.where}: `candidate` is empty, but other rows name theirs")
     names: dict[int, dict[str, int]] = {}
@@ -323,24 +340,31 @@ def _contests(
     if alone is not None:
         row = next(row for case, row in runs if case == alone)
         raise InputError(f"{row.where}: the case {row.case!r} has one candidate; two are needed")
-    # Where each seed asked once, seeds are repeats of one setting.
-    widths = [max(run for _, _, run, _ in own) + 1 for own in cells.values()]
-    most, width = max(map(len, names.values())), max(widths)
+    candidates = [[*names[case]] for case in range(len(names))]
+    return Contests(candidates, _score_arrays(cells, [*map(len, candidates)]))
+
+
+def _score_arrays(
+    cells: Mapping[Condition, Sequence[tuple[int, int, int, float]]], candidates: Sequence[int]
+) -> dict[Condition, Any]:
+    """Scores by case, candidate and run; `candidates` has their number for each case."""
+    numpy = needs("numpy")
+    width = max(run for own in cells.values() for _, _, run, _ in own) + 1
     scores: dict[Condition, Any] = {}
     for setting, filled in cells.items():
         case, candidate, run, share = (numpy.array(part) for part in zip(*filled, strict=True))
-        scores[setting] = numpy.full((len(names), most, width), numpy.nan)
+        scores[setting] = numpy.full((len(candidates), max(candidates), width), numpy.nan)
         scores[setting][case, candidate, run] = share
-    if width == 1:
+    if width == 1:  # each seed asked once: seeds are repeats of one setting
         merged: dict[Condition, list[Any]] = {}
         for setting, own in scores.items():
             merged.setdefault(replace(setting, seed=None), []).append(own)
         if len(merged) < len(scores):
             scores = {at: numpy.concatenate(parts, 2) for at, parts in merged.items()}
-    for case, own in names.items():
-        for array in scores.values():
-            array[case, len(own) :] = -numpy.inf
-    return Contests([[*names[case]] for case in range(len(names))], scores)
+    for array in scores.values():
+        for case, count in enumerate(candidates):
+            array[case, count:] = -numpy.inf
+    return scores
 
 
 def _metric(
@@ -405,7 +429,7 @@ def _rows(path: Path) -> Iterator[Row]:
         return
     if path.suffix.lower() == ".eval":
         yield from _inspect(
-            _archived(path, "samples/"), next(_archived(path, "header.json"), {}).get("eval") or {}
+            _members(path, "samples/"), next(_members(path, "header.json"), {}).get("eval") or {}
         )
         return
     if suffix_of(path) == ".json":
@@ -475,22 +499,21 @@ def _promptfoo(row: Any) -> Iterator[Row]:
     """A result of `promptfoo eval -o results.json`, of one test, prompt and provider."""
     if not isinstance(row, Mapping) or "success" not in row:
         return
-    provider = row.get("provider") or {}
-    named = provider.get("id", "") if isinstance(provider, dict) else str(provider)
     # `--repeat` counts its repeats as further tests; the variables tell that they are one.
     test = json.dumps(row["vars"], sort_keys=True) if row.get("vars") else row.get("testIdx")
-    case = f"{test}, prompt {row.get('promptIdx', 0)}, {named}".rstrip(", ")
+    provider = _provider_name(row.get("provider"))
+    case = f"{test}, prompt {row.get('promptIdx', 0)}, {provider}".rstrip(", ")
     texts = {
         "input": row.get("vars") or (row.get("prompt") or {}).get("raw"),
         "actual_output": (row.get("response") or {}).get("output"),
     }
-    yield from _numbered(
+    yield from _number_metrics(
         Row(case, metric, verdict, texts=texts, at={"judge": judge})
-        for metric, verdict, judge in _asserted(row)
+        for metric, verdict, judge in _assertions(row)
     )
 
 
-def _numbered(rows: Iterable[Row]) -> Iterator[Row]:
+def _number_metrics(rows: Iterable[Row]) -> Iterator[Row]:
     """Rows about one case; a name that a metric has already gets a number: it is no other run."""
     names = Counter[str]()
     for row in rows:
@@ -499,7 +522,7 @@ def _numbered(rows: Iterable[Row]) -> Iterator[Row]:
         yield replace(row, metric=f"{row.metric} {names[row.metric]}") if again else row
 
 
-def _asserted(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
+def _assertions(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
     """Metric, verdict and judge of each assertion, and of the whole test if it has several.
 
     The result of an assertion does not name it if its judge failed: no verdict was given.
@@ -509,16 +532,20 @@ def _asserted(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
     stated = (row.get("testCase") or {}).get("assert") or ()
     for index, part in enumerate(parts):
         assertion = part.get("assertion") or (stated[index] if index < len(stated) else {})
-        judge = assertion.get("provider") or ""
         yield (
             str(assertion.get("metric") or assertion.get("type") or ""),
             part.get("pass") if part.get("assertion") else None,
-            str(judge.get("id", "") if isinstance(judge, dict) else judge),
+            _provider_name(assertion.get("provider")),
         )
     if len(parts) != 1:
         unjudged = not all(part.get("assertion") for part in parts)
         failed = unjudged if grading else row.get("error")
         yield "promptfoo", None if failed else bool(row["success"]), ""
+
+
+def _provider_name(provider: Any) -> str:
+    name = provider.get("id") if isinstance(provider, dict) else provider
+    return str(name or "")
 
 
 def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:
@@ -531,7 +558,7 @@ def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:
     for index, case in enumerate(cases):
         texts = {name: case.get(to_camel(name), case.get(name)) for name in JUDGED}
         results: Sequence[Any] = case.get("metricsData") or case.get("metrics_data") or ()
-        yield from _numbered(
+        yield from _number_metrics(
             Row(
                 str(case.get("name") or index), str(result.get("name")),
                 None if result.get("error") else result.get("success"), texts=texts,
@@ -548,14 +575,7 @@ def _inspect(samples: Iterable[Mapping[str, Any]], log: Mapping[str, Any]) -> It
     """
     table: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
     for sample in sorted(samples, key=lambda sample: sample.get("epoch") or 0):
-        values: dict[str, Any] = {}
-        for scorer, score in (sample.get("scores") or {}).items():
-            value = score.get("value") if isinstance(score, dict) else score
-            if isinstance(value, dict):
-                values |= {f"{scorer}/{name}": each for name, each in value.items()}
-            else:
-                values[scorer] = value
-        table.append((sample, values))
+        table.append((sample, dict(_inspect_values(sample.get("scores") or {}))))
     scorers = dict.fromkeys(name for _, values in table for name in values)
     partly = {name for name in scorers if any(plain_word(row.get(name)) == "p" for _, row in table)}
     for sample, values in table:
@@ -575,17 +595,27 @@ def _inspect(samples: Iterable[Mapping[str, Any]], log: Mapping[str, Any]) -> It
             )  # fmt: skip
 
 
-def _archived(path: Path, begin: str) -> Iterator[Mapping[str, Any]]:
+def _inspect_values(scores: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of a sample, by the names of its scorers."""
+    for scorer, score in scores.items():
+        value = score.get("value") if isinstance(score, dict) else score
+        if isinstance(value, dict):
+            yield from ((f"{scorer}/{name}", each) for name, each in value.items())
+        else:
+            yield scorer, value
+
+
+def _members(path: Path, begin: str) -> Iterator[Mapping[str, Any]]:
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.filename.startswith(begin) and member.file_size < _LARGEST:
-                    yield shallow_value(_unpacked(archive, member))
+                    yield shallow_value(_unpack(archive, member))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a log of inspect: {error}") from None
 
 
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """A file of an archive, which inspect packs by Zstandard: Python reads that from 3.14 on."""
     try:
         return archive.read(member)
@@ -617,7 +647,7 @@ def _mlflow(place: int, row: Mapping[str, Any]) -> Iterator[Row]:
     if row.get("trace") or isinstance(row.get("assessments"), list):
         trace = json.loads(row["trace"]) if isinstance(row.get("trace"), str) else {}
         assessments = (trace.get("info") or {}).get("assessments") or row.get("assessments")
-        yield from _assessed(case, texts, assessments or ())
+        yield from _feedback(case, texts, assessments or ())
         return
     for column, cell in row.items():
         name, _, kind = column.rpartition("/")
@@ -625,7 +655,7 @@ def _mlflow(place: int, row: Mapping[str, Any]) -> Iterator[Row]:
             yield Row(case, name, *_verdict(cell), texts=texts)
 
 
-def _assessed(
+def _feedback(
     case: str, texts: Mapping[str, Any], assessments: Iterable[Mapping[str, Any]]
 ) -> Iterator[Row]:
     """Feedback of scorers; feedback of people under the same name is the label."""
@@ -650,12 +680,7 @@ def _table(path: Path) -> Iterator[Row]:
     shared: dict[tuple[Any, ...], dict[str, Any]] = {}
     for index, record in enumerate(table_of(path, "row").read()):
         raw = record.cells(_NO_CASE)
-        try:
-            cells = named_cells(raw, _COLUMNS)
-            verdict, score = verdict_and_score(cells)
-            run = whole_in(cells["run"], "run") if "run" in cells else None
-        except ValueError as error:
-            raise InputError(f"{record.place}: {error}") from None
+        cells, verdict, score, run = _read_cells(raw, record.place)
         if "case" not in cells:
             rows = [*_promptfoo(raw)] or [*_mlflow(index, raw)]
             yield from rows
@@ -664,25 +689,48 @@ def _table(path: Path) -> Iterator[Row]:
             raise InputError(f"{record.place}: {_NO_CASE}")
         if (case := cells["case"]) is None:
             raise InputError(f"{record.place}: `case` is empty or missing")
-        verdict, number = _verdict(verdict)
         filled = {name: sys.intern(cell) if name == "label" and isinstance(cell, str) else cell
                   for name, cell in cells.items() if cell is not None}  # fmt: skip
-        names = [str(filled[column]) for column in ("metric", "node") if column in filled]
-        at = {name: filled[name] for name in SETTINGS if name in filled}
+        names = map(str, _part_of(filled, ("metric", "node")).values())
+        at = _part_of(filled, SETTINGS)
         texts = {name: cell for name, cell in filled.items() if name in JUDGED}
-        about = tuple((name, cell) for name, cell in raw.items() if name not in _RESULTS)
-        try:
-            columns = shared.setdefault(about, dict(about))
-        except TypeError:  # a list
-            columns = dict(about)
         yield Row(
-            sys.intern(str(case).removesuffix(".0")), "/".join(names), verdict,
-            score if number is None else number, filled.get("label"),
+            sys.intern(str(case).removesuffix(".0")), "/".join(names), verdict, score,
+            filled.get("label"),
             {"actual_output": filled["output"]} | texts if "output" in filled else texts or _NONE,
             run=run, at=settings.setdefault(tuple(at.items()), at), where=record.place,
             candidate=sys.intern(str(filled.get("candidate", "")).removesuffix(".0")),
-            confidence=filled.get("confidence"), columns=columns,
+            confidence=filled.get("confidence"), columns=_columns(raw, shared),
         )  # fmt: skip
+
+
+def _read_cells(
+    raw: Mapping[str, Any], place: str
+) -> tuple[dict[str, Any], str | bool | None, Any, int | None]:
+    """The cells of a row by the names that have a meaning; its verdict, its score and its run."""
+    try:
+        cells = named_cells(raw, _COLUMNS)
+        verdict, score = verdict_and_score(cells)
+        run = whole_in(cells["run"], "run") if "run" in cells else None
+    except ValueError as error:
+        raise InputError(f"{place}: {error}") from None
+    verdict, number = _verdict(verdict)
+    return cells, verdict, score if number is None else number, run
+
+
+def _columns(
+    raw: Mapping[str, Any], shared: dict[tuple[Any, ...], dict[str, Any]]
+) -> dict[str, Any]:
+    """The columns that are no results; rows with equal ones share them."""
+    about = tuple((name, cell) for name, cell in raw.items() if name not in _RESULTS)
+    try:
+        return shared.setdefault(about, dict(about))
+    except TypeError:  # a list
+        return dict(about)
+
+
+def _part_of(cells: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: cells[name] for name in names if name in cells}
 
 
 _RESULTS = ("run", "verdict", "passed", "success", "score", "label", "confidence")

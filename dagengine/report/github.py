@@ -36,8 +36,8 @@ def step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) ->
         for counts in summary
     ]  # fmt: skip
     places = [
-        [str(place.cases), SIGNS[place.end.state], _code(str(place.end)), _code(place.reason)]
-        for place in tally.places.ranked()[:_PLACES]
+        [str(group.cases), SIGNS[group.end.state], _code(str(group.end)), _code(group.reason)]
+        for group in tally.places.ranking()[:_PLACES]
     ]
     parts = [
         f"<h3>{cell(headline_of(summary))}</h3>",

@@ -76,13 +76,13 @@ class Remaining:
         speed = self._speed(seconds)
         if self._total is None or speed is None:
             return None
-        left = max(0.0, self._asked / self._rows * self._total - answered(totals))
+        left = max(0.0, self._asked / self._rows * self._total - answer_count(totals))
         return max(least, left / speed)
 
     def see(self, seconds: float, totals: Totals) -> None:
         """Take note of the counts after so many seconds."""
         seen = self._seen
-        done = answered(totals)
+        done = answer_count(totals)
         # Nothing new: the moment of the last answer stays, so that a judge that stopped shows as a
         # gap.
         if seen and seen[-1].done == done:
@@ -110,7 +110,7 @@ class Remaining:
         return (last.done - first.done) / (last.at - first.at)
 
 
-def answered(totals: Totals) -> int:
+def answer_count(totals: Totals) -> int:
     """The questions that have their answer, wherever it came from."""
     calls = totals.calls - totals.failed - totals.in_flight
     return totals.shared + totals.cached + calls

@@ -84,7 +84,7 @@ class Selection:
         answers = _answers(result)
         return answers.issuperset(self.at) and answers.isdisjoint(self.not_at)
 
-    def narrowed(self, row: CaseResult) -> CaseResult:
+    def narrow(self, row: CaseResult) -> CaseResult:
         """The row with the chosen metric alone."""
         if self.metric is None:
             return row
@@ -156,10 +156,10 @@ class Selected:
             rows = iter(self)
             first = list(itertools.islice(rows, count))
             return first, len(first) + sum(1 for _ in rows)
-        places = (position for position, *_ in self._by_columns(self._columns))
-        first_places = list(itertools.islice(places, count))
+        positions = (position for position, *_ in self._by_columns(self._columns))
+        first_places = list(itertools.islice(positions, count))
         rows = self._of_case(self._read(first_places))
-        return list(rows), len(first_places) + sum(1 for _ in places)
+        return list(rows), len(first_places) + sum(1 for _ in positions)
 
     def worst(self, count: int) -> list[CaseResult]:
         """The worst rows, from the worst on; raises InputError as iterating does."""
@@ -168,11 +168,11 @@ class Selected:
             for row in self:
                 worst.add(row)
             return worst.rows
-        places = dict[int, int]()
+        positions = dict[int, int]()
         for position, index, case, courses in self._by_columns(self._columns):
             if worst.add(CaseResult(index, case, self._outline_row(courses))):
-                places[index] = position
-        order = [places[outline.index] for outline in worst.rows]
+                positions[index] = position
+        order = [positions[outline.index] for outline in worst.rows]
         rows = dict(zip(sorted(order), self._of_case(self._read(sorted(order))), strict=True))
         return [rows[position] for position in order]
 
@@ -201,7 +201,7 @@ class Selected:
             )
         for row in self._run.timed_rows(lambda line: selection.may_take(line, mentioned)):
             if selection.takes(row, row.index in mentioned):
-                yield selection.narrowed(row)
+                yield selection.narrow(row)
 
     def _by_columns(self, columns: Columns) -> Iterator[tuple[int, int, str, tuple[str, ...]]]:
         """The chosen rows: place, index and name of each, and its courses by metric."""
@@ -225,7 +225,7 @@ class Selected:
     def _read(self, places: Iterable[int]) -> Iterator[CaseResult]:
         with RunFiles(self._run) as files:
             for position in places:
-                yield self._selection.narrowed(files.timed_row(position))
+                yield self._selection.narrow(files.timed_row(position))
 
 
 def _require_case(run: Run, case: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
-from dagengine.report.page.drafts import DraftRecord, kept_of
+from dagengine.report.page.drafts import DraftRecord, outcome_sentence
 from dagengine.report.pictures.graphs import Contest
 from dagengine.report.tally import Tally
 from dagengine.results.outcomes import OutcomeKind, Step, calls_words
@@ -73,7 +73,7 @@ def print_drafts(drafts: Sequence[DraftRecord], console: Any = None) -> None:
     """Print what became of the drafts of a synthesis, and the commonest causes of those dropped."""
 
     out = console or standard_console()
-    out.print(kept_of(drafts), style="bold", highlight=False)
+    out.print(outcome_sentence(drafts), style="bold", highlight=False)
     dropped: dict[str, list[DraftRecord]] = {}
     for draft in drafts:
         if draft.cause is not None:
@@ -215,20 +215,20 @@ def _cells(row: CaseResult, several: bool, times: bool, told: dict[str, int]) ->
 
 def _place_lines(places: EndCounts, several: bool) -> list[str]:
     """Places where cases failed or got no score: the commonest ends, each with its first reason."""
-    ranked = places.ranked()
+    ranked = places.ranking()
     lines = []
-    for place in ranked[:_PLACES]:
+    for group in ranked[:_PLACES]:
         # The metric is named if there are several, and the end does not name it.
-        metric = f" of {place.end.metric}" if several and place.end.answer else ""
+        metric = f" of {group.end.metric}" if several and group.end.answer else ""
         lines.append(
-            f"{place.cases:,}x {SIGNS[place.end.state]} {one_line(f'{place.end}{metric}', _PLACE)}"
-            f"{': ' * bool(place.reason)}{one_line(place.reason, _REASON)}"
-            f" (first: {one_line(place.first, _PLACE)})"
+            f"{group.cases:,}x {SIGNS[group.end.state]} {one_line(f'{group.end}{metric}', _PLACE)}"
+            f"{': ' * bool(group.reason)}{one_line(group.reason, _REASON)}"
+            f" (first: {one_line(group.first, _PLACE)})"
         )
     more = len(ranked) - _PLACES
     if more > 0:
         lines.append(f"{more} more ends")
-    if kinds := {place.end.answer for place in ranked} & set(OutcomeKind):
+    if kinds := {group.end.answer for group in ranked} & set(OutcomeKind):
         lines.append(more_on(kinds))
     return lines
 
@@ -282,28 +282,27 @@ def _step_lines(step: Step, best: float | None) -> list[str]:
     if step.outcome != "ok":
         return [f"{step.outcome}: {step.reason or 'no reason given'}"]
     if step.verdict is not None or step.score is not None:
-        score = "" if step.score is None else f"{step.score:.4g}"
-        if step.kind == "rating" and isinstance(step.output, int | float):
-            of = "" if best is None else f" of {best:g}"
-            score = f"{step.output:.4g}{of} → {step.score:.2f}"
-        shown = score if step.verdict is None else str(step.verdict)
-        mode = f" ({step.mode})" if step.mode else ""
         quotes = [one_line(str(quote), _REASON) for quote in step.quotes]
-        return [f"{shown}{mode}", *(step.reason or "").splitlines(), *quotes]
+        return [_answer_words(step, best), *(step.reason or "").splitlines(), *quotes]
     output = step.output
     if isinstance(output, dict) and len(output) == 1:
         (output,) = output.values()
     if isinstance(output, list):
         lines = [f"{number}. {_plain(item)}" for number, item in enumerate(output, 1)]
-        if not step.item_quotes:
-            return lines
-        each = zip(lines, step.item_quotes, strict=True)
-        return [
-            text
-            for line, own in each
-            for text in (line, *(f"   {one_line(str(quote), _REASON)}" for quote in own))
-        ]
+        for index, own in reversed([*enumerate(step.item_quotes, 1)]):
+            lines[index:index] = (f"   {one_line(str(quote), _REASON)}" for quote in own)
+        return lines
     return [] if output is None else _plain(output).splitlines()
+
+
+def _answer_words(step: Step, best: float | None) -> str:
+    mode = f" ({step.mode})" if step.mode else ""
+    if step.verdict is not None:
+        return f"{step.verdict}{mode}"
+    if step.kind == "rating" and isinstance(step.output, int | float):
+        of = "" if best is None else f" of {best:g}"
+        return f"{step.output:.4g}{of} → {step.score:.2f}{mode}"
+    return f"{step.score:.4g}{mode}"
 
 
 def _plain(value: Any) -> str:

@@ -48,9 +48,9 @@ class MetricTally:
         """Number of cases that took an answer: by the name of the node and the verdict."""
         answers: Counter[tuple[str, Any]] = Counter()
         for came in self.came.values():
-            for place, cases in came.items():
-                if isinstance(place, tuple):
-                    answers[place] += cases
+            for branch, cases in came.items():
+                if isinstance(branch, tuple):
+                    answers[branch] += cases
         return answers
 
     def add(self, result: MetricResult) -> None:

@@ -10,7 +10,7 @@ from dagengine.results.outcomes import (
     Verdict,
     calls_words,
     implied_output,
-    shortened,
+    shorten,
     step_output,
 )
 from dagengine.results.passing import Points
@@ -43,7 +43,7 @@ __all__ = [
     "Waiting",
     "calls_words",
     "implied_output",
-    "shortened",
+    "shorten",
     "step_output",
 ]
 

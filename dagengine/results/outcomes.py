@@ -44,7 +44,7 @@ class OutcomeKind(StrEnum):
 LONGEST = 10_000
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """At most `LONGEST` characters of a text; where it is cut, how many there were."""
     if len(text) <= LONGEST:
         return text
@@ -69,9 +69,9 @@ class Failure:
     lasting: bool = field(default=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", shortened(self.message))
+        object.__setattr__(self, "message", shorten(self.message))
         if self.raw is not None:
-            object.__setattr__(self, "raw", shortened(self.raw))
+            object.__setattr__(self, "raw", shorten(self.raw))
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.node}: {self.message}"
@@ -95,8 +95,8 @@ class Failure:
     def of_code(cls, error: BaseException, node: str) -> Failure:
         """An exception of the caller's code: what, and where."""
         frames = traceback.extract_tb(error.__traceback__)
-        place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
-        return cls(OutcomeKind.CODE_ERROR, node, f"{type(error).__name__}: {error}{place}")
+        line = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
+        return cls(OutcomeKind.CODE_ERROR, node, f"{type(error).__name__}: {error}{line}")
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -125,7 +125,7 @@ class JudgeCall:
 
     def __post_init__(self) -> None:
         if self.message is not None:
-            object.__setattr__(self, "message", shortened(self.message))
+            object.__setattr__(self, "message", shorten(self.message))
 
 
 _ASKED_AGAIN = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
@@ -225,18 +225,19 @@ class Step:
         """JSON-ready form without the absent entries, and without what is there twice."""
         row = {name: getattr(self, name) for name in _NAMES if getattr(self, name) is not None}
         # By their texts: 1 and True are equal in Python, and readers would get one for the other.
-        if self.verdict is not None and repr(self.output) == repr(implied_output(row)):
-            row.pop("output")
-        elif self.verdict is not None:
+        if self.verdict is not None:
+            implied = repr(implied_output(row))
             row["output"] = self.output  # also None, which a row without an output is not
+            if repr(self.output) == implied:
+                del row["output"]
         if self.usage != NO_USAGE:
             # Not what a provider had in its cache: that depends on the timing.
             used = self.usage
             row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         if self.odds is not None:
-            row["odds"] = [list(pair) for pair in self.odds]
+            row["odds"] = _lists_of(self.odds)
         if self.item_odds:
-            row["item_odds"] = [odds and [list(pair) for pair in odds] for odds in self.item_odds]
+            row["item_odds"] = [*map(_lists_of, self.item_odds)]
         if self.votes:
             row |= {"votes": list(self.votes), "voters": list(self.voters)}
         if self.asked:
@@ -244,10 +245,14 @@ class Step:
         if self.spans:
             row["spans"] = list(self.spans)
         if self.quotes:
-            row["quotes"] = [quote.as_dict() for quote in self.quotes]
+            row["quotes"] = [*map(Quote.as_dict, self.quotes)]
         if self.item_quotes:
-            row["item_quotes"] = [[quote.as_dict() for quote in own] for own in self.item_quotes]
+            row["item_quotes"] = [[*map(Quote.as_dict, own)] for own in self.item_quotes]
         return {**row, "outcome": str(self.outcome)}
+
+
+def _lists_of(odds: Odds | None) -> list[Any] | None:
+    return None if odds is None else [*map(list, odds)]
 
 
 _NAMES = (*("node", "kind", "output", "verdict", "confidence", "mass", "reason", "score", "mode"),)

@@ -83,7 +83,7 @@ class MetricResult:
         __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {_quoted(self.metric)}: {self._summary_line()}>"
+        return f"<{type(self).__name__} {_quote(self.metric)}: {self._summary_line()}>"
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class MetricResult:
     def _summary_line(self) -> str:
         """The score, and whether that passes; or why there is none."""
         if self.failure is not None:
-            return _quoted(str(self.failure), _REASON)
+            return _quote(str(self.failure), _REASON)
         passed = {True: ", passed", False: ", not passed", None: ""}[self.success]
         return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
 
@@ -236,10 +236,10 @@ class CaseResult:
         __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
-        states = [f"{_quoted(metric.metric)} {metric._summary_line()}" for metric in self.metrics]
+        states = [f"{_quote(metric.metric)} {metric._summary_line()}" for metric in self.metrics]
         more = [f"{len(states) - _LISTED} more"] if len(states) > _LISTED else []
         shown = "; ".join([*states[:_LISTED], *more]) or "no metric"
-        return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {shown}>"
+        return f"<{type(self).__name__} {self.index} {_quote(self.case)}: {shown}>"
 
     def __getitem__(self, metric: str) -> MetricResult:
         """The result of one metric; raises InputError when there is none of this name."""
@@ -329,7 +329,7 @@ def unknown_metric(name: str, names: Iterable[str]) -> InputError:
     return InputError(f"the run had no metric {name!r:.80}; {hint}")
 
 
-def _quoted(text: str, longest: int = 60) -> str:
+def _quote(text: str, longest: int = 60) -> str:
     return repr(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 

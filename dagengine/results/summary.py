@@ -233,7 +233,7 @@ class _Scores:
         some, passed, failed = self._count > 0, self.states["passed"], self.states["failed"]
         spread = math.sqrt(self._squares / (self._count - 1)) if self._count > 1 else None
         middle = (self._count - 1) // 2, self._count // 2
-        median = sum(map(self._at, middle)) / 2 if some else None
+        median = sum(map(self.at, middle)) / 2 if some else None
         bins = [0] * BINS
         for part, count in self._grid.items():
             bins[min(max((2 * part * (BINS - 1) + _GRID) // (2 * _GRID), 0), BINS - 1)] += count
@@ -263,13 +263,13 @@ class _Scores:
         tags = {str(tag): scores.mean() for tag, scores in self._points.items() if tag is not None}
         return PointsSummary(whole, min(max(whole.mean, 0.0), 1.0), dict(sorted(tags.items())))
 
-    def _at(self, place: int) -> float:
+    def at(self, index: int) -> float:
         """The score at a place of the sorted scores."""
         # Counted on a grid and not kept: a million scores are at most 10,001 counts, and judges
         # give few different ones, so that the median is exact where it is looked at.
         for part in sorted(self._grid):
-            place -= self._grid[part]
-            if place < 0:
+            index -= self._grid[part]
+            if index < 0:
                 return part / _GRID
         raise AssertionError("unreachable")
 

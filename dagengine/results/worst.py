@@ -92,7 +92,7 @@ class EndCounts:
                 self._first[end] = (row.case, result.why)
             self._counts[end] += 1
 
-    def ranked(self) -> list[Place]:
+    def ranking(self) -> list[Place]:
         """All places, the commonest first; of as many cases failures before missing scores."""
         counted = sorted(self._counts.items(), key=lambda pair: (-pair[1], _RANK[pair[0].state]))
         return [Place(end, count, *self._first[end]) for end, count in counted]

@@ -101,7 +101,7 @@ def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> N
             meta = {
                 "mark": mark, "folder": utf8(str(run.folder.resolve())), "rows": rows,
                 "chunk": CHUNK, "index": json.dumps(columns.as_dict()),
-                "metrics": json.dumps([kinds.drawn() for kinds in columns.kinds]),
+                "metrics": json.dumps([kinds.as_drawn() for kinds in columns.kinds]),
             }  # fmt: skip
             db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             db.execute("COMMIT")

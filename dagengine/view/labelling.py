@@ -13,11 +13,11 @@ from dagengine.errors import InputError
 from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label, LabelFile, Retraction
 from dagengine.record.values import MetricRecord
-from dagengine.results import CaseResult, MetricResult, OutcomeKind
+from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 from dagengine.view.opened import OpenRun
-from dagengine.view.planned import planned
-from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sampled
-from dagengine.view.walk import WHOLE, Asked, Position, Said, Walk
+from dagengine.view.planned import planned_cases
+from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sample
+from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk
 
 _DIGITS = 12  # of the number of a case
 CANNOT_TELL = 0
@@ -67,18 +67,18 @@ class Labelling:
         if kind not in QUEUES:
             raise InputError(f"a queue is one of {', '.join(QUEUES)}, not {kind!r:.40}")
         if kind == "planned":
-            return [self._run.place_of(index) for index in planned(self._run.folder, metric)]
-        places: Sequence[int] | None = range(len(self._run))
+            return [self._run.place_of(index) for index in planned_cases(self._run.folder, metric)]
+        positions: Sequence[int] | None = range(len(self._run))
         if kind != "random":
-            places = self._known(metric, kind)
-        if places is None:  # no index knows: every row has to be read
+            positions = self._known(metric, kind)
+        if positions is None:  # no index knows: every row has to be read
             wanted = is_failed if kind == "failed" else is_unsure
-            places = [
+            positions = [
                 position
                 for position, row in enumerate(self._run.rows())
                 if (result := _result(row, metric)) is not None and wanted(result)
             ]
-        return sampled(places, count, seed)
+        return sample(positions, count, seed)
 
     def position(self, at: At) -> dict[str, Any]:
         """Position of the person on the case, and the page's data for it."""
@@ -107,10 +107,10 @@ class Labelling:
         """Take back the last answer on the case, or all from that of a node on."""
         with self._lock:
             mine = self._mine(at)
-            places = [position for position, label in enumerate(mine) if not label.ends]
-            named = [position for position in places if mine[position].node == back_to]
+            starts = [position for position, label in enumerate(mine) if not label.ends]
+            named = [position for position in starts if mine[position].node == back_to]
             # The end of a walk (`ends`) is no answer: it goes with the answer before it.
-            start = named[0] if named else places[-1] if places else len(mine)
+            start = named[0] if named else starts[-1] if starts else len(mine)
             when = self._when()
             gone = [Retraction(who=at.who, when=when, retracts=label.id) for label in mine[start:]]
             if gone:
@@ -232,31 +232,29 @@ class Labelling:
             for name, step in steps.items()
             if step.kind != "code" and (step.verdict is not None or step.score is not None)
         )
-        nodes = list[dict[str, Any]]()
-        for name in dict.fromkeys((*mine, *spoken)):
-            own, step = mine.get(name), steps.get(name)
-            judge: Said = None
-            if step is not None and step.outcome == OutcomeKind.OK:
-                judge = step.score if step.verdict is None else step.verdict
-            # Whether both say the same; None where one is silent
-            same = None
-            if own is not None and own.answer is not None and judge is not None:
-                same = own.answer == judge
-            nodes.append(
-                {
-                    "node": name,
-                    "you": None if own is None else _words(own.answer),
-                    "judge": None if step is None else _words(judge),
-                    "reason": None if step is None else step.reason,
-                    "same": same,
-                }
-            )
+        names = dict.fromkeys((*mine, *spoken))
+        failure = result and result.failure
         return {
-            "score": None if result is None else result.score,
-            "success": None if result is None else result.success,
-            "failure": None if result is None or result.failure is None else str(result.failure),
-            "nodes": nodes,
+            "score": result and result.score,
+            "success": result and result.success,
+            "failure": failure and str(failure),
+            "nodes": [_both_answers(name, mine.get(name), steps.get(name)) for name in names],
         }
+
+
+def _both_answers(name: str, own: Passed | None, step: Step | None) -> dict[str, Any]:
+    """A node's answer by a person and by the judge; `same` is None where one is silent."""
+    judge: Said = None
+    if step is not None and step.outcome == OutcomeKind.OK:
+        judge = step.score if step.verdict is None else step.verdict
+    both = own is not None and own.answer is not None and judge is not None
+    return {
+        "node": name,
+        "you": own and _words(own.answer),
+        "judge": step and _words(judge),
+        "reason": step and step.reason,
+        "same": own.answer == judge if own is not None and both else None,
+    }
 
 
 def _result(row: CaseResult, metric: str) -> MetricResult | None:

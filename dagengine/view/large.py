@@ -15,7 +15,7 @@ from dagengine.record.costs import StepCosts
 from dagengine.record.run import Run, load_run
 from dagengine.report.page.about import run_record
 from dagengine.report.page.days import alarms_of
-from dagengine.report.page.texts import packed, packed_row
+from dagengine.report.page.texts import pack, packed_row
 from dagengine.report.page.writing import head_of, page_of
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.view.index import open_index, utf8
@@ -103,7 +103,7 @@ class IndexedRun:
         record["days"] = len({*self._days} - {None})
         record["alarms"] = alarms_of(self.record, self._day_of)
         head = head_of(record, {**server, "asks": True}, chunk=self._chunk)
-        index = f'<script type="text/plain" id="index">{packed(self._meta["index"])}</script>\n'
+        index = f'<script type="text/plain" id="index">{pack(self._meta["index"])}</script>\n'
         return "".join(page_of(head, index, title=self._run.name, connect="'self'"))
 
     def _day_of(self, case: int) -> str | None:

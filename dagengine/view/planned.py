@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import chain, filterfalse, repeat, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from dagengine.reliability.statistics.comparisons import labels_to_decide, label
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
-from dagengine.view.queues import sampled
+from dagengine.view.queues import sample
 
 PLAN = "label-plan.json"
 """The file of a run folder with the cases to label next."""
@@ -120,29 +120,21 @@ def label_plan(
     if not results:
         raise InputError(f"the run has no result of {record.name!r}")
     people = _People(record, labels)
-    order = sampled(range(len(results)), len(results), seed)
-    agreed = {
-        position: people.outcome(row)
-        for position, (row, _) in enumerate(results)
-        if row.hash in people.ends
-    }
+    order = sample(range(len(results)), len(results), seed)
+    agreed = people.outcomes(results)
     hits = _hits(results, agreed)
     # The random sample is walked from its beginning: what is labelled there without a gap. Cases
     # behind the gap were chosen because they are doubtful, and would make the judge look worse.
     tried = {position for position, (row, _) in enumerate(results) if row.hash in people.tried}
-    of_random = [
-        hits[position] for position in takewhile(tried.__contains__, order) if position in hits
-    ]
+    walked = filter(hits.__contains__, takewhile(tried.__contains__, order))
+    of_random = [hits[position] for position in walked]
     counted = of_random if len(of_random) >= _ENOUGH else [*hits.values()]
-    share = sum(counted) / len(counted) if len(counted) >= _ENOUGH else _GUESS
-    pairs = [(True, hit) for hit in counted]
-    several, contradictions = people.contradictions([row for row, _ in results])
-    free = [position for position in order if position not in tried]
+    share = _share(sum(counted), len(counted))
+    pairs = list(zip(repeat(True), counted, strict=False))
+    several, contradictions = people.contradictions(results)
+    free = list(filterfalse(tried.__contains__, order))
     more = count // 2 if chosen is None else min(chosen, count)
-    random = free[: count - more]
-    picked = _doubtful(
-        [(position, results[position][1]) for position in free[count - more :]], more
-    )
+    doubtful = _doubtful(results, free[count - more :], more)
     return LabelPlan(
         metric=record.name,
         cases=len(results),
@@ -162,9 +154,14 @@ def label_plan(
         nodes=tuple(_nodes(results, people)),
         threshold=_threshold(record, results, agreed),
         first=tuple(contradiction.index for contradiction in contradictions),
-        random=tuple(results[position][0].index for position in random),
-        chosen=tuple(results[position][0].index for position in picked),
+        random=tuple(results[position][0].index for position in free[: count - more]),
+        chosen=tuple(doubtful),
     )
+
+
+def _share(right: int, labels: int) -> float:
+    """The agreement that labels show, or a guess where they are few."""
+    return right / labels if labels >= _ENOUGH else _GUESS
 
 
 def _hits(
@@ -198,15 +195,19 @@ class _People:
             if label.node and label.answer is not None:
                 self.answers[label.case].setdefault(label.node, {})[label.who] = label.answer
 
-    def outcome(self, row: CaseResult) -> str | float | None:
-        """Majority of people's labels of a case; None for a tie."""
-        best = Counter(self.ends[row.hash or ""].values()).most_common(2)
-        return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
+    def outcomes(
+        self, results: Sequence[tuple[CaseResult, MetricResult]]
+    ) -> dict[int, str | float | None]:
+        """Majority of people's labels of each case, by its position; None for a tie."""
+        labels = ((index, self.ends.get(row.hash or "")) for index, (row, _) in enumerate(results))
+        return {index: _majority(own.values()) for index, own in labels if own}
 
-    def contradictions(self, rows: Sequence[CaseResult]) -> tuple[int, list[Contradiction]]:
+    def contradictions(
+        self, results: Sequence[tuple[CaseResult, MetricResult]]
+    ) -> tuple[int, list[Contradiction]]:
         """Number of cases with several people's labels, and those on which they differ."""
         several, differing = 0, list[Contradiction]()
-        for row in rows:
+        for row, _ in results:
             outcomes = self.ends.get(row.hash or "", {})
             several += len(outcomes) > 1
             if len(set(outcomes.values())) > 1:
@@ -220,10 +221,19 @@ class _People:
         return several, differing
 
 
-def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[int]:
-    """So many cases: of every path the most doubtful, paths of few cases first."""
-    paths: dict[Any, list[tuple[float, int]]] = defaultdict(list)
-    for position, result in results:
+def _majority(votes: Iterable[Any]) -> Any:
+    """The vote that most people gave; None for a tie."""
+    best = Counter(votes).most_common(2)
+    return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
+
+
+def _doubtful(
+    results: Sequence[tuple[CaseResult, MetricResult]], positions: Iterable[int], count: int
+) -> list[int]:
+    """The numbers of so many cases: of every path the most doubtful, paths of few cases first."""
+    paths: dict[Any, list[tuple[float, int, int]]] = defaultdict(list)
+    for position in positions:
+        row, result = results[position]
         # How little the result is worth, from 0 to 1. Without a score it is worth nothing; split
         # votes, a low probability and a score near its threshold make it doubtful.
         doubts = [1.0 if result.failure is not None or result.score is None else 0.0]
@@ -236,12 +246,11 @@ def _doubtful(results: Sequence[tuple[int, MetricResult]], count: int) -> list[i
         if result.score is not None and result.threshold is not None:
             doubts.append((0.5 - abs(result.score - result.threshold) / 2) / 2)
         key = (result.path, str(result.failure.kind) if result.failure else None)
-        paths[key].append((-max(doubts), position))
-    rows = [sorted(row) for row in sorted(paths.values(), key=lambda row: (len(row), row[0][1]))]
-    longest = max(map(len, rows), default=0)
+        paths[key].append((-max(doubts), position, row.index))
+    ranked = [sorted(own) for own in sorted(paths.values(), key=lambda own: (len(own), own[0][1]))]
     # One case of every path in turn, or a path of many cases would take all places.
-    turns = [row[turn][1] for turn in range(longest) for row in rows if turn < len(row)]
-    return turns[:count]
+    turns = chain.from_iterable(zip_longest(*ranked))
+    return [turn[2] for turn in turns if turn is not None][:count]
 
 
 def _nodes(
@@ -255,15 +264,14 @@ def _nodes(
             name for name, step in steps.items() if step.kind != "code" and step.verdict is not None
         )
         for node, votes in people.answers.get(row.hash or "", {}).items():
-            step = steps.get(node)
-            best = Counter(votes.values()).most_common(2)
-            if step is None or (len(best) == 2 and best[0][1] == best[1][1]):
+            step, most = steps.get(node), _majority(votes.values())
+            if step is None or most is None:
                 continue
             answer = step.score if step.verdict is None else step.verdict
             asked[node] += 1
-            right[node] += answer == best[0][0]
+            right[node] += answer == most
     for node in sorted(reached, key=lambda name: (asked[name], name)):
-        share = right[node] / asked[node] if asked[node] >= _ENOUGH else _GUESS
+        share = _share(right[node], asked[node])
         often = reached[node] / len(results)
         missing = max(labels_within(share, WIDTHS[0]) - asked[node], 0)
         yield NodeLabels(node, asked[node], right[node], often, math.ceil(missing / often))
@@ -303,7 +311,7 @@ def write_plan(folder: Path, plans: Sequence[LabelPlan]) -> Path:
     return path
 
 
-def planned(folder: Path, metric: str) -> list[int]:
+def planned_cases(folder: Path, metric: str) -> list[int]:
     """The numbers of the cases that were planned for a metric; raises InputError without a plan."""
     path = folder / PLAN
     if not is_there(path):

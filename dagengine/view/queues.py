@@ -23,7 +23,7 @@ def is_unsure(result: MetricResult) -> bool:
     return any(len(set(map(repr, step.votes))) > 1 for step in result.steps)
 
 
-def sampled(places: Sequence[int], count: int, seed: str) -> list[int]:
+def sample(places: Sequence[int], count: int, seed: str) -> list[int]:
     """A random sample of `count` places (all, when there are no more), equal for equal seeds.
 
     The places are in the order in which they are to be labelled: those of a smaller sample

@@ -82,7 +82,7 @@ class _Record:
                     score = _Slot(scope, "verdict", label, score=edge.score)
                     self.slots[number].branches[edge.verdict].append(self._add_slot(score))
         for edge in metric.edges:
-            self._connect(edge, numbers)
+            self.connect(edge, numbers)
         for name, number in numbers.items():
             self.slots[number].root = _is_root(self.slots[number].node, metric.edges, name)
         return scope
@@ -91,7 +91,7 @@ class _Record:
         self.slots.append(slot)
         return len(self.slots) - 1
 
-    def _connect(self, edge: EdgeRecord, numbers: dict[str, int]) -> None:
+    def connect(self, edge: EdgeRecord, numbers: dict[str, int]) -> None:
         number = numbers[edge.source]
         source = self.slots[number]
         if edge.verdict is not None:
@@ -147,7 +147,7 @@ class _Record:
         for number, slot in enumerate(self.slots):
             for target in (*slot.targets, *slot.activates):
                 causes[target].append(number)
-        tangles = self._tangles()
+        tangles = self.tangles()
         for number, slot in enumerate(self.slots):
             tangle = tangles.get(number, ())
             yield PlanSlot(
@@ -169,10 +169,10 @@ class _Record:
                 reads=tuple(slot.reads),
                 tangle=tangle,
                 made_by=tuple(causes[number]) if tangle else (),
-                material=self._material(number),
+                material=self.material(number),
             )
 
-    def _material(self, number: int) -> tuple[int, ...]:
+    def material(self, number: int) -> tuple[int, ...]:
         def computes(at: int) -> bool:
             node = self.slots[at].node
             return node is not None and node.kind == "code"
@@ -184,7 +184,7 @@ class _Record:
             return ()
         return tuple(material_of(number, lambda at: self.slots[at].reads, computes, stated_scores))
 
-    def _tangles(self) -> dict[int, tuple[int, ...]]:
+    def tangles(self) -> dict[int, tuple[int, ...]]:
         """Slots that may make each other live, as `compiler.liveness.find_tangles` says."""
         handed: nx.DiGraph[int] = nx.DiGraph()
         handed.add_nodes_from(range(len(self.slots)))

@@ -28,7 +28,7 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
     for number, run in enumerate(runs):
         manifest, counts, totals = run.manifest, run.manifest.counts, run.manifest.totals
         ended = manifest.ended
-        hashes = {metric.name: metric.hash for metric in run.metrics}
+
         lines.append(
             {
                 "run": number,
@@ -38,33 +38,40 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
                 "seconds": None if ended is None else (ended - manifest.started).total_seconds(),
                 "finished": run.finished,
                 "metrics": [metric.name for metric in run.metrics],
-                # Of every metric: what passed, of how many, and the share with its 95 % interval.
-                "rates": [
-                    {
-                        "metric": summary.metric,
-                        "hash": hashes.get(summary.metric),
-                        "passed": summary.passed,
-                        "of": summary.passed + summary.failed,
-                        "no_score": summary.no_score,
-                        "share": None if share is None else (share.value, share.low, share.high),
-                    }
-                    for summary in run.glance().metrics
-                    for share in (summary.pass_rate,)
-                ],
+                "rates": _rates(run),
                 "data": None if manifest.data.file is None else Path(manifest.data.file).name,
                 "comparable": [
                     at for at, _ in enumerate(runs) if at != number and comparable(run, runs[at])
                 ],
                 "planned": manifest.data.cases,
                 "cases": len(run),
-                "passed": None if counts is None else counts.passed,
-                "failed": None if counts is None else counts.failed,
-                "no_score": None if counts is None else counts.no_score,
-                "cost": None if totals is None else totals.cost,
+                "passed": counts and counts.passed,
+                "failed": counts and counts.failed,
+                "no_score": counts and counts.no_score,
+                "cost": totals and totals.cost,
                 "judges": [judge_name(judge) for judge in manifest.judges],
             }
         )
     return lines
+
+
+def _rates(run: OpenRun) -> list[dict[str, Any]]:
+    """Of every metric: what passed, of how many, and the share with its 95 % interval."""
+    hashes = {metric.name: metric.hash for metric in run.metrics}
+    rates = list[dict[str, Any]]()
+    for summary in run.glance().metrics:
+        share = summary.pass_rate
+        rates.append(
+            {
+                "metric": summary.metric,
+                "hash": hashes.get(summary.metric),
+                "passed": summary.passed,
+                "of": summary.passed + summary.failed,
+                "no_score": summary.no_score,
+                "share": share and (share.value, share.low, share.high),
+            }
+        )
+    return rates
 
 
 def comparable(one: OpenRun, two: OpenRun) -> bool:

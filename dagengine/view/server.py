@@ -184,11 +184,7 @@ class _Pages:
         self._served = served
         self._comparisons = Comparisons(served.card)
         self._labels = [
-            Labelling(
-                run,
-                LabelFile(run.folder / LABELS),
-                known=partial(served.places, number),
-            )
+            Labelling(run, LabelFile(run.folder / LABELS), known=partial(served.places, number))
             for number, run in enumerate(served.runs)
         ]
 
@@ -228,12 +224,12 @@ class _Pages:
         return Response(data, media_type="application/octet-stream")
 
     async def texts(self, request: Request) -> Response:
-        places = (await _read_form(request, _Places)).places
-        return _Json(await self._read(request, lambda large: large.texts(places)))
+        numbers = (await _read_form(request, _Places)).places
+        return _Json(await self._read(request, lambda large: large.texts(numbers)))
 
     async def fields(self, request: Request) -> Response:
-        places = (await _read_form(request, _Places)).places
-        return _Json(await self._read(request, lambda large: large.fields(places)))
+        numbers = (await _read_form(request, _Places)).places
+        return _Json(await self._read(request, lambda large: large.fields(numbers)))
 
     async def _read(self, request: Request, read: Callable[[IndexedRun], Any]) -> Any:
         """Read what a page without data asks for."""
@@ -275,8 +271,8 @@ class _Pages:
         labels, query = self._labelling(request), request.query_params
         kind, metric = query.get("kind", ""), query.get("metric", "")
         count, seed = _whole(query, "count"), query.get("seed", "")
-        places = await run_in_threadpool(labels.queue, metric, kind, count, seed)
-        return _Json({"places": places})
+        numbers = await run_in_threadpool(labels.queue, metric, kind, count, seed)
+        return _Json({"places": numbers})
 
     async def position(self, request: Request) -> Response:
         labels, query = self._labelling(request), request.query_params

@@ -27,7 +27,7 @@ _DRAWS = 200
 _LENGTHS = 3  # classes of equal size in the baseline
 
 
-def explained(departure: Departure, pairs: Sequence[Pair]) -> Alert:
+def alarm_of(departure: Departure, pairs: Sequence[Pair]) -> Alert:
     """The alarm of a departure; `pairs` are old questions that were asked again because of it."""
     judge: Part | None = None
     # Changes of scores say nothing about the paths that cases take.

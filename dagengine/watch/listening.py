@@ -184,7 +184,7 @@ def _protobuf(kind: str, side: str) -> tuple[Any, Any]:
 
 
 @contextmanager
-def received(folder: Path, port: int) -> Iterator[tuple[str, Path]]:
+def receive(folder: Path, port: int) -> Iterator[tuple[str, Path]]:
     """Listen in a thread; gives the address, and the folder that fills with files.
 
     Port 0 is any free one. Raises InputError when the port is taken.

@@ -49,6 +49,21 @@ class _Place:
         file.seek(max(self.line, self.offset - _KNOWN))
         return hashlib.sha256(begin + file.read(min(_KNOWN, self.offset - self.line))).digest()
 
+    def end_of_lines(self, file: BinaryIO, size: int) -> int:
+        """The end of the lines that came since the last look; 0 if none has an end."""
+        # What is known to have no end of a line is not looked at again, however long it gets.
+        file.seek(self.seen)
+        end = 0
+        while not end and (data := file.read(_AT_ONCE)):
+            end = self.seen + data.rfind(b"\n") + 1 if b"\n" in data else 0
+            self.seen += len(data)
+        # A file may end without a line break; what did not grow since may be such an end.
+        if not end and self.offset < size == self.size != self.tried:
+            self.tried = size
+            file.seek(size - 1)
+            end = size if file.read(1) in (b"}", b"]") else 0
+        return end
+
 
 class Folder:
     """The OTLP files of a folder (.jsonl and .json), read as they grow.
@@ -95,17 +110,7 @@ class Folder:
         place = self._places.get(name)
         if place is None or size < place.seen or place.digest != place.known_by(file):
             place = self._places[name] = _Place()
-        # What is known to have no end of a line is not looked at again, however long it gets.
-        file.seek(place.seen)
-        end = 0
-        while not end and (data := file.read(_AT_ONCE)):
-            end = place.seen + data.rfind(b"\n") + 1 if b"\n" in data else 0
-            place.seen += len(data)
-        # A file may end without a line break; what did not grow since may be such an end.
-        if not end and place.offset < size == place.size != place.tried:
-            place.tried = size
-            file.seek(size - 1)
-            end = size if file.read(1) in (b"}", b"]") else 0
+        end = place.end_of_lines(file, size)
         place.size = size
         file.seek(place.offset)
         *lines, rest = file.read(max(0, end - place.offset)).split(b"\n")

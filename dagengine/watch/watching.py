@@ -47,7 +47,7 @@ from dagengine.traces.otlp import DAMAGES
 from dagengine.watch.again import OldCases, pairs_of
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
 from dagengine.watch.budget import DailyAccount
-from dagengine.watch.causes import explained
+from dagengine.watch.causes import alarm_of
 from dagengine.watch.growing import GrowingRun, lines_of
 from dagengine.watch.pending import Pending
 from dagengine.watch.sampling import PERIODS, Sampling, group_digest, share_of
@@ -397,7 +397,7 @@ class Watch(RunObserver):
                 while True:
                     more = await self._ask_again(_MANY, departure.latest[0].row)
                     pairs += [pair for pair in more if pair.metric == departure.metric]
-                    alert = explained(departure, pairs)
+                    alert = alarm_of(departure, pairs)
                     # Until the cause is clear, or nothing is left to ask, or enough was asked.
                     if alert.cause != "not known" or not more or len(pairs) >= _MOST:
                         break

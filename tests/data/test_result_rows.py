@@ -189,7 +189,7 @@ def test_a_tally_keeps_few_rows_and_few_ends() -> None:
     tally = Tally(broken(index) for index in range(3000))
     assert tally.rows == tally.unscored == 3000
     assert len(tally.worst.rows) == 10
-    assert len(tally.places.ranked()) == 1000
+    assert len(tally.places.ranking()) == 1000
     assert tally.places.others == 2000
     assert not tally.failed
 

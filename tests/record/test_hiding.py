@@ -79,7 +79,7 @@ def test_a_hidden_field_is_in_no_file_whoever_quotes_it(tmp_path: Path) -> None:
 def test_what_a_path_of_turns_names_is_hidden_in_every_turn() -> None:
     turns = [Turn(role="user", content="call me Bo"), Turn(role="assistant", content="hello Bo")]
     case = ConversationalTestCase(turns=turns, scenario="somebody says call me Bo")
-    row, line = Hiding(("turns.content",)).shown(CaseResult(0, "case 0", (), case))
+    row, line = Hiding(("turns.content",)).hide(CaseResult(0, "case 0", (), case))
     mark = "[hidden by --redact turns.content]"
     assert [turn["content"] for turn in line["turns"]] == [mark, mark]
     assert line["scenario"] == f"somebody says {mark}"
@@ -87,14 +87,14 @@ def test_what_a_path_of_turns_names_is_hidden_in_every_turn() -> None:
 
 
 def test_a_name_that_is_hidden_is_hidden_in_the_row() -> None:
-    row, _ = Hiding(("name",)).shown(CaseResult(0, str(CASE.name), (), CASE))
+    row, _ = Hiding(("name",)).hide(CaseResult(0, str(CASE.name), (), CASE))
     assert row.case == "[hidden by --redact name]"
 
 
 def test_of_a_row_that_was_no_test_case_the_message_is_hidden() -> None:
     failure = Failure(OutcomeKind.INVALID_CASE, "data set", f"line 7: {SECRET} is not a list")
     row = CaseResult(0, "line 7", (MetricResult("m", None, None, None, failure=failure),))
-    shown, _ = Hiding(("input",)).shown(row)
+    shown, _ = Hiding(("input",)).hide(row)
     assert SECRET not in json.dumps(shown.as_dict())
 
 
@@ -106,7 +106,7 @@ def test_no_literal_copy_is_left_of_any_text(hidden: str, before: str, after: st
     case = LLMTestCase(input=hidden, actual_output=before + hidden + after)
     step = Step("n", "task", OutcomeKind.OK, output=[{"a": f"{before} {hidden} {after}"}])
     result = MetricResult("m", 1.0, True, f"{before} {hidden}", steps=(step,))
-    row, line = Hiding(("input",)).shown(CaseResult(0, "case", (result,), case))
+    row, line = Hiding(("input",)).hide(CaseResult(0, "case", (result,), case))
     shown = row.as_dict()["metrics"][0]
     if len(hidden.strip()) >= 4:
         parts = [line["actual_output"], shown["reason"], shown["steps"][0]["output"][0]["a"]]

@@ -19,8 +19,8 @@ from dagengine.reliability.fitting import FittedThreshold
 from dagengine.reliability.statistics import Unknown
 from dagengine.view.labelling import At, Labelling
 from dagengine.view.opened import OpenRun
-from dagengine.view.planned import PLAN, LabelPlan, label_plan, planned, write_plan
-from dagengine.view.queues import sampled
+from dagengine.view.planned import PLAN, LabelPlan, label_plan, planned_cases, write_plan
+from dagengine.view.queues import sample
 
 METRIC = "Support quality"
 NOW = datetime(2026, 11, 22, 4, tzinfo=UTC)
@@ -61,7 +61,7 @@ def walk(folder: Path, numbers: tuple[int, ...], who: str, wrong: float = 0.0) -
 
 def test_without_labels_half_is_the_beginning_of_the_random_sample(folder: Path) -> None:
     plan = plan_of(folder, count=12)
-    order = sampled(range(40), 40, "run")
+    order = sample(range(40), 40, "run")
     assert list(plan.random) == order[:6]
     assert len(plan.queue) == 12
     assert not set(plan.random) & set(plan.chosen)
@@ -127,8 +127,8 @@ def test_the_plan_is_a_queue_of_view_and_the_command_says_what_is_next(folder: P
     assert "4 drawn at random, 4 chosen by path and doubt" in done.output
     with OpenRun(folder) as run:
         labels = Labelling(run, LabelFile(folder / LABELS))
-        assert labels.queue(METRIC, "planned", 1, "") == planned(folder, METRIC)
-    walk(folder, tuple(planned(folder, METRIC)), "Ana", wrong=0.2)
+        assert labels.queue(METRIC, "planned", 1, "") == planned_cases(folder, METRIC)
+    walk(folder, tuple(planned_cases(folder, METRIC)), "Ana", wrong=0.2)
     again = CliRunner().invoke(app, ["labels", "plan", str(folder), "--need", "agreement=85"])
     assert "8 of 40 cases have a label" in again.output
     assert "whether agreement is above 85 %" in again.output
@@ -142,9 +142,9 @@ def test_the_plan_is_a_queue_of_view_and_the_command_says_what_is_next(folder: P
 )
 def test_a_damaged_plan_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="labels plan"):
-        planned(tmp_path, METRIC)
+        planned_cases(tmp_path, METRIC)
     (tmp_path / PLAN).write_text(text)
     with pytest.raises(InputError, match="no plan"):
-        planned(tmp_path, METRIC)
+        planned_cases(tmp_path, METRIC)
     with pytest.raises(InputError, match="cannot write"):
         write_plan(tmp_path / PLAN / "none", [])  # below a file

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from dagengine.watch.alarms import Alarms, evenness, of_baseline, of_sequence
-from dagengine.watch.causes import cause_of, explained
+from dagengine.watch.causes import alarm_of, cause_of
 from dagengine.watch.sampling import share_of
 from dagengine.watch.values import Departure, Judged, Pair
 
@@ -63,7 +63,7 @@ def test_oversampled_traffic_weighs_no_more_than_it_is() -> None:
     assert departure.group == "all"
     assert departure.before == pytest.approx(0.82, abs=0.06)
     assert departure.now == pytest.approx(0.66, abs=0.08)
-    alert = explained(departure, [Pair(row, 0, "m", 0.0, 1.0) for row in range(200)])
+    alert = alarm_of(departure, [Pair(row, 0, "m", 0.0, 1.0) for row in range(200)])
     assert alert.cause == "traffic"
 
 
@@ -85,8 +85,8 @@ def test_a_path_has_its_own_series_where_scores_do_not_tell() -> None:
     alarms = Alarms(["m"], 1.0, BASELINE)
     (departure,) = departures(alarms, [*taking("a", 0, 600), *taking("b", 600, 300)])
     assert departure.group in ("path a", "path b")
-    assert str(explained(departure, []).path)[:6] in ("a (78%", "b (11%")
-    assert explained(departure, []).cause == "not known"  # nobody asked old questions again
+    assert str(alarm_of(departure, []).path)[:6] in ("a (78%", "b (11%")
+    assert alarm_of(departure, []).cause == "not known"  # nobody asked old questions again
 
 
 def test_a_mean_that_is_known_needs_no_first_cases() -> None:

@@ -17,7 +17,7 @@ from folders.spans import export, trace_id
 
 from dagengine.errors import InputError
 from dagengine.watch import Folder
-from dagengine.watch.listening import received
+from dagengine.watch.listening import receive
 
 JSON = {"content-type": "application/json"}
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -28,7 +28,7 @@ with_protobuf = importlib.util.find_spec("google") is not None and (
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    with received(tmp_path / "received", 0) as at:
+    with receive(tmp_path / "received", 0) as at:
         yield at
 
 
@@ -45,7 +45,7 @@ def test_what_is_taken_is_in_a_file_of_each_process(place: tuple[str, Path]) -> 
     packed = gzip.compress(json.dumps(export(2)).encode())
     assert post(address, packed, **{**JSON, "content_encoding": "gzip"})[0] == 200
     assert post(address, {"resourceLogs": []}, kind="logs") == (200, "{}")
-    with received(folder, 0) as (second, _):
+    with receive(folder, 0) as (second, _):
         assert post(second, export(3))[0] == 200
     assert [path.name for path in sorted(folder.iterdir())] == ["000001.jsonl", "000002.jsonl"]
     assert [record.trace_id for record in Folder(folder).poll()] == [trace_id(n) for n in (1, 2, 3)]
@@ -87,7 +87,7 @@ def test_requests_in_progress_have_a_bound_together(
     place: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("dagengine.watch.listening._ROOM", 1000)
-    with received(tmp_path / "narrow", 0) as (address, _):
+    with receive(tmp_path / "narrow", 0) as (address, _):
         with begun(address, 900):
             while post(address, export(1))[0] != 503:  # the other request has not come yet
                 pass
@@ -98,7 +98,7 @@ def test_requests_in_progress_have_a_bound_together(
 def test_a_request_in_progress_ends_with_the_server_and_says_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with received(tmp_path / "received", 0) as (address, _), begun(address, 10):
+    with receive(tmp_path / "received", 0) as (address, _), begun(address, 10):
         assert post(address, export(1))[0] == 200
         with begun(address, 10):
             pass  # its client goes at once
@@ -152,5 +152,5 @@ def test_protobuf_is_taken_as_exporters_write_it(place: tuple[str, Path]) -> Non
 def test_a_port_that_is_taken_is_an_error(place: tuple[str, Path], tmp_path: Path) -> None:
     port = int(place[0].rpartition(":")[2])
     with pytest.raises(InputError, match=f"cannot listen on port {port}"):  # noqa: SIM117
-        with received(tmp_path / "more", port):
+        with receive(tmp_path / "more", port):
             raise AssertionError("it listens twice")

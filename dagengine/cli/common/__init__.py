@@ -2,6 +2,6 @@
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, guard
-from dagengine.cli.common.streams import open_streams, say, shown
+from dagengine.cli.common.streams import open_streams, printable, say
 
-__all__ = ["Commands", "Reads", "Writes", "guard", "open_streams", "say", "shown"]
+__all__ = ["Commands", "Reads", "Writes", "guard", "open_streams", "printable", "say"]

@@ -6,21 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-import typer
+from typer import Argument, Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.files import within as writes
-from dagengine.cli.common.options import (
-    BaseUrl,
-    Delimiters,
-    Mapped,
-    MaxInFlight,
-    MaxTokens,
-    Quoting,
-    StorePath,
-    Unquoted,
-)
 
 TIMES: Final = 20
 """How many times each question is asked, if nothing else is said."""
@@ -32,48 +23,38 @@ class BenchmarkOptions:
 
     metrics: Annotated[
         str | None,
-        typer.Argument(metavar="METRICS.py[:NAME]", help="A Python file with metrics."),
+        Argument(metavar="METRICS.py[:NAME]", help="A Python file with metrics."),
         Reads(metrics=True),
     ] = None
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Test cases in a file, as for `run`."),
-        Reads(),
-    ] = None
-    mapped: Mapped = None
-    delimiter: Delimiters = None
+    data: Annotated[Path | None, Option(help="Test cases in a file, as for `run`."), Reads()] = None
+    mapped: shared.Mapped = None
+    delimiter: shared.Delimiters = None
     judge: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="MODEL",
             autocompletion=judge_names,
             help="The judge, as for `run`. Repeatable: several judges are compared.",
         ),
         Reads(),
     ] = None
-    base_url: BaseUrl = None
-    quotes: Quoting = None
-    unsupported: Unquoted = "fail"
+    base_url: shared.BaseUrl = None
+    quotes: shared.Quoting = None
+    unsupported: shared.Unquoted = "fail"
     times: Annotated[
-        int | None,
-        typer.Option(min=1, help=f"How many times each question is asked. Default: {TIMES}."),
+        int | None, Option(min=1, help=f"How many times each question is asked. Default: {TIMES}.")
     ] = None
     orders: Annotated[
-        str,
-        typer.Option(help="Orders of presentation, separated by commas: given, swapped, reversed."),
+        str, Option(help="Orders of presentation, separated by commas: given, swapped, reversed.")
     ] = "given"
     temperatures: Annotated[
         str | None,
-        typer.Option(
-            help="Temperatures, separated by commas. Default: the temperature of each node."
-        ),
+        Option(help="Temperatures, separated by commas. Default: the temperature of each node."),
     ] = None
-    seeds: Annotated[str | None, typer.Option(help="Seeds for the judge, separated by commas.")] = (
-        None
-    )
+    seeds: Annotated[str | None, Option(help="Seeds for the judge, separated by commas.")] = None
     paraphrases: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE.json",
             help='Other criteria for nodes: {"short": {"name of a node": "other words"}, …}.',
         ),
@@ -81,25 +62,24 @@ class BenchmarkOptions:
     ] = None
     swap: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIRST,SECOND",
             help="The two fields that the order `swapped` exchanges. Default: the two contestants.",
         ),
     ] = None
     probabilities: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--probabilities",
             help="Ask for token probabilities, to measure the judge's calibration.",
         ),
     ] = False
     second_answers: Annotated[
-        bool,
-        typer.Option(help="If a case reached a node only once, ask that node a second time."),
+        bool, Option(help="If a case reached a node only once, ask that node a second time.")
     ] = True
     verdicts: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="Existing verdicts, instead of judge calls: a table with the columns `case` and "
             "`verdict` or `score` (optional: `run`, `node`, `judge` …), or a file from "
@@ -110,13 +90,11 @@ class BenchmarkOptions:
     ] = None
     scale: Annotated[
         str | None,
-        typer.Option(
-            metavar="LOW,HIGH", help="The range of the scores in --verdicts. Default: 0,1."
-        ),
+        Option(metavar="LOW,HIGH", help="The range of the scores in --verdicts. Default: 0,1."),
     ] = None
     labels: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIELD|FILE",
             help="Human labels: a case field such as `additional_metadata.label`, a file with the "
             "columns `case` (name, or index from 0) and `label`, or the `labels.jsonl` of "
@@ -125,7 +103,7 @@ class BenchmarkOptions:
     ] = None
     labels_random: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--labels-random",
             help="State that the labelled cases are a random sample of all cases. The card then "
             "corrects the judge's pass rate with them.",
@@ -133,14 +111,14 @@ class BenchmarkOptions:
     ] = False
     label_scale: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="LOW,HIGH",
             help="The lowest and the highest label there can be, of labels that are numbers.",
         ),
     ] = None
     need: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME=NUMBER,…",
             help="What the judge must meet to be used: agreement=80,kappa=0.4,flips=5 "
             "(agreement and flips in per cent).",
@@ -148,28 +126,28 @@ class BenchmarkOptions:
     ] = None
     metric: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="The metric in --verdicts, if there are several and no METRICS.py is given.",
         ),
     ] = None
     threshold: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="From which score on a verdict passes, where --verdicts has scores and no "
-            "METRICS.py is given. Default: half-way.",
+            "METRICS.py is given. Default: half-way."
         ),
     ] = None
     ties: Annotated[
         Literal["wrong", "share"],
-        typer.Option(
+        Option(
             help="Where --verdicts has a column `candidate`: a tie of the best candidates is "
-            "wrong, or shared (right as often as a draw among them).",
+            "wrong, or shared (right as often as a draw among them)."
         ),
     ] = "share"
     within: Annotated[
         float,
-        typer.Option(
+        Option(
             min=0,
             max=100,
             help="Where --verdicts has a column `candidate`: fewer scores are enough if they are "
@@ -177,11 +155,11 @@ class BenchmarkOptions:
         ),
     ] = 1.0
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print all figures, not only the verdict.")
+        bool, Option("--verbose", help="Print all figures, not only the verdict.")
     ] = False
     groups: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIELD",
             help="The case field that identifies a group of dependent cases, "
             "for instance of one document.",
@@ -189,12 +167,12 @@ class BenchmarkOptions:
     ] = None
     out: Annotated[
         Path,
-        typer.Option(help="Folder for the card."),
+        Option(help="Folder for the card."),
         writes("card.html", "card.json", "card.md", unless=("check", "compare")),
     ] = Path("benchmark")
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="MEASURE>NUMBER",
             help="Exit with 1 if this condition holds; also verdict!=use. Repeatable. With "
             "--compare, it must hold for the difference, with p < 0.05 after correction for all "
@@ -203,26 +181,26 @@ class BenchmarkOptions:
     ] = None
     target: Annotated[
         float,
-        typer.Option(
+        Option(
             min=0, max=0.5, help="The flip rate to reach; the card says how many votes it takes."
         ),
     ] = 0.05
     max_calls: Annotated[
         int | None,
-        typer.Option(min=0, help="Make no calls at all if more calls than this may be needed."),
+        Option(min=0, help="Make no calls at all if more calls than this may be needed."),
     ] = None
-    max_in_flight: MaxInFlight = None
-    max_tokens: MaxTokens = None
-    store: StorePath = None
+    max_in_flight: shared.MaxInFlight = None
+    max_tokens: shared.MaxTokens = None
+    store: shared.StorePath = None
     check: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="CARD.json", help="Only say whether this card is still valid. Makes no calls."
         ),
         Reads(),
     ] = None
     compare: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(metavar="OLD.json NEW.json", help="Only compare two cards."),
+        Option(metavar="OLD.json NEW.json", help="Only compare two cards."),
         Reads(),
     ] = None

@@ -66,13 +66,7 @@ class FileJob:
             model = chosen_judge(self.judge, self.base_url)
         return LocalExecutor(
             metrics,
-            {
-                "app": app,
-                "model": model,
-                "limits": limits,
-                "store": self.store,
-                "tracer": tracer,
-            },
+            {"app": app, "model": model, "limits": limits, "store": self.store, "tracer": tracer},
         )
 
     def absolute(self) -> FileJob:

@@ -11,13 +11,13 @@ from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
+from typer.models import ArgumentInfo, CommandFunctionType
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.formats import FORMATS, reporting
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
 from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED, StorePath, go_on
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import printable, say
 from dagengine.errors import did_you_mean, nearest
 from dagengine.regular_files import noting_writes
 
@@ -184,7 +184,7 @@ def _plain_errors() -> Iterator[None]:
         yield
     except _UsageError as error:
         usage: Any = error
-        message = shown(usage.format_message())
+        message = printable(usage.format_message())
         usage.format_message = lambda: message
         raise
 
@@ -209,6 +209,12 @@ class Commands(typer.Typer):
         return decorate
 
 
+def _label(name: str, hint: Any) -> str:
+    """What the caller types for a parameter: an option's name, an argument's placeholder."""
+    arguments = [mark for mark in _metadata(hint) if isinstance(mark, ArgumentInfo)]
+    return (arguments and arguments[0].metavar) or f"--{name.replace('_', '-')}"
+
+
 def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     """The function that Typer calls: it checks files, then calls the command's."""
     # A function that takes one dataclass gets its options in it, and an option for each field.
@@ -216,12 +222,7 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     options = first if dataclasses.is_dataclass(first) and isinstance(first, type) else None
     parameters = inspect.signature(options or function).parameters.values()
     hints = get_type_hints(options or function, include_extras=True)
-    # What the caller types for a parameter: an option's name, an argument's placeholder
-    labels: dict[str, str] = {}
-    for parameter, hint in hints.items():
-        info = next((mark for mark in _metadata(hint) if isinstance(mark, ParameterInfo)), None)
-        argument = isinstance(info, ArgumentInfo) and info.metavar
-        labels[parameter] = argument or f"--{parameter.replace('_', '-')}"
+    labels = {parameter: _label(parameter, hint) for parameter, hint in hints.items()}
     marks = {
         name: mark
         for name, hint in hints.items()
@@ -234,7 +235,7 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
 
     @functools.wraps(function)
     def call(**given: Any) -> None:
-        wanted = [given.pop(name) for name in shared]
+        wanted = list(map(given.pop, shared))
         with noting_writes() as written, reporting(name, written, wanted):
             try:
                 given.update(_targets(trees, given))
@@ -257,7 +258,7 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
 
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    extra = {name: (hint, False) for name, hint in ALLOWED.items() if trees} | shared
+    extra = (ALLOWED if trees else {}) | shared
     typed += [
         inspect.Parameter(name, keyword, default=default, annotation=hint)
         for name, (hint, default) in extra.items()

@@ -83,14 +83,10 @@ def guard(marks: Marks, labels: Mapping[str, str], given: Given) -> None:
     ]
     for first, second in itertools.combinations(files, 2):
         # Two files that are only read may be one, and an option with several may name one twice.
-        writes = isinstance(first.mark, Writes) or isinstance(second.mark, Writes)
-        if (
-            writes
-            and (first.option, first.mark) != (second.option, second.mark)
-            and _same(first, second)
-        ):
-            same = first.path == second.path
-            paths = f"{first.path}" if same else f"{first.path} and {second.path}"
+        writes = any(isinstance(file.mark, Writes) for file in (first, second))
+        alike = (first.option, first.mark) == (second.option, second.mark)
+        if writes and not alike and _same(first, second):
+            paths = " and ".join(map(str, dict.fromkeys((first.path, second.path))))
             raise InputError(
                 f"{first.option} and {second.option} are the same file, {paths}: its content would "
                 "be lost; choose another file for one of them"
@@ -99,8 +95,9 @@ def guard(marks: Marks, labels: Mapping[str, str], given: Given) -> None:
         if isinstance(file.mark, Writes):
             if file.path.name in LEFT_BY:
                 folder = file.path.parent
-                beside = [f.path for f in files if f.mark is file.mark]
-                require_own_folder(folder, [path.name for path in beside if path.parent == folder])
+                names = [f.path.name for f in files
+                         if f.mark is file.mark and f.path.parent == folder]  # fmt: skip
+                require_own_folder(folder, names)
             if not file.mark.opened:
                 require_writable(file.path)
 
@@ -145,7 +142,7 @@ def _same(one: _File, other: _File) -> bool:
 
 def require_writable(path: Path) -> None:
     """Raise InputError when a file cannot be written; leaves it, and all folders, as they are."""
-    with named(path):
+    with name_in_errors(path):
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a file; choose the name of a file")
         require_regular(path)
@@ -163,13 +160,13 @@ def require_writable(path: Path) -> None:
 def sole(path: Path) -> Iterator[None]:
     """Be the only command that makes a file; raises InputError if another one does."""
     with ExitStack() as lock:
-        with named(path):
+        with name_in_errors(path):
             lock.enter_context(one_writer(path))
         yield
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def name_in_errors(path: Path) -> Iterator[None]:
     """Name the file in what the file system raises, which a full disk does not do by itself."""
     try:
         yield

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer import Option
 
-from dagengine.cli.common.streams import shown
+from dagengine.cli.common.streams import printable
 
 
 class Format(StrEnum):
@@ -27,10 +28,10 @@ class Format(StrEnum):
 
 
 _HELP = "Output format; JSON is one document."
-TableOrJson = Annotated[Literal["table", "json"], typer.Option("--format", help=_HELP)]
+TableOrJson = Annotated[Literal["table", "json"], Option("--format", help=_HELP)]
 FORMATS: dict[str, tuple[Any, Any]] = {
     "form": (TableOrJson, "table"),
-    "as_json": (Annotated[bool, typer.Option("--json", hidden=True)], False),
+    "as_json": (Annotated[bool, Option("--json", hidden=True)], False),
 }
 """The options of every command without formats of its own, with their defaults."""
 _FACTS: ContextVar[dict[str, Any] | None] = ContextVar("facts", default=None)
@@ -93,7 +94,7 @@ def print_csv(columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> Non
     """A table with a head; on a terminal without the characters that it would obey."""
     table = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     table.writeheader()
-    fit = shown if sys.stdout.isatty() else _utf8
+    fit = printable if sys.stdout.isatty() else _utf8
     for line in lines:
         table.writerow({name: fit(v) if isinstance(v, str) else v for name, v in line.items()})
 

@@ -12,15 +12,7 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "index", "explain", "schema", "send"),
     "Write metrics and data": ("guide", "recommend", "check", "render", "synthesize", "migrate"),
-    "Know and set the judge": (
-        "judge",
-        "benchmark",
-        "attack",
-        "labels",
-        "improve",
-        "fit",
-        "store",
-    ),
+    "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "fit", "store"),
 }
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),

@@ -6,9 +6,10 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads, Writes
@@ -27,7 +28,7 @@ _TRACES = "otel"
 
 Metrics = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="METRICS.py[:NAME]",
         help="A Python file with metrics at module level, a tree file (.json), a module "
         "(`pkg.metrics:NAME`), or a name that a package offers; NAME selects a metric or a list.",
@@ -36,18 +37,20 @@ Metrics = Annotated[
 ]
 AllowCode = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--allow-code", help="Of a tree file: run the Python that it names, beside it or installed."
     ),
 ]
 AllowModel = Annotated[
-    bool, typer.Option("--allow-model", help="Of a tree file: ask the models that it names.")
+    bool, Option("--allow-model", help="Of a tree file: ask the models that it names.")
 ]
-ALLOWED = {"allow_code": AllowCode, "allow_model": AllowModel}
-"""Options of every command that takes metrics."""
+ALLOWED: dict[str, tuple[Any, Any]] = {
+    "allow_code": (AllowCode, False), "allow_model": (AllowModel, False),
+}  # fmt: skip
+"""Options of every command that takes metrics, with their defaults."""
 Data = Annotated[
     list[Path],
-    typer.Option(
+    Option(
         help="Test cases: a .jsonl, .json, .csv, .tsv or .parquet file. Columns have the names of "
         "the fields of a test case. Repeatable for files of traces (`--map otel`)."
     ),
@@ -55,7 +58,7 @@ Data = Annotated[
 ]
 Mapped = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--map",
         metavar="COLUMN=FIELD|TOOL",
         help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo`, "
@@ -65,7 +68,7 @@ Mapped = Annotated[
 ]
 UnitOfTraces = Annotated[
     str,
-    typer.Option(
+    Option(
         "--unit",
         metavar="trace|session|span:KIND",
         help="With --map otel: what one case is. A session is a conversation of its traces.",
@@ -73,7 +76,7 @@ UnitOfTraces = Annotated[
 ]
 Delimiters = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--delimiter",
         metavar="COLUMN=TEXT",
         help="The separator of the items in a column of lists; the default is JSON. Repeatable.",
@@ -81,7 +84,7 @@ Delimiters = Annotated[
 ]
 Destinations = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--to",
         metavar="KIND[=URL]",
         help="Write the scores to where the traces are: otlp, phoenix, langfuse, mlflow or opik, "
@@ -90,7 +93,7 @@ Destinations = Annotated[
 ]
 JudgeName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         metavar="MODEL",
         autocompletion=judge_names,
         help="The judge: an OpenAI model (`gpt-4o`), another provider's model "
@@ -102,7 +105,7 @@ JudgeName = Annotated[
 ]
 Quoting = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--quotes",
         metavar="required|if_any",
         help="Make every verdict quote the words that it is based on, and check the quotes.",
@@ -110,7 +113,7 @@ Quoting = Annotated[
 ]
 Unquoted = Annotated[
     str,
-    typer.Option(
+    Option(
         "--unsupported",
         metavar="fail|keep",
         help="With --quotes: what becomes of a verdict whose quotes are not in the material.",
@@ -118,13 +121,11 @@ Unquoted = Annotated[
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option(
-        help="URL of an OpenAI-compatible server, for instance http://localhost:11434/v1."
-    ),
+    Option(help="URL of an OpenAI-compatible server, for instance http://localhost:11434/v1."),
 ]
 StorePath = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--store",
         help="A file that keeps every answer. Questions with a stored answer are not asked again.",
     ),
@@ -132,36 +133,33 @@ StorePath = Annotated[
 ]
 MaxInFlight = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         help="Maximum number of concurrent judge calls. Default: what `judge check` saved, "
         "else 64.",
     ),
 ]
-MaxCalls = Annotated[int | None, typer.Option(min=0, help="Stop after this number of judge calls.")]
+MaxCalls = Annotated[int | None, Option(min=0, help="Stop after this number of judge calls.")]
 MaxTokens = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=1,
         help="Maximum tokens per answer, unless the node sets its own. Default: enough for the "
         "limits of the answer.",
     ),
 ]
 MoneyLimit = Annotated[
-    float | None,
-    typer.Option(help="Stop before the judge calls cost more than this, in US dollars."),
+    float | None, Option(help="Stop before the judge calls cost more than this, in US dollars.")
 ]
 Groups = Annotated[
-    str | None,
-    typer.Option(metavar="FIELD", help="Cases with an equal value here stay together."),
+    str | None, Option(metavar="FIELD", help="Cases with an equal value here stay together.")
 ]
 SealedShare = Annotated[
-    float,
-    typer.Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed."),
+    float, Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed.")
 ]
 PriceOf = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--price",
         metavar="IN,OUT",
         help="Price in US dollars per million input and output tokens; replaces the public price "

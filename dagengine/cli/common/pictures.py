@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagengine.cli.common.files import named
+from dagengine.cli.common.files import name_in_errors
 from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
 from dagengine.regular_files import require_regular
@@ -75,5 +75,5 @@ def _save_own(picture: Picture, path: Path) -> None:
 
 def save(picture: Picture, path: Path) -> None:
     """Write a picture and say where; raises MissingExtraError without what draws it."""
-    with named(path):
+    with name_in_errors(path):
         say(f"picture: {picture.save(str(path))}")

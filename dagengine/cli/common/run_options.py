@@ -7,29 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes
-from dagengine.cli.common.options import (
-    BaseUrl,
-    Data,
-    Delimiters,
-    Destinations,
-    JudgeName,
-    Mapped,
-    MaxCalls,
-    MaxInFlight,
-    MaxTokens,
-    Metrics,
-    MoneyLimit,
-    PriceOf,
-    Quoting,
-    StorePath,
-    UnitOfTraces,
-    Unquoted,
-    in_flight,
-    prices,
-)
 
 if TYPE_CHECKING:
     from dagengine.data.shard import Shard
@@ -63,19 +44,17 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
 class RunOptions:
     """The options of one run, as they were typed."""
 
-    metrics: Metrics
-    data: Data
-    out: Annotated[Path, typer.Option(help="Output folder of the run."), Writes(_files_in)] = Path(
-        "out"
-    )
+    metrics: shared.Metrics
+    data: shared.Data
+    out: Annotated[Path, Option(help="Output folder of the run."), Writes(_files_in)] = Path("out")
     results: Annotated[
         Path | None,
-        typer.Option(help="File for the rows, .jsonl or .parquet. Default: OUT/results.jsonl."),
+        Option(help="File for the rows, .jsonl or .parquet. Default: OUT/results.jsonl."),
         Writes(),
     ] = None
     card: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="card.json",
             help="The judge card of a benchmark of these metrics and this judge: the summary says "
             "what it found.",
@@ -83,130 +62,124 @@ class RunOptions:
         Reads(),
     ] = None
     texts: Annotated[
-        bool,
-        typer.Option("--texts/--no-texts", help="Keep the texts of the cases in OUT/cases.jsonl."),
+        bool, Option("--texts/--no-texts", help="Keep the texts of the cases in OUT/cases.jsonl.")
     ] = True
     page: Annotated[
-        bool,
-        typer.Option("--page/--no-page", help="Write the page of the run, OUT/report.html."),
+        bool, Option("--page/--no-page", help="Write the page of the run, OUT/report.html.")
     ] = True
     redact: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="FIELD",
             help="Hide this field of the cases in all output, also where other texts quote it. A "
             "key of an object: additional_metadata.email. Repeatable.",
         ),
     ] = None
-    mapped: Mapped = None
-    delimiter: Delimiters = None
-    unit: UnitOfTraces = "trace"
+    mapped: shared.Mapped = None
+    delimiter: shared.Delimiters = None
+    unit: shared.UnitOfTraces = "trace"
     app: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="APP.py[:FUNCTION]",
             help="Read the data as goldens and call this function to produce the actual outputs.",
         ),
         Reads(),
     ] = None
     app_in_flight: Annotated[
-        int, typer.Option(min=1, help="Maximum number of concurrent calls of --app.")
+        int, Option(min=1, help="Maximum number of concurrent calls of --app.")
     ] = 16
-    judge: JudgeName = None
-    quotes: Quoting = None
-    unsupported: Unquoted = "fail"
-    base_url: BaseUrl = None
+    judge: shared.JudgeName = None
+    quotes: shared.Quoting = None
+    unsupported: shared.Unquoted = "fail"
+    base_url: shared.BaseUrl = None
     batch: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--batch",
             help="Use the batch API of OpenAI or Anthropic: half the price, results within a day.",
         ),
     ] = False
     batch_files: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--batch-files",
             metavar="DIR",
             help="Write questions to files, and wait until an offline engine (vllm run-batch) has "
             "written the answers; --judge is the name of its model.",
         ),
     ] = None
-    max_in_flight: MaxInFlight = None
+    max_in_flight: shared.MaxInFlight = None
     requests_per_minute: Annotated[
-        float | None, typer.Option(help="Rate limit: judge calls per minute. Default: no limit.")
+        float | None, Option(help="Rate limit: judge calls per minute. Default: no limit.")
     ] = None
     tokens_per_minute: Annotated[
-        float | None, typer.Option(help="Rate limit: tokens per minute. Default: no limit.")
+        float | None, Option(help="Rate limit: tokens per minute. Default: no limit.")
     ] = None
     call_timeout: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Timeout of one judge call, in seconds. Default: what `judge check` saved, else "
             "120."
         ),
     ] = None
     case_timeout: Annotated[
-        float | None, typer.Option(help="Timeout of one case, in seconds. Default: none.")
+        float | None, Option(help="Timeout of one case, in seconds. Default: none.")
     ] = None
-    max_tokens: MaxTokens = None
-    max_calls: MaxCalls = None
-    budget: MoneyLimit = None
-    price: PriceOf = None
+    max_tokens: shared.MaxTokens = None
+    max_calls: shared.MaxCalls = None
+    budget: shared.MoneyLimit = None
+    price: shared.PriceOf = None
     case: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="Draw the path of the case with this index. Default: the case with the "
             "longest path."
         ),
     ] = None
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="MEASURE>X",
             help="Exit with 1 if this condition holds: Faithfulness.mean<0.8, pass-rate<0.9, "
             "p95.cost>0.02. Repeatable.",
         ),
     ] = None
     junit: Annotated[
-        Path | None,
-        typer.Option(help="Also write the results as JUnit XML, for a CI server."),
-        Writes(),
+        Path | None, Option(help="Also write the results as JUnit XML, for a CI server."), Writes()
     ] = None
     assert_pass: Annotated[
-        bool,
-        typer.Option("--assert", help="Exit with 1 if a case is below the threshold of a metric."),
+        bool, Option("--assert", help="Exit with 1 if a case is below the threshold of a metric.")
     ] = False
-    store: StorePath = None
+    store: shared.StorePath = None
     replay: Annotated[
-        bool, typer.Option("--replay", help="Read every answer from --store; make no judge calls.")
+        bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
     trace: Annotated[
-        bool, typer.Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
+        bool, Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
     ] = False
-    to: Destinations = None
+    to: shared.Destinations = None
     shard: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="I/N",
             help="Judge only every N-th case, starting with the I-th (1/4, 2/4, …). `merge` "
             "combines the shards.",
         ),
     ] = None
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of processes on this machine."),
-    ] = None
+    processes: Annotated[int | None, Option(min=1, help="Number of processes on this machine.")] = (
+        None
+    )
     cluster: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="local|ADDRESS",
             help="Run on the workers of a Dask scheduler; `local` starts workers on this machine.",
         ),
     ] = None
     workers: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=1,
             help="With --cluster local: the number of processes (default: one per processor). "
             "With an address: wait for this number of workers.",
@@ -249,7 +222,7 @@ class RunOptions:
 
         calls = self.max_in_flight, self.judge, self.base_url
         return Limits(
-            max_in_flight=self._batch_size or in_flight(*calls),
+            max_in_flight=self._batch_size or shared.in_flight(*calls),
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
             call_timeout=self._call_timeout,
@@ -257,7 +230,7 @@ class RunOptions:
             max_tokens=self.max_tokens,
             max_calls=self.max_calls,
             budget=self.budget,
-            prices=prices(self.price),
+            prices=shared.prices(self.price),
         )
 
     @property

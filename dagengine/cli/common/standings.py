@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dagengine.record.values import Manifest
+    from dagengine.reliability.card.values import JudgeCard
+    from dagengine.reliability.card.verdict import Verdict
 
 
 def words_of_judge(metrics: str, judge: str | None, base_url: str | None) -> str:
@@ -32,15 +34,12 @@ def with_card(
     from dagengine.record.values import Standing
     from dagengine.redaction import public_text
     from dagengine.reliability.card.files import read_card
-    from dagengine.reliability.card.verdict import verdict
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day, today):
         return manifest, f"{path} is of {day}, older than {DAYS} days: it says nothing of this run"
     bound, several = card.binding, len({setting.condition.judge for setting in card.settings}) > 1
-    hashes = {record.name: record.hash for record in manifest.metrics}
-    measured = [m for m in card.metrics if bound.metric_hash(m.metric) == hashes.get(m.metric)]
-    verdicts = {m.metric: verdict(card, m, under) for m in measured for under in m.settings[:1]}
+    verdicts = _verdicts(card, manifest)
     identities = [] if several or not verdicts else list(map(public_text, bound.judges))
     records = {judge.identity: judge for judge in manifest.judges}
     for identity in records.keys() & set(identities):
@@ -59,3 +58,13 @@ def with_card(
         differing = "judges" if verdicts else "metrics"
         return manifest, f"{path} says nothing of this run: it is of other {differing}"
     return manifest.model_copy(update={"judges": tuple(records.values())}), None
+
+
+def _verdicts(card: JudgeCard, manifest: Manifest) -> dict[str, Verdict]:
+    """What a card says of metrics of a run that have the same definition."""
+    from dagengine.reliability.card.verdict import verdict
+
+    hashes = {record.name: record.hash for record in manifest.metrics}
+    bound = card.binding
+    measured = [m for m in card.metrics if bound.metric_hash(m.metric) == hashes.get(m.metric)]
+    return {m.metric: verdict(card, m, under) for m in measured for under in m.settings[:1]}

@@ -58,7 +58,7 @@ def outlive_reader() -> None:
         )
 
 
-def flushed() -> OSError | None:
+def flush_output() -> OSError | None:
     """Write what waits to be printed; returns why that is not possible.
 
     What is lost then waits no longer: the interpreter would try again at its end, and end with an
@@ -74,10 +74,10 @@ def flushed() -> OSError | None:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a message; hidden characters of names, paths and data are shown as escapes."""
-    typer.echo(shown(text), err=err)
+    typer.echo(printable(text), err=err)
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Text as a terminal may have it."""
     from dagengine.terminal import plain
 

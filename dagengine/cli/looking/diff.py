@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.options import EXIT_FAILED
@@ -31,18 +32,14 @@ MEASURES = {
 
 
 def diff(
-    old: Annotated[
-        Path, typer.Argument(metavar="OLD", help="The folder of the earlier run."), Reads()
-    ],
-    new: Annotated[
-        Path, typer.Argument(metavar="NEW", help="The folder of the later run."), Reads()
-    ],
+    old: Annotated[Path, Argument(metavar="OLD", help="The folder of the earlier run."), Reads()],
+    new: Annotated[Path, Argument(metavar="NEW", help="The folder of the later run."), Reads()],
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this metric. Default: all metrics.")
+        str | None, Option(metavar="NAME", help="Only this metric. Default: all metrics.")
     ] = None,
     card: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="CARD.json",
             help="A judge card (`dagengine benchmark`); it tells how many flips are only noise of "
             "the judge.",
@@ -51,14 +48,12 @@ def diff(
     ] = None,
     form: Annotated[
         Literal["table", "json", "csv"],
-        typer.Option("--format", help="Text, JSON with everything, or CSV with one line per case."),
+        Option("--format", help="Text, JSON with everything, or CSV with one line per case."),
     ] = "table",
-    limit: Annotated[
-        int, typer.Option(min=0, help="Maximum number of cases to list per metric.")
-    ] = 20,
+    limit: Annotated[int, Option(min=0, help="Maximum number of cases to list per metric.")] = 20,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="[METRIC.]MEASURE>NUMBER",
             help=f"Exit with 1 if this condition holds; measures are {', '.join(MEASURES)}. "
             "Repeatable.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report
@@ -15,9 +15,7 @@ from dagengine.terminal import counted
 
 
 def index(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs."), Reads()
-    ],
+    folders: Annotated[list[Path], Argument(metavar="DIR...", help="Folders of runs."), Reads()],
 ) -> None:
     """Rebuild the index of large runs. Makes no judge calls.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.files import within
 from dagengine.cli.common.formats import report
@@ -14,12 +14,11 @@ from dagengine.cli.common.streams import say
 
 def merge(
     folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="DIR...", help="The folders of all shards, in any order."),
+        list[Path], Argument(metavar="DIR...", help="The folders of all shards, in any order.")
     ],
     out: Annotated[
         Path,
-        typer.Option(help="Folder for the whole run."),
+        Option(help="Folder for the whole run."),
         within("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "columns.parquet"),
     ],
 ) -> None:

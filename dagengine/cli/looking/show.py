@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from dagengine.cli.common.files import Writes, named
+from dagengine.cli.common.files import Writes, name_in_errors
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
@@ -32,50 +32,46 @@ _LISTED = 50  # rows of a table, unless so many are asked for
 class ShowOptions:
     """The options of `dagengine show`."""
 
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
-    failed: Annotated[bool, typer.Option("--failed", help="Cases that failed a metric.")] = False
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder of a run.")]
+    failed: Annotated[bool, Option("--failed", help="Cases that failed a metric.")] = False
     no_score: Annotated[
-        bool, typer.Option("--no-score", help="Cases without a score for at least one metric.")
+        bool, Option("--no-score", help="Cases without a score for at least one metric.")
     ] = False
-    metric: Annotated[str | None, typer.Option(help="Only the results of this metric.")] = None
-    case: Annotated[
-        str | None, typer.Option(help="One case, by name or index, with all its steps.")
-    ] = None
+    metric: Annotated[str | None, Option(help="Only the results of this metric.")] = None
+    case: Annotated[str | None, Option(help="One case, by name or index, with all its steps.")] = (
+        None
+    )
     at: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NODE[=ANSWER]",
             help="Cases in which this node ran, or gave this answer. Repeatable.",
         ),
     ] = None
     not_at: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="NODE[=ANSWER]",
             help="Cases in which this node did not run, or did not give this answer. Repeatable.",
         ),
     ] = None
     text: Annotated[
-        str | None, typer.Option(metavar="WORD", help="Cases with this word in a text or a reason.")
+        str | None, Option(metavar="WORD", help="Cases with this word in a text or a reason.")
     ] = None
     worst: Annotated[
-        int | None, typer.Option(min=1, help="Only this number of cases, the worst first.")
+        int | None, Option(min=1, help="Only this number of cases, the worst first.")
     ] = None
-    times: Annotated[
-        bool, typer.Option("--times", help="Also show the duration of cases and nodes.")
-    ] = False
-    texts: Annotated[bool, typer.Option("--texts", help="Also the texts of the cases (csv).")] = (
+    times: Annotated[bool, Option("--times", help="Also show the duration of cases and nodes.")] = (
         False
     )
+    texts: Annotated[bool, Option("--texts", help="Also the texts of the cases (csv).")] = False
     tree: Annotated[
-        bool, typer.Option("--tree", help="The metrics themselves, as a tree file has them.")
+        bool, Option("--tree", help="The metrics themselves, as a tree file has them.")
     ] = False
-    format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
+    format: Annotated[Format, Option(help="Output format.")] = Format.TABLE
     as_cases: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the selected test cases as a data set (JSON lines)."
-        ),
+        Option(metavar="FILE", help="Write the selected test cases as a data set (JSON lines)."),
         Writes(),
     ] = None
 
@@ -103,7 +99,6 @@ def show(options: ShowOptions) -> None:
     """
     from dagengine.record.run import load_run
     from dagengine.record.times import times_of
-    from dagengine.report.page.drafts import drafts_of
     from dagengine.report.selection import Selected, Selection
 
     if options.texts and options.format is not Format.CSV:
@@ -114,13 +109,7 @@ def show(options: ShowOptions) -> None:
         why = f": {run.manifest.error}" if run.manifest.error else ""
         say(f"not finished: {how}{why}", err=True)
     if options.tree:
-        from dagengine.trees import text_of
-
-        metrics = [each for each in run.manifest.metrics if options.metric in (None, each.name)]
-        if not metrics:
-            raise InputError(f"the run has no metric {options.metric!r:.80}")
-        trees = [each.tree or {"name": each.name, "refused": "not recorded"} for each in metrics]
-        say(text_of(trees[0] if len(trees) == 1 else trees).rstrip("\n"))
+        _print_trees(run, options.metric)
         return
     selected = Selected(run, chosen)
     rows = selected if options.worst is None else selected.worst(options.worst)
@@ -131,23 +120,38 @@ def show(options: ShowOptions) -> None:
     elif options.format is Format.CSV:
         _print_csv(run, rows, options.texts)
     elif chosen == Selection() and options.worst is None and not options.times:
-        from dagengine.record.definition import standing_lines
-        from dagengine.report.tables import print_drafts, print_summary
-        from dagengine.report.tally import Tally
-
-        drafts = drafts_of(run, most=math.inf)
-        if drafts is None:
-            print_summary(Tally(rows), standings=standing_lines(run.manifest.judges))
-        else:
-            print_drafts(drafts)
-        used = run.manifest.totals
-        if used is not None:
-            tokens = used.input_tokens + used.output_tokens
-            money = "no price known" if used.cost is None else f"about ${used.cost:.4f}"
-            asked = f"{counted(used.asked, 'question')}, {counted(used.calls, 'judge call')}"
-            say(f"{asked}, {counted(tokens, 'token')}, {money}")
+        _print_whole(run, rows)
     else:
         _print_rows(run, rows, options)
+
+
+def _print_trees(run: Run, metric: str | None) -> None:
+    from dagengine.trees import text_of
+
+    metrics = [each for each in run.manifest.metrics if metric in (None, each.name)]
+    if not metrics:
+        raise InputError(f"the run has no metric {metric!r:.80}")
+    trees = [each.tree or {"name": each.name, "refused": "not recorded"} for each in metrics]
+    say(text_of(trees[0] if len(trees) == 1 else trees).rstrip("\n"))
+
+
+def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
+    """Print the summary of all cases, and what the run took."""
+    from dagengine.record.definition import standing_lines
+    from dagengine.report.page.drafts import drafts_of
+    from dagengine.report.tables import print_drafts, print_summary
+    from dagengine.report.tally import Tally
+
+    drafts = drafts_of(run, most=math.inf)
+    if drafts is None:
+        print_summary(Tally(rows), standings=standing_lines(run.manifest.judges))
+    else:
+        print_drafts(drafts)
+    if (used := run.manifest.totals) is not None:
+        tokens = used.input_tokens + used.output_tokens
+        money = "no price known" if used.cost is None else f"about ${used.cost:.4f}"
+        asked = f"{counted(used.asked, 'question')}, {counted(used.calls, 'judge call')}"
+        say(f"{asked}, {counted(tokens, 'token')}, {money}")
 
 
 def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
@@ -180,7 +184,7 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
     cases = fields_of(run, [row.index for row in rows])
     first = next(cases, None)  # so that nothing is written where that fails
     count = 0
-    with named(path), new_file(path) as file:
+    with name_in_errors(path), new_file(path) as file:
         for case in itertools.chain([] if first is None else [first], cases):
             file.write(line_of(case))
             count += 1
@@ -191,8 +195,7 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
 
 def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOptions) -> None:
     from dagengine.report.page.drafts import DRAFTS
-    from dagengine.report.selection import fields_of
-    from dagengine.report.tables import print_cases, print_steps, seconds_words
+    from dagengine.report.tables import print_cases
 
     thing = "draft" if is_there(run.folder / DRAFTS) else "case"
     kept, count = (rows, len(rows)) if isinstance(rows, list) else rows.first(_LISTED)
@@ -202,23 +205,27 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
         say(f"no {thing}{whole} matches all options")
         return
     if options.case is not None:
-        # One case is shown whole: its texts, and all that its nodes said.
-        best: dict[str, float] = {}
-        for metric in run.manifest.metrics:
-            for node in metric.nodes:
-                if node.scale:
-                    best[node.name] = max(node.scale.values())
         for row in kept:
-            seconds = row.seconds if options.times else None
-            took = "" if seconds is None else f" ({seconds_words(seconds)})"
-            say(f"{row.index} {row.case}{took}")
-            for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
-                for name, value in fields.items():
-                    say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
-            for result in row.metrics:
-                print_steps(result, times=options.times, best=best)
+            _print_case(run, row, options.times)
         return
     several = "" if count == 1 and not whole else "s"
     print_cases(kept, f"{count:,}{whole} {thing}{several}", times=options.times)
     if count > len(kept):
         say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")
+
+
+def _print_case(run: Run, row: CaseResult, times: bool) -> None:
+    """Print one case whole: its texts, and all that its nodes said."""
+    from dagengine.report.selection import fields_of
+    from dagengine.report.tables import print_steps, seconds_words
+
+    nodes = (node for metric in run.manifest.metrics for node in metric.nodes)
+    best = {node.name: max(node.scale.values()) for node in nodes if node.scale}
+    seconds = row.seconds if times else None
+    took = "" if seconds is None else f" ({seconds_words(seconds)})"
+    say(f"{row.index} {row.case}{took}")
+    for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
+        for name, value in fields.items():
+            say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
+    for result in row.metrics:
+        print_steps(result, times=times, best=best)

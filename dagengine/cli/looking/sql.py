@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import Format, print_csv, print_json
@@ -26,11 +26,9 @@ _WIDTH = 200  # characters of a cell
 class SqlOptions:
     """The options of `dagengine sql`."""
 
-    query: Annotated[str, typer.Argument(metavar="SELECT", help="One SELECT of DuckDB's SQL.")]
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs."), Reads()
-    ]
-    format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
+    query: Annotated[str, Argument(metavar="SELECT", help="One SELECT of DuckDB's SQL.")]
+    folders: Annotated[list[Path], Argument(metavar="DIR...", help="Folders of runs."), Reads()]
+    format: Annotated[Format, Option(help="Output format.")] = Format.TABLE
 
 
 def sql(options: SqlOptions) -> None:

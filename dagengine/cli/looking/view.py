@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import TableOrJson, print_document
@@ -23,29 +23,25 @@ from dagengine.regular_files import private_folders, write_whole
 def view(
     folders: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="DIR...", help="Folders of runs; several folders are shown as a history."
-        ),
+        Argument(metavar="DIR...", help="Folders of runs; several folders are shown as a history."),
         Reads(),
     ],
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes any free port.")
+        int, Option(min=0, max=65535, help="The port to listen on; 0 takes any free port.")
     ] = 0,
     who: Annotated[
         str | None,
-        typer.Option(
-            "--as", metavar="NAME", help="Your name beside your labels. Default: your login."
-        ),
+        Option("--as", metavar="NAME", help="Your name beside your labels. Default: your login."),
     ] = None,
     card: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="CARD.json",
             help="A judge card; it tells which changes between runs are only noise of the judge.",
         ),
         Reads(),
     ] = None,
-    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     form: TableOrJson = "table",
 ) -> None:
     """Inspect, compare and label runs in a browser.

@@ -9,35 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer import Option
 
-from dagengine.cli.common.files import Reads, named, sole, within
+from dagengine.cli.common import options as shared
+from dagengine.cli.common.files import Reads, name_in_errors, sole, within
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
-from dagengine.cli.common.options import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    BaseUrl,
-    Data,
-    Delimiters,
-    JudgeName,
-    Mapped,
-    MaxCalls,
-    MaxInFlight,
-    MaxTokens,
-    Metrics,
-    MoneyLimit,
-    PriceOf,
-    Quoting,
-    StorePath,
-    UnitOfTraces,
-    Unquoted,
-    cases_of,
-    go_on,
-    in_flight,
-    prices,
-    quoting_of,
-)
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.errors import InputError
 from dagengine.terminal import counted, wrap_lines
@@ -53,24 +31,22 @@ if TYPE_CHECKING:
 class AttackOptions:
     """The options of one attack, as they were typed."""
 
-    metrics: Metrics
-    data: Data
-    mapped: Mapped = None
-    delimiter: Delimiters = None
-    unit: UnitOfTraces = "trace"
-    judge: JudgeName = None
-    base_url: BaseUrl = None
-    quotes: Quoting = None
-    unsupported: Unquoted = "fail"
+    metrics: shared.Metrics
+    data: shared.Data
+    mapped: shared.Mapped = None
+    delimiter: shared.Delimiters = None
+    unit: shared.UnitOfTraces = "trace"
+    judge: shared.JudgeName = None
+    base_url: shared.BaseUrl = None
+    quotes: shared.Quoting = None
+    unsupported: shared.Unquoted = "fail"
     families: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,…", help="Families of attacks, separated by commas. Default: all."
-        ),
+        Option(metavar="NAME,…", help="Families of attacks, separated by commas. Default: all."),
     ] = None
     attacks: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help='Attacks of your own, JSON lines: {"family": "name", "text": "words"}; '
             "{criterion}, {verdict}, {node}, {field} and {json} are filled in.",
@@ -79,7 +55,7 @@ class AttackOptions:
     ] = None
     fields: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIELD,…",
             help="The fields to attack: actual_output, input, retrieval_context, context, "
             "tools_called (outputs), turns (of the assistant). Default: what the application "
@@ -87,36 +63,35 @@ class AttackOptions:
         ),
     ] = None
     position: Annotated[
-        str, typer.Option(help="Where in a field: end, start, middle, separated by commas.")
+        str, Option(help="Where in a field: end, start, middle, separated by commas.")
     ] = "end"
     sample: Annotated[
-        int, typer.Option(min=1, help="How many failing cases of a metric are attacked at most.")
+        int, Option(min=1, help="How many failing cases of a metric are attacked at most.")
     ] = 100
-    repeats: Annotated[int, typer.Option(min=1, help="How many times each case is judged.")] = 1
+    repeats: Annotated[int, Option(min=1, help="How many times each case is judged.")] = 1
     defend: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME,…",
             help="Defences to try on what fell: quotes, gate, spotlight, judge:NAME.",
         ),
     ] = None
     line: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="The share of honest cases that a defence may change."),
+        float, Option(min=0, max=1, help="The share of honest cases that a defence may change.")
     ] = 0.05
-    seed: Annotated[int, typer.Option(help="The seed of the random sample.")] = 0
-    store: StorePath = None
-    max_calls: MaxCalls = None
-    budget: MoneyLimit = None
-    price: PriceOf = None
-    max_in_flight: MaxInFlight = None
-    max_tokens: MaxTokens = None
+    seed: Annotated[int, Option(help="The seed of the random sample.")] = 0
+    store: shared.StorePath = None
+    max_calls: shared.MaxCalls = None
+    budget: shared.MoneyLimit = None
+    price: shared.PriceOf = None
+    max_in_flight: shared.MaxInFlight = None
+    max_tokens: shared.MaxTokens = None
     plan: Annotated[
-        bool, typer.Option("--plan", help="Only say how many calls this takes. Makes none.")
+        bool, Option("--plan", help="Only say how many calls this takes. Makes none.")
     ] = False
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="MEASURE>NUMBER",
             help="Exit with 1 if this condition holds: falls>0, attack-success>0.1, null-pass>0, "
             "drift>0.05; shares also with .low and .high. Repeatable.",
@@ -124,7 +99,7 @@ class AttackOptions:
     ] = None
     out: Annotated[
         Path,
-        typer.Option(help="Folder for the card."),
+        Option(help="Folder for the card."),
         within("attack.html", "attack.json", unless=("plan",)),
     ] = Path("attack")
 
@@ -159,8 +134,8 @@ def attack(options: AttackOptions) -> None:
         options.sample,
         options.seed,
     )
-    metrics = load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported))
-    read = cases_of(options.data, options.mapped, options.delimiter, unit=options.unit)
+    metrics = load_metrics(options.metrics, shared.quoting_of(options.quotes, options.unsupported))
+    read = shared.cases_of(options.data, options.mapped, options.delimiter, unit=options.unit)
     cases = cast("list[TestCase]", list(strict(read)))
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")
@@ -174,7 +149,7 @@ def attack(options: AttackOptions) -> None:
         card = _run_attack(options, plan, metrics, cases, model)
         report(**dataclasses.asdict(card))
         say("\n".join(screen(card)))
-        with named(options.out):
+        with name_in_errors(options.out):
             page, _ = write_attack(card, options.out)
     say(f"card: {page} (also attack.json)")
     lines = failures(card, conditions)
@@ -182,7 +157,7 @@ def attack(options: AttackOptions) -> None:
     for line in lines:
         say(f"fails: {line}", err=True)
     if lines:
-        raise typer.Exit(EXIT_FAILED)
+        raise typer.Exit(shared.EXIT_FAILED)
 
 
 def _parts(text: str | None) -> list[str] | None:
@@ -199,11 +174,7 @@ def _judges(defend: Iterable[str], base_url: str | None) -> dict[str, Any]:
 
 
 def _print_plan(
-    options: AttackOptions,
-    plan: Plan,
-    metrics: list[BaseMetric],
-    cases: list[TestCase],
-    model: Any,
+    options: AttackOptions, plan: Plan, metrics: list[BaseMetric], cases: list[TestCase], model: Any
 ) -> None:
     """Print what is asked at most, part by part, with its price."""
     from dagengine.attacking.foretelling import parts_of
@@ -212,7 +183,7 @@ def _print_plan(
     defend = _parts(options.defend) or []
     judges = _judges(defend, options.base_url)
     total, money, priced = 0.0, 0.0, True
-    own = prices(options.price)
+    own = shared.prices(options.price)
     for part in parts_of(cases, metrics, plan, defend, judges, model):
         calls = part.estimate.calls.likely * options.repeats
         paid = [
@@ -236,11 +207,7 @@ def _print_plan(
 
 
 def _run_attack(
-    options: AttackOptions,
-    plan: Plan,
-    metrics: list[BaseMetric],
-    cases: list[TestCase],
-    model: Any,
+    options: AttackOptions, plan: Plan, metrics: list[BaseMetric], cases: list[TestCase], model: Any
 ) -> AttackCard:
     """Ask everything; an interrupt says how to continue."""
     from dagengine.attacking.campaign import attack as attacked
@@ -248,10 +215,10 @@ def _run_attack(
 
     access = CountedAccess()
     limits = Limits(
-        max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
+        max_in_flight=shared.in_flight(options.max_in_flight, options.judge, options.base_url),
         max_calls=options.max_calls,
         budget=options.budget,
-        prices=prices(options.price),
+        prices=shared.prices(options.price),
         max_tokens=options.max_tokens,
     )
     defend = _parts(options.defend) or []
@@ -278,5 +245,8 @@ def _run_attack(
             limits=limits,
         )
     except KeyboardInterrupt:
-        say(f"interrupted after {access.done:,} judged cases; {go_on(options.store)}", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        say(
+            f"interrupted after {access.done:,} judged cases; {shared.go_on(options.store)}",
+            err=True,
+        )
+        raise typer.Exit(shared.EXIT_INTERRUPTED) from None

@@ -13,10 +13,10 @@ import typer
 
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
-from dagengine.cli.common.files import named, sole
+from dagengine.cli.common.files import name_in_errors, sole
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoting_of
-from dagengine.cli.common.streams import outlive_reader, say, shown
+from dagengine.cli.common.streams import outlive_reader, printable, say
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
 from dagengine.terminal import wrap_lines
@@ -171,7 +171,7 @@ def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
 
     require_benchmark_extra()
     for line in example_lines(compile_metrics(job.metrics), enumerate(job.cases)):
-        say(f"warning: {shown(line)}", err=True)
+        say(f"warning: {printable(line)}", err=True)
     if options.labels is not None:
         for line in check_labels(job.metrics, job.cases, options.labels):
             say(f"warning: {line}", err=True)
@@ -187,7 +187,7 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
     if options.scale is not None:
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
     for line in fields_before(compile_metrics(job.metrics), job.cases):
-        say(f"warning: {shown(line)}", err=True)
+        say(f"warning: {printable(line)}", err=True)
     _check_before(job, options)
     named = options.judge[0] if options.judge else None
     most_calls = in_flight(options.max_in_flight, named, options.base_url)
@@ -196,9 +196,7 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
     if options.max_calls is not None:
         job.require_calls(most, options.max_calls, options.store)
     limits = Limits(
-        max_in_flight=most_calls,
-        max_calls=options.max_calls,
-        max_tokens=options.max_tokens,
+        max_in_flight=most_calls, max_calls=options.max_calls, max_tokens=options.max_tokens
     )
     return job.all(options.store, limits=limits), _identities(job)
 
@@ -257,7 +255,7 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
     verdicts = replace(verdicts, runs=())  # the rows take as much memory as the card
     scored = {} if verdicts.contests is None else verdicts.contests.scores
     settings = (*verdicts.observations.conditions, *scored)
-    judges = dict.fromkeys(at.judge for at in settings if at.judge)
+    judges = dict.fromkeys(filter(None, (at.judge for at in settings)))
     labels: str | Mapping[int, Any] | None = options.labels or verdicts.labels or None
     if options.labels is not None:
         labels, line = labels_among(options.labels, verdicts.cases)
@@ -268,31 +266,25 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
 
     def progress(name: str) -> None:
         if count > _FEW_SETTINGS:
-            say(f"setting {next(turn)} of {count}: {shown(name)}", err=True)
+            say(f"setting {next(turn)} of {count}: {printable(name)}", err=True)
 
+    names = [*judges] or [options.verdicts.name]
+    shared: dict[str, Any] = {
+        "labels": labels, "labels_random": options.labels_random,
+        "groups": options.groups or verdicts.groups, "needs": _needs(options),
+        "progress": progress,
+    }  # fmt: skip
     if verdicts.contests is not None:
         return contest_card(
-            verdicts.contests, verdicts.metric, verdicts.cases,
-            [*judges] or [options.verdicts.name], labels=labels,
-            labels_random=options.labels_random, groups=options.groups or verdicts.groups,
-            ties=options.ties, within=options.within / 100, needs=_needs(options),
-            progress=progress,
+            verdicts.contests, verdicts.metric, verdicts.cases, names,
+            ties=options.ties, within=options.within / 100, **shared,
         )  # fmt: skip
     for line in [] if labels is None else check_labels([verdicts.metric], verdicts.cases, labels):
         say(f"warning: {line}", err=True)
     return make_card(
-        verdicts.observations,
-        [verdicts.metric],
-        verdicts.cases,
-        [*judges] or [options.verdicts.name],
-        labels=labels,
-        labels_random=options.labels_random,
-        label_scale=_label_scale(options),
-        groups=options.groups or verdicts.groups,
-        target=options.target,
-        needs=_needs(options),
-        progress=progress,
-    )
+        verdicts.observations, [verdicts.metric], verdicts.cases, names,
+        label_scale=_label_scale(options), target=options.target, **shared,
+    )  # fmt: skip
 
 
 _FEW_SETTINGS = 2  # more take a while, so that it is said where the card is
@@ -319,8 +311,8 @@ def _identities(job: BenchmarkJob) -> list[str]:
     asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
     identities: list[str] = []
     for name, chosen in job.judges.items() or [("", None)]:
-        for place in asked:
-            own = plan.models[place]
+        for index in asked:
+            own = plan.models[index]
             judge = as_judge(chosen if own is None else own)
             identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"
             if name and own is None and identity.endswith(number):
@@ -339,7 +331,7 @@ def _write(
     report(card=card)
     print_card(card, verbose=options.verbose)
     out = options.out
-    with named(out):
+    with name_in_errors(out):
         write_whole(out / "card.html", card_page(card))
         write_whole(out / "card.md", markdown(card))
         # Last, since `--check` and `--compare` read this file: if it is there, all three are.

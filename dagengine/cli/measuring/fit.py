@@ -9,22 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, sole, within
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.options import (
-    BaseUrl,
-    Delimiters,
-    Groups,
-    Mapped,
-    SealedShare,
-    cases_of,
-    sole_metric,
-    two_numbers,
-)
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import printable, say
 from dagengine.errors import InputError
 from dagengine.terminal import counted
 
@@ -42,7 +33,7 @@ _ARMS = {
 }  # fmt: skip
 _HELP = "Fit a number of a metric to human labels, and prove it on cases that were sealed."
 app = Commands(name="fit", help=_HELP, no_args_is_help=True, rich_markup_mode="markdown")
-_Source = typer.Option(
+_Source = Option(
     metavar="RUN|FILE|MODEL",
     help="What this judge said: a run, a file of verdicts (of the small judge with a column "
     "`confidence`), or the judge itself with --store.",
@@ -60,7 +51,7 @@ class EscalationOptions:
 
     metrics: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[METRICS.py[:NAME]]",
             help="The metric, with `escalated` or without: the threshold is written as a patch.",
         ),
@@ -70,48 +61,48 @@ class EscalationOptions:
     large: Annotated[str, _Source, Reads()]
     data: Annotated[
         Path | None,
-        typer.Option(help="Test cases in a file: each node of METRICS.py is replayed by itself."),
+        Option(help="Test cases in a file: each node of METRICS.py is replayed by itself."),
         Reads(),
     ] = None
-    mapped: Mapped = None
-    delimiter: Delimiters = None
+    mapped: shared.Mapped = None
+    delimiter: shared.Delimiters = None
     store: Annotated[
-        Path | None, typer.Option(help="A store with the answers of both judges."), Reads()
+        Path | None, Option(help="A store with the answers of both judges."), Reads()
     ] = None
-    base_url: BaseUrl = None
+    base_url: shared.BaseUrl = None
     labels: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="FIELD|FILE",
             help="Human labels, as for `improve`. Default: the column `label` of the verdicts.",
         ),
     ] = None
-    groups: Groups = None
+    groups: shared.Groups = None
     segments: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="FIELD",
             help="For which values of this field or column is the large judge worse? Repeatable.",
         ),
     ] = None
-    metric: Annotated[
-        str | None, typer.Option(help="The metric, if files of verdicts have several.")
-    ] = None
+    metric: Annotated[str | None, Option(help="The metric, if files of verdicts have several.")] = (
+        None
+    )
     distance: Annotated[
-        float, typer.Option(min=0, max=100, help="Points below the best accuracy that are as good.")
+        float, Option(min=0, max=100, help="Points below the best accuracy that are as good.")
     ] = 0.5
     prices: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="SMALL,LARGE",
             help="US dollars of one judgement. Default: what the answers of runs cost.",
         ),
     ] = None
-    sealed: SealedShare = 0.4
-    seed: Annotated[int, typer.Option(help="Another number seals other cases.")] = 0
+    sealed: shared.SealedShare = 0.4
+    seed: Annotated[int, Option(help="Another number seals other cases.")] = 0
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="The folder for the record and the patch."),
+        Option(metavar="DIR", help="The folder for the record and the patch."),
         within("improve.json", "metrics.patch", "improved.py"),
     ] = Path("escalation")
 
@@ -129,12 +120,12 @@ def escalation(options: EscalationOptions) -> None:
     """
     from dagengine.improvement.files import RECORD, Folder
 
-    metric = None if options.metrics is None else sole_metric(options.metrics)
+    metric = None if options.metrics is None else shared.sole_metric(options.metrics)
     to, paid = _judges(options)
     files = options.data is None and options.store is None
     replayed = _replay_files(options) if files else _replay_tree(options, metric, to)
     for note in replayed.notes:
-        say(f"warning: {shown(note)}", err=True)
+        say(f"warning: {printable(note)}", err=True)
     _check(replayed, options.sealed)
     options.out.mkdir(parents=True, exist_ok=True)
     with sole(options.out / RECORD):
@@ -165,7 +156,7 @@ def _replay_tree(options: EscalationOptions, metric: BaseMetric | None, to: str 
     panel, rows = escalation_of(metric), list[Any]()
     if panel is not None and (panel.votes > 1 or panel.unsure):
         raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
-    cases: list[Any] = [*cases_of(options.data, options.mapped, options.delimiter)]
+    cases: list[Any] = [*shared.cases_of(options.data, options.mapped, options.delimiter)]
     for side, source in zip(replaying.SIDES, (options.small, options.large), strict=True):
         if options.store is None:
             rows += replaying.observe_run(Path(source), metric, cases, side)
@@ -188,7 +179,7 @@ def _judges(options: EscalationOptions) -> tuple[str | None, tuple[float, float]
         (_, cheap), (to, dear) = judge_of(Path(options.small)), judge_of(Path(options.large))
         paid = None if cheap is None or dear is None else (cheap, dear)
     if options.prices is not None:
-        paid = two_numbers(options.prices, "--prices is SMALL,LARGE")
+        paid = shared.two_numbers(options.prices, "--prices is SMALL,LARGE")
     return to, paid
 
 
@@ -267,9 +258,9 @@ def _fit(
     if metric is not None and proof is not None and proof.proved:
         left = _write(fitted.below, str(options.metrics), metric, to, folder)
     for line in _lines(fitted, proof, options.distance, split, left):
-        say(shown(line))
+        say(printable(line))
     for name, cases, loss in worse:
-        where = f"{shown(name)} ({counted(cases, 'case')} to fit on)"
+        where = f"{printable(name)} ({counted(cases, 'case')} to fit on)"
         say(f"  worse    the large judge is, by {100 * loss:.1f} points, in {where}")
     if earlier:
         say(f"warning: these labels were looked at {counted(earlier, 'time')} before, for other "

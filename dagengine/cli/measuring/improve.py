@@ -9,29 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes, sole
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.options import (
-    EXIT_INTERRUPTED,
-    BaseUrl,
-    Delimiters,
-    Groups,
-    JudgeName,
-    Mapped,
-    MaxCalls,
-    MaxInFlight,
-    Metrics,
-    MoneyLimit,
-    PriceOf,
-    SealedShare,
-    StorePath,
-    cases_of,
-    go_on,
-    in_flight,
-    prices,
-    sole_metric,
-)
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.terminal import counted, one_line, wrap_lines
 
@@ -50,47 +32,47 @@ def _files(out: Path, given: Given) -> Iterable[Path]:
 
 
 def improve(
-    metrics: Metrics,
-    data: Annotated[Path, typer.Option(help="Test cases in a file, as for `run`."), Reads()],
+    metrics: shared.Metrics,
+    data: Annotated[Path, Option(help="Test cases in a file, as for `run`."), Reads()],
     labels: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="FIELD|FILE",
             help="Human labels: a case field, a file with the columns `case` and `label`, or the "
             "`labels.jsonl` of `dagengine view`, which also says which node is to blame.",
         ),
     ],
-    mapped: Mapped = None,
-    delimiter: Delimiters = None,
-    judge: JudgeName = None,
-    base_url: BaseUrl = None,
+    mapped: shared.Mapped = None,
+    delimiter: shared.Delimiters = None,
+    judge: shared.JudgeName = None,
+    base_url: shared.BaseUrl = None,
     rewriter: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Who rewrites criteria. Default: the judge."),
+        Option(metavar="MODEL", help="Who rewrites criteria. Default: the judge."),
         Reads(),
     ] = None,
-    groups: Groups = None,
+    groups: shared.Groups = None,
     node: Annotated[
         str | None,
-        typer.Option(help="The node to change. Default: the one that causes most wrong results."),
+        Option(help="The node to change. Default: the one that causes most wrong results."),
     ] = None,
-    times: Annotated[int, typer.Option(min=1, help="How many times each question is asked.")] = 3,
+    times: Annotated[int, Option(min=1, help="How many times each question is asked.")] = 3,
     proposals: Annotated[
-        int, typer.Option(min=0, max=9, help="How many rewritten criteria are tried.")
+        int, Option(min=0, max=9, help="How many rewritten criteria are tried.")
     ] = 2,
-    sealed: SealedShare = 0.4,
-    store: StorePath = None,
-    budget: MoneyLimit = None,
-    max_calls: MaxCalls = None,
-    price: PriceOf = None,
-    max_in_flight: MaxInFlight = None,
+    sealed: shared.SealedShare = 0.4,
+    store: shared.StorePath = None,
+    budget: shared.MoneyLimit = None,
+    max_calls: shared.MaxCalls = None,
+    price: shared.PriceOf = None,
+    max_in_flight: shared.MaxInFlight = None,
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="The folder for the patch, the page and the record."),
+        Option(metavar="DIR", help="The folder for the patch, the page and the record."),
         Writes(_files),
     ] = Path("improve"),
     plan_only: Annotated[
-        bool, typer.Option("--plan", help="Only say how many calls it takes; make none.")
+        bool, Option("--plan", help="Only say how many calls it takes; make none.")
     ] = False,
 ) -> None:
     """Change one node so that the metric agrees better with people, and show that it does.
@@ -116,12 +98,12 @@ def improve(
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     require_benchmark_extra()
-    cases = list(cases_of(data, mapped, delimiter))
+    cases = list(shared.cases_of(data, mapped, delimiter))
     search = Search.of(
-        cases, sole_metric(metrics), labels, groups=groups,
+        cases, shared.sole_metric(metrics), labels, groups=groups,
         node=node, times=times, proposals=proposals, sealed=sealed,
     )  # fmt: skip
-    model, paid, folder = chosen_judge(judge, base_url), prices(price), Folder(out)
+    model, paid, folder = chosen_judge(judge, base_url), shared.prices(price), Folder(out)
     plan = search.plan(model=model, prices=paid)
     for name, calls in words.plan_lines(plan):
         say(wrap_lines(f"  {name:26} {calls:>34}", 27))
@@ -139,7 +121,7 @@ def improve(
     outlive_reader()
     out.mkdir(parents=True, exist_ok=True)
     limits = Limits(
-        max_in_flight=in_flight(max_in_flight, judge, base_url), max_calls=max_calls,
+        max_in_flight=shared.in_flight(max_in_flight, judge, base_url), max_calls=max_calls,
         budget=budget, prices=paid,
     )  # fmt: skip
     settings = {"model": model, "store": store or folder.store, "limits": limits}
@@ -167,8 +149,8 @@ def _run(
     try:
         result, left = sync(whole)
     except KeyboardInterrupt:
-        say(f"interrupted; {go_on(settings['store'])}", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        say(f"interrupted; {shared.go_on(settings['store'])}", err=True)
+        raise typer.Exit(shared.EXIT_INTERRUPTED) from None
 
     report(**json.loads((folder.path / RECORD).read_bytes()))
     # The screen: headline, what it rests on, next, what n is, the change.

@@ -10,20 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
+from typer import Argument, Option
 
+from dagengine.cli.common import options as shared
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.options import (
-    EXIT_FAILED,
-    EXIT_INPUT,
-    BaseUrl,
-    Delimiters,
-    JudgeName,
-    Mapped,
-    cases_of,
-)
 from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
@@ -41,7 +34,7 @@ app = Commands(
 doors = Commands()
 
 ForUser = Annotated[
-    bool, typer.Option("--user", help="For all projects of this user, not only for this folder.")
+    bool, Option("--user", help="For all projects of this user, not only for this folder.")
 ]
 
 
@@ -55,22 +48,22 @@ def _refuse_key(value: str | None) -> None:
 
 
 def _no_key(*names: str) -> Any:
-    return typer.Option(*names, hidden=True, callback=_refuse_key)
+    return Option(*names, hidden=True, callback=_refuse_key)
 
 
 @app.command("set")
 def set_judge(
     model: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="An OpenAI model, `provider/model`, or a model of the server at --base-url.",
             autocompletion=judge_names,
         ),
     ],
-    base_url: BaseUrl = None,
+    base_url: shared.BaseUrl = None,
     key_from: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="VARIABLE",
             help="The environment variable with the API key. Default: DAGENGINE_API_KEY with "
             "--base-url, else the variable of the provider.",
@@ -109,24 +102,24 @@ def show() -> None:
 def check(
     metrics: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="METRICS.py[:NAME]",
             help="Check the judge of these metrics, if --judge names none.",
         ),
         Reads(metrics=True),
     ] = None,
-    judge: JudgeName = None,
-    base_url: BaseUrl = None,
+    judge: shared.JudgeName = None,
+    base_url: shared.BaseUrl = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Test cases; the longest one is the text that the judge has to read."),
+        Option(help="Test cases; the longest one is the text that the judge has to read."),
         Reads(),
     ] = None,
-    mapped: Mapped = None,
-    delimiter: Delimiters = None,
+    mapped: shared.Mapped = None,
+    delimiter: shared.Delimiters = None,
     seconds: Annotated[
         float | None,
-        typer.Option(
+        Option(
             min=1,
             help="Time for the questions; what does not fit into it is not measured. Default: 60, "
             "and up to 360 where the server is slow.",
@@ -134,7 +127,7 @@ def check(
     ] = None,
     save: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--save",
             help="Make it the default judge of this folder, with the settings that are recommended "
             "and the speed for `plan`. No key is saved.",
@@ -169,7 +162,7 @@ def check(
     subject = _subject(metrics, judge, base_url)
     text = ""
     if data is not None:
-        cases = cases_of(data, mapped, delimiter)
+        cases = shared.cases_of(data, mapped, delimiter)
         cases.check()
         text = longest_text(cast("Iterable[TestCase]", strict(cases)))
     with _parts_shown() as began:
@@ -184,7 +177,7 @@ def check(
     if save and checkup.connection.problem is None:
         _save(checkup, judge, base_url, user)
     if not checkup.usable:
-        raise typer.Exit(EXIT_INPUT if checkup.connection.problem else EXIT_FAILED)
+        raise typer.Exit(shared.EXIT_INPUT if checkup.connection.problem else shared.EXIT_FAILED)
 
 
 @contextmanager
@@ -210,7 +203,7 @@ def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Ju
     if metrics is None or judge or base_url:
         return load_judge(judge, base_url)
     plan = compile_metrics(load_metrics(metrics))
-    asked = sorted({place for unit in plan.units if unit.node.asks for place in unit.judges})
+    asked = sorted({index for unit in plan.units if unit.node.asks for index in unit.judges})
     judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in asked)}
     if len(judges) > 1:
         names = ", ".join(judge_name(identity) for identity in judges)
@@ -278,10 +271,10 @@ def _describe(model: str, base_url: str | None) -> str:
 
 @doors.command("set-azure-openai", hidden=True)
 def set_azure_openai(
-    openai_endpoint: Annotated[str, typer.Option()],
-    deployment_name: Annotated[str, typer.Option()],
-    openai_api_version: Annotated[str | None, typer.Option()] = None,
-    model_version: Annotated[str | None, typer.Option()] = None,
+    openai_endpoint: Annotated[str, Option()],
+    deployment_name: Annotated[str, Option()],
+    openai_api_version: Annotated[str | None, Option()] = None,
+    model_version: Annotated[str | None, Option()] = None,
     openai_api_key: Annotated[str | None, _no_key("--openai-api-key")] = None,
 ) -> None:
     """`judge set` for a deployment of Azure OpenAI; its key is in AZURE_OPENAI_API_KEY."""
@@ -302,8 +295,8 @@ def set_ollama(model: str, base_url: str = "http://localhost:11434") -> None:
 
 @doors.command("set-local-model", hidden=True)
 def set_local_model(
-    model_name: Annotated[str, typer.Option()],
-    base_url: Annotated[str, typer.Option()],
+    model_name: Annotated[str, Option()],
+    base_url: Annotated[str, Option()],
     api_key: Annotated[str | None, _no_key("--api-key")] = None,
 ) -> None:
     """`judge set` for a model of a local server."""

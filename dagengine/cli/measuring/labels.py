@@ -6,12 +6,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import printable, say
 from dagengine.errors import InputError
 from dagengine.terminal import counted
 
@@ -39,29 +39,29 @@ def about() -> None:
 def plan(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="The folder of a run."),
+        Argument(metavar="DIR", help="The folder of a run."),
         Writes(  # the file of its rows names a run, too
             lambda run, given: [(run.parent if run.is_file() else run) / "label-plan.json"]
         ),
     ],
     labels: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE", help="Labels of `dagengine view`. Default: labels.jsonl of the run."
         ),
         Reads(),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="Only this metric.")] = None,
+    metric: Annotated[str | None, Option(help="Only this metric.")] = None,
     need: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="agreement=85", help="The agreement that you need, in per cent. Default: 80."
         ),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many cases to label next.")] = 20,
+    count: Annotated[int, Option(min=1, help="How many cases to label next.")] = 20,
     chosen: Annotated[
         int | None,
-        typer.Option(
+        Option(
             min=0,
             help="How many of them are chosen by path and doubt; the others are drawn at random. "
             "Default: half.",
@@ -97,13 +97,26 @@ def plan(
     ]  # fmt: skip
     for planned in plans:
         for text in _lines(planned):
-            say(shown(text))
+            say(printable(text))
         say("")
     report(plans=plans)
     path = write_plan(run.folder, plans)
     total = sum(len(planned.queue) for planned in plans)
     say(f"{counted(total, 'case')} to label: {path}")
     say(f"next: dagengine view {shlex.quote(str(folder))} --open   (then l, labels plan, Start)")
+
+
+def _labels_to_decide(plan: LabelPlan) -> tuple[str, str | int]:
+    """How sure the number of labels is that tell the side of the line, and the number."""
+    if plan.agreement is None:
+        return "", "label some first"
+    if plan.to_decide is None:
+        return "", "over 640: too close"
+    if plan.agreement.low > plan.line:
+        return "", "0: it is above"
+    if plan.agreement.high < plan.line:
+        return "", "0: it is below"
+    return " (likely)", plan.to_decide
 
 
 def _lines(plan: LabelPlan) -> Iterator[str]:
@@ -134,15 +147,8 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
     for half, more in plan.within:
         over = more > plan.cases - plan.labels
         yield _row(f"agreement within ± {100 * half:.0f} points", f"{more}{' *' if over else '  '}")
-    if plan.agreement is None:
-        yield _row(f"whether agreement is above {100 * plan.line:g} %", "label some first")
-    elif plan.to_decide is None:
-        yield _row(f"whether agreement is above {100 * plan.line:g} %", "over 640: too close")
-    elif plan.agreement.low > plan.line or plan.agreement.high < plan.line:
-        side = "above" if plan.agreement.low > plan.line else "below"
-        yield _row(f"whether agreement is above {100 * plan.line:g} %", f"0: it is {side}")
-    else:
-        yield _row(f"whether agreement is above {100 * plan.line:g} % (likely)", plan.to_decide)
+    likely, needed = _labels_to_decide(plan)
+    yield _row(f"whether agreement is above {100 * plan.line:g} %{likely}", needed)
     for node in plan.nodes[:_NODES]:
         seen = f"{node.right} of {node.labels} right" if node.labels else "no label"
         yield _row(f"node {node.node} within ± 10 points ({seen})", node.more)

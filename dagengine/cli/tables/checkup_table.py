@@ -65,7 +65,7 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
 
     say(checkup.judge, "bold")
     out.print(table)
-    for text in recommended(checkup):
+    for text in recommendations(checkup):
         say(text)
     usage, calls = checkup.usage, counted(checkup.calls, "call")
     tokens = f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
@@ -110,7 +110,7 @@ def lines(checkup: Checkup) -> Iterator[Line]:
     yield from _part("reading", checkup.reading, _reading)
 
 
-def recommended(checkup: Checkup) -> list[str]:
+def recommendations(checkup: Checkup) -> list[str]:
     """Settings that are recommended, in words; of a judge that cannot be used only its window."""
     advice = checkup.advice
     texts: list[str] = []
@@ -237,10 +237,10 @@ def _reading(found: Reading) -> Iterator[tuple[Status, str]]:
         rate = found.tokens_per_second
         yield "ok", f"{long}{read}{'' if rate is None else f' at {rate:,.0f} tokens/s'}"
     missed = ", ".join(f"{share:.0%}" for share, hit in found.found if not hit)
-    places = f"not at {missed}" if missed else "at " + ", ".join(f"{s:.0%}" for s, _ in found.found)
+    depths = f"not at {missed}" if missed else "at " + ", ".join(f"{s:.0%}" for s, _ in found.found)
     hits = sum(hit for _, hit in found.found)
     status: Status = "warning" if missed else "ok"
-    yield status, f"found {hits} of {len(found.found)} words planted there ({places})"
+    yield status, f"found {hits} of {len(found.found)} words planted there ({depths})"
 
 
 def _easy(found: EasyQuestions) -> Iterator[tuple[Status, str]]:

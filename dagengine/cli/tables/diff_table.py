@@ -82,16 +82,8 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
-    lines = [*_lines(metric)]
-    for change in metric["tree"]:
-        line = f"{change['node']}: {change['what']}" if change["node"] else change["what"]
-        if change["kind"] == "definition" and change["old"] != change["new"]:
-            line += f" ({change['old']!r} → {change['new']!r})"
-        elif change["kind"] == "definition":
-            parts = [part for key, values in change["data"].items() for part in _edit(key, *values)]
-            line += f": {'; '.join(parts)}" if parts else ""
-        lines.append(("changed", line))
-    for name, line in lines:
+    changes = [("changed", _change_words(change)) for change in metric["tree"]]
+    for name, line in (*_lines(metric), *changes):
         table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))
     out.print(table)
     if metric["flips"]:
@@ -110,6 +102,17 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
         out.print(_cases(shown[:limit]))
     if len(shown) > limit:
         _say(out, f"{len(shown) - limit:,} more: --limit {len(shown)}, or --format json")
+
+
+def _change_words(change: Mapping[str, Any]) -> str:
+    """A change of the tree: its node, and from which definition to which."""
+    line = f"{change['node']}: {change['what']}" if change["node"] else str(change["what"])
+    if change["kind"] != "definition":
+        return line
+    if change["old"] != change["new"]:
+        return f"{line} ({change['old']!r} → {change['new']!r})"
+    parts = [part for key, values in change["data"].items() for part in _edit(key, *values)]
+    return f"{line}: {'; '.join(parts)}" if parts else line
 
 
 def _edit(key: str, old: Any, new: Any) -> Iterator[str]:
@@ -140,8 +143,8 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if metric["flips"]:
         counts = {node["node"]: sum(node[cause] for cause in _CAUSES) for node in metric["nodes"]}
         ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
-        places = (f"{counts[name]:,} first differ at {name or 'the settings'}" for name in ranked)
-        yield "where", ", ".join(places)
+        nodes = (f"{counts[name]:,} first differ at {name or 'the settings'}" for name in ranked)
+        yield "where", ", ".join(nodes)
         causes = [f"{word} {metric['causes'][name]:,}" for name, word in _SHORT.items()]
         yield "cause", " · ".join(causes)
     words = {

@@ -8,14 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dagengine.estimate.lookahead import ASSUMED
-from dagengine.estimate.values import (
-    Bounds,
-    Estimate,
-    JudgeEstimate,
-    NodeEstimate,
-    Speeds,
-    cost,
-)
+from dagengine.estimate.values import Bounds, Estimate, JudgeEstimate, NodeEstimate, Speeds, cost
 from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:
@@ -255,12 +248,20 @@ def _notes(estimate: Estimate) -> Iterator[str]:
             "From caches: at most so many tokens need not be read anew, because another question "
             "of the case begins with them, too; at the prices of cached tokens."
         )
+    yield from _asking_notes(estimate)
+    if any(node.asked.likely for node in nodes if node.asked.most is None):
+        yield "?: no upper bound, because it depends on the length of a list that a judge writes."
+    for metric in estimate.metrics:
+        if not metric.exact:
+            yield f"{metric.metric} has too many paths: likely is estimated from a sample of them."
+
+
+def _asking_notes(estimate: Estimate) -> Iterator[str]:
+    """Notes on how questions are sent, and on those that are not counted."""
     travel = estimate.travel
     if travel.questions:
         # Decisions about one case travel together; each request has the texts of the case anew.
-        ahead = (
-            f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
-        )
+        ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" * bool(travel.unneeded)
         alone = travel.state_tokens + travel.spared_tokens
         spared = f" (one by one: {_number(alone, _ROUGH)})" if travel.spared_tokens else ""
         yield (
@@ -270,13 +271,6 @@ def _notes(estimate: Estimate) -> Iterator[str]:
         )
     for name in estimate.uncounted:
         yield f"{name} runs its own code, which may ask questions; they are not counted here."
-    if any(node.asked.likely for node in nodes if node.asked.most is None):
-        yield "?: no upper bound, because it depends on the length of a list that a judge writes."
-    yield from (
-        f"{metric.metric} has too many paths: likely is estimated from a sample of them."
-        for metric in estimate.metrics
-        if not metric.exact
-    )
 
 
 def _span(span: Bounds) -> tuple[str, str, str]:

@@ -46,20 +46,20 @@ class Alignment:
 
     def left(self, side: Side) -> list[Place]:
         """Places of the cases that found no partner, in order."""
-        return sorted(index for places in self._waiting[side].values() for index in places)
+        return sorted(index for waiting in self._waiting[side].values() for index in waiting)
 
 
-def paired(
+def pairs_of_keys(
     old: Mapping[Place, Hashable | None], new: Mapping[Place, Hashable | None]
 ) -> Iterator[tuple[Place, Place]]:
     """Cases that are alone with their key in both runs; a key of None is none."""
     # Where two cases of one side have the key, either may be the partner. A wrong pair would be
     # shown as a change that never was, so such cases stay unpaired.
     alone = (_alone(old.values()), _alone(new.values()))
-    places = {key: index for index, key in old.items() if key in alone[0]}
+    partners = {key: index for index, key in old.items() if key in alone[0]}
     for index, key in new.items():
-        if key in alone[1] and key in places:
-            yield places[key], index
+        if key in alone[1] and key in partners:
+            yield partners[key], index
 
 
 def _alone(keys: Iterable[Hashable | None]) -> set[Hashable]:

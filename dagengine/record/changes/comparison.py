@@ -70,7 +70,7 @@ class CaseFields:
     old: Mapping[str, Any] | None = None
     new: Mapping[str, Any] | None = None
 
-    def changed(self, paths: tuple[str, ...]) -> list[str]:
+    def changes_among(self, paths: tuple[str, ...]) -> list[str]:
         """Those of some field paths whose values differ."""
         if self.same:
             return []
@@ -113,7 +113,7 @@ def _verdicts(output: Any) -> list[Any] | None:
     return None
 
 
-def said(step: Step | None) -> str:
+def answer_words(step: Step | None) -> str:
     """A node's answer in words."""
     if step is None:
         return "not asked"
@@ -207,7 +207,7 @@ class _Walk:
             # broke off, the node tells nothing. Otherwise a definition before it led elsewhere.
             elif (self._old if before is None else self._new).failure is None:
                 is_cause = name in self._trees.redefined or not changed
-                return self._difference(name) if is_cause else self._redefined(changed)
+                return self._difference(name) if is_cause else self._redefinition(changed)
         return None
 
     def last(self) -> Difference:
@@ -216,11 +216,13 @@ class _Walk:
         if failure is not None:
             # A failure that no step shows, for instance a missing field.
             differs = self._difference(failure.node)
-            return replace(differs, old_answer=_ended(self._old), new_answer=_ended(self._new))
+            return replace(
+                differs, old_answer=_ending_of(self._old), new_answer=_ending_of(self._new)
+            )
         shared = [name for name in self._names() if name in self._before and name in self._after]
         changed = [name for name in shared if name in self._trees.redefined]
         if changed:
-            return self._redefined(changed[-1])
+            return self._redefinition(changed[-1])
         if not shared:
             return Difference("", _result(self._old), _result(self._new), "same")
         return self._difference(shared[-1])
@@ -231,14 +233,14 @@ class _Walk:
             if name not in self._trees.known:
                 yield name
 
-    def _redefined(self, name: str) -> Difference:
-        old, new = said(self._before.get(name)), said(self._after.get(name))
+    def _redefinition(self, name: str) -> Difference:
+        old, new = answer_words(self._before.get(name)), answer_words(self._after.get(name))
         return Difference(name, old, new, "definition", self._trees.redefined[name])
 
     def _difference(self, name: str) -> Difference:
         before, after = self._before.get(name), self._after.get(name)
-        cause, detail = self._cause(name)
-        old, new = said(before), said(after)
+        cause, detail = self.cause(name)
+        old, new = answer_words(before), answer_words(after)
         olds, news = _by_criterion(before), _by_criterion(after)
         if olds is not None and news is not None:
             differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
@@ -248,40 +250,40 @@ class _Walk:
             )
         return Difference(name, old, new, cause, detail)
 
-    def _cause(self, name: str) -> tuple[Cause, str]:
+    def cause(self, name: str) -> tuple[Cause, str]:
         # In the order of what explains the most. A node that was changed may answer otherwise to
         # the same evidence, and the same judge may answer otherwise to other evidence. Only when
         # all of that is equal is it the judge that does not repeat itself.
         if name in self._trees.redefined:
             return "definition", self._trees.redefined[name]
-        if evidence := self._evidence(name):
+        if evidence := self.evidence(name):
             return "evidence", evidence
         if name in self._trees.rejudged:
             return "judge", ""
-        return "same", self._votes(name)
+        return "same", self.votes(name)
 
-    def _evidence(self, name: str) -> str:
+    def evidence(self, name: str) -> str:
         """Changes of the evidence of a node, in words; empty when that is the same."""
         if name not in self._trees.known:
             return "" if self._fields.same else "the case changed"
         node = self._trees.node(name)
         inputs = self._trees.inputs(name)
-        fields = self._fields.changed(tuple(node.reads))
+        fields = self._fields.changes_among(tuple(node.reads))
         if fields:
             return f"{' and '.join(fields)} changed"
         if not node.reads and not inputs and not self._fields.same:
             return "the case changed"
-        wrote = [source for source in inputs if self._wrote(source)]
+        wrote = [source for source in inputs if self.wrote(source)]
         return f"{' and '.join(wrote)} gave something else" if wrote else ""
 
-    def _wrote(self, name: str) -> bool:
+    def wrote(self, name: str) -> bool:
         """Whether a node handed on something else, even if only another reason."""
         before, after = self._before.get(name), self._after.get(name)
         if before is None or after is None:
             return before is not after
         return bool(before.output != after.output)
 
-    def _votes(self, name: str) -> str:
+    def votes(self, name: str) -> str:
         """Certainty of the panels, where nodes had one."""
         steps = (self._before.get(name), self._after.get(name))
         shares = [
@@ -296,6 +298,6 @@ class _Walk:
         return f"votes {shares[0]}, then {shares[1]}"
 
 
-def _ended(result: MetricResult) -> str:
+def _ending_of(result: MetricResult) -> str:
     failure = result.failure
     return _result(result) if failure is None else str(failure.kind).replace("_", " ")

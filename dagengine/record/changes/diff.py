@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.record.changes.alignment import Alignment, Place, Side, paired
+from dagengine.record.changes.alignment import Alignment, Place, Side, pairs_of_keys
 from dagengine.record.changes.comparison import CaseFields
 from dagengine.record.changes.run_comparison import RunComparison, start_comparison
 from dagengine.record.columns import outline_of
@@ -27,11 +27,7 @@ _COURSES = 10_000  # that are counted before their results are looked at
 
 
 def compare_runs(
-    old: Run,
-    new: Run,
-    *,
-    metric: str | None = None,
-    advance: Callable[[], None] | None = None,
+    old: Run, new: Run, *, metric: str | None = None, advance: Callable[[], None] | None = None
 ) -> RunComparison:
     """Compare two runs; makes no judge calls.
 
@@ -82,9 +78,9 @@ class _Side:
     def cases(self) -> Iterator[tuple[Hashable, tuple[str, ...]]]:
         """Key of every case, and its courses by metric (none without columns)."""
         if self.files.columns is None:
-            for place in range(len(self.files)):
-                row = self.row(place)
-                self._latest = (place, row)
+            for offset in range(len(self.files)):
+                row = self.row(offset)
+                self._latest = (offset, row)
                 yield _key(row.hash, row.index, row.case), ()
             return
         for block in self.files.columns.blocks(["hash", "index", "case", *self._names]):
@@ -139,7 +135,7 @@ class _Reader:
                 for side, (key, courses) in zip(_SIDES, latest, strict=True):
                     pair = None if key is None else self._alignment.offer(side, index, key)
                     if pair is not None:
-                        if by_course and self._alike_at(*pair):
+                        if by_course and self.alike_at(*pair):
                             alike[courses] += 1
                         else:
                             self._take(pair)
@@ -147,9 +143,9 @@ class _Reader:
                 self._count_alike()
             advance()
         self._count_alike()
-        self._leftovers()
+        self.leftovers()
 
-    def _alike_at(self, old: Place, new: Place) -> bool:
+    def alike_at(self, old: Place, new: Place) -> bool:
         return self._readers[0].hashes(old) == self._readers[1].hashes(new)
 
     def _count_alike(self) -> None:
@@ -178,7 +174,7 @@ class _Reader:
             )
             self._comparison.add(before, after, CaseFields(), listed)
 
-    def _leftovers(self) -> None:
+    def leftovers(self) -> None:
         # From the surest key to the least sure one. Each takes its pairs out before the next looks,
         # so a case that only got another name is not claimed by one with the same input.
         left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
@@ -188,7 +184,7 @@ class _Reader:
             keys = [
                 {index: key(self._sides[side], index) for index in left[side]} for side in _SIDES
             ]
-            for old, new in paired(*keys):
+            for old, new in pairs_of_keys(*keys):
                 del left[0][old], left[1][new]
                 same = kind == "renamed"
                 if same:
@@ -200,7 +196,7 @@ class _Reader:
                 self._comparison.add(*rows, CaseFields(same, *texts))
         for side in _SIDES:
             for index in left[side]:
-                self._comparison.unpaired(self._sides[side].row(index).case, new=side == 1)
+                self._comparison.add_unpaired(self._sides[side].row(index).case, new=side == 1)
 
 
 def _key(content: str | None, index: int, case: str) -> Hashable:

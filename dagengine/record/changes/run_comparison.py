@@ -204,11 +204,11 @@ class RunComparison:
         after = {result.metric: result for result in new.metrics}
         for metric in self.metrics if metrics is None else metrics:
             if metric.name in before and metric.name in after:
-                places = (old.index, new.index)
+                indices = (old.index, new.index)
                 name = metric.name
-                metric.add(before[name], after[name], new.case, places, fields)
+                metric.add(before[name], after[name], new.case, indices, fields)
 
-    def unpaired(self, name: str, *, new: bool) -> None:
+    def add_unpaired(self, name: str, *, new: bool) -> None:
         """Count a case that only one run has."""
         self.counts["new" if new else "missing"] += 1
         names = self.new_cases if new else self.missing_cases

@@ -155,8 +155,8 @@ class Trees:
 
     def _judges(self, name: str) -> tuple[str, str]:
         return (
-            _asked(self.before[name], self.old_judges),
-            _asked(self.after[name], self.new_judges),
+            _judges_of(self.before[name], self.old_judges),
+            _judges_of(self.after[name], self.new_judges),
         )
 
     @cached_property
@@ -216,9 +216,9 @@ def _content(node: NodeRecord) -> tuple[Any, ...]:
     return (node.kind, node.question, tuple(node.reads), tuple(node.inputs))
 
 
-def _asked(node: NodeRecord, judges: Sequence[str]) -> str:
+def _judges_of(node: NodeRecord, judges: Sequence[str]) -> str:
     """The judges of a node; empty if it asks nothing."""
-    return " and ".join(judges[place] for place in node.judges)
+    return " and ".join(judges[index] for index in node.judges)
 
 
 def _number(threshold: float | None) -> str:

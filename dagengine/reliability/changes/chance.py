@@ -8,11 +8,7 @@ from dagengine.errors import InputError
 from dagengine.record.changes.run_comparison import MetricComparison
 from dagengine.record.changes.tree_changes import every_node
 from dagengine.reliability.card.values import JudgeCard
-from dagengine.reliability.statistics.comparisons import (
-    compare_means,
-    compare_shares,
-    holm,
-)
+from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm
 from dagengine.reliability.statistics.intervals import Unknown, needs
 
 _CHANCE = 0.05
@@ -119,24 +115,14 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:
     """Noise that a card foretells for a metric; raises InputError without it."""
-    metric = next((measured for measured in card.metrics if measured.metric == found.name), None)
-    if metric is None:
-        names = ", ".join(measured.metric for measured in card.metrics)
-        raise InputError(f"the card has no metric {found.name!r}; it has {names}")
-    rates = (under.figure("flip-rate") for under in metric.settings)
-    rate = next((figure for figure in rates if figure is not None), None)
-    if rate is None or rate.value is None:
-        why = "the metric has no threshold" if rate is None else rate.note
-        raise InputError(f"the card has no flip rate of {found.name!r}: {why}")
-    low = rate.value if rate.low is None else rate.low
-    high = rate.value if rate.high is None else rate.high
+    value, low, high = _flip_rate(card, found.name)
     binom = needs("scipy.stats").binom
     # Nodes that the card measured with another definition than the new run has
     measured = card.binding.metrics.get(found.name, {})
     now = {node.name: node.hash for node in every_node(found.trees.new)}
     changed = [name for name, digest in now.items() if measured.get(name) != digest]
     return Noise(
-        rate.value,
+        value,
         low,
         high,
         found.scored,
@@ -144,3 +130,18 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
         int(binom.ppf(0.975, found.scored, high)),
         f"{' and '.join(changed)} changed since" if changed else "",
     )
+
+
+def _flip_rate(card: JudgeCard, name: str) -> tuple[float, float, float]:
+    """The flip rate of a metric on a card, with its interval; raises InputError without one."""
+    metric = next((measured for measured in card.metrics if measured.metric == name), None)
+    if metric is None:
+        names = ", ".join(measured.metric for measured in card.metrics)
+        raise InputError(f"the card has no metric {name!r}; it has {names}")
+    rates = (under.figure("flip-rate") for under in metric.settings)
+    rate = next((figure for figure in rates if figure is not None), None)
+    if rate is None or rate.value is None:
+        why = "the metric has no threshold" if rate is None else rate.note
+        raise InputError(f"the card has no flip rate of {name!r}: {why}")
+    low = rate.value if rate.low is None else rate.low
+    return rate.value, low, rate.value if rate.high is None else rate.high

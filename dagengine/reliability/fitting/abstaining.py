@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -51,9 +52,7 @@ def abstain_below(
     names: Sequence[Hashable] = range(len(stated)) if groups is None else groups
     if len(names) != len(stated):
         raise InputError(f"{len(stated)} cases need as many groups, got {len(names)}")
-    sizes: dict[Hashable, int] = {}
-    for name in names:
-        sizes[name] = sizes.get(name, 0) + 1
+    sizes = Counter(names)
     items = len(sizes)
     needed = math.ceil(1 / promised - 1e-9) - 1
     if items < needed:

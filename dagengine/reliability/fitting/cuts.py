@@ -86,23 +86,23 @@ def fit_threshold(
     names: Sequence[Hashable] = range(len(scored)) if groups is None else groups
     if len(names) != len(scored):
         raise InputError(f"{len(scored)} cases need as many groups, got {len(names)}")
-    places = {name: index for index, name in enumerate(dict.fromkeys(names))}
-    rarer = min(sum(good for _, good in scored), sum(not good for _, good in scored))
-    if len(places) < LEAST_LABELS:
-        return Unknown("too few labels", len(places), LEAST_LABELS)
+    positions = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    labels = [bool(label) for _, label in scored]
+    rarer = min(labels.count(True), labels.count(False))
+    if len(positions) < LEAST_LABELS:
+        return Unknown("too few labels", len(positions), LEAST_LABELS)
     if rarer < _LEAST_EACH:
-        return Unknown("too few labels", len(places), detail=f"only {rarer} of the rarer label")
+        return Unknown("too few labels", len(positions), detail=f"only {rarer} of the rarer label")
     numpy = needs("numpy")
-    cuts = _cuts([score for score, _ in scored], now)
-    # What each threshold (row) costs on each case (column)
     scores = numpy.array([score for score, _ in scored])
+    cuts = _cuts(scores.tolist(), now)
+    # What each threshold (row) costs on each case (column)
     passed = scores[None, :] >= numpy.array(cuts)[:, None]
-    good = numpy.array([label for _, label in scored])
-    costs = numpy.where(good, (~passed) * cost_fail, passed * cost_pass)
-    group = numpy.array([places[name] for name in names])
+    costs = numpy.where(numpy.array(labels), (~passed) * cost_fail, passed * cost_pass)
+    group = numpy.array([positions[name] for name in names])
     chosen = _best(costs.mean(axis=1), cuts, now)
     low, high = _not_ruled_out(costs, group, cuts, chosen, (cost_pass, cost_fail), seed)
-    held = _held_out(costs, group, cuts, now, seed)
+    held = _held_out_costs(costs, group, cuts, now, seed)
     before = costs[cuts.index(now)]
     return FittedThreshold(
         threshold=cuts[chosen],
@@ -115,7 +115,7 @@ def fit_threshold(
             [(float(new), float(old)) for new, old in zip(held, before, strict=True)],
             groups=None if groups is None else list(names),
         ),
-        items=len(places),
+        items=len(positions),
     )
 
 
@@ -137,7 +137,7 @@ def _best(means: Any, cuts: Sequence[float], now: float) -> int:
     return min(ties, key=lambda index: (abs(cuts[index] - now), cuts[index]))
 
 
-def _held_out(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
+def _held_out_costs(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
     """The cost of each case by the threshold that the other folds ask for."""
     numpy = needs("numpy")
     order = list(range(int(group.max()) + 1))

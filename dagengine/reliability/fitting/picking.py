@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,23 +61,28 @@ def solved_cases(
     wanted = node.names_in_examples(
         [*node.evaluation_params, *(source.output_label or source.title for source in node.inputs)]
     )
-    for number in sorted(answers.keys() - set(sealed)):
+    outputs, judged = outputs or {}, judged or {}
+    for number in sorted((answers.keys() & range(len(cases))) - set(sealed)):
         # People who differ have no answer to show, nor has one that the node cannot give.
         agreed = {_answer(node, vote) for vote in answers[number]}
         answer = agreed.pop() if len(agreed) == 1 else None
-        if answer is None or not 0 <= number < len(cases):
+        if answer is None:
             continue
         fields = {path: read_field(cases[number], path) for path in node.evaluation_params}
-        shown = {**fields, **((outputs or {}).get(number) or {})}
-        reads = {name: shown[name] for name in wanted if shown.get(name) is not None}
+        values = {**fields, **outputs.get(number, {})}
+        reads = {name: values[name] for name in wanted if values.get(name) is not None}
         if len(reads) == len(wanted):
-            vote = (judged or {}).get(number)
+            vote = judged.get(number)
             differs = vote is not None and _answer(node, vote) != answer
             made.append(Solved(number, Example(reads, answer), differs))
-    kinds = defaultdict[str, set[Any]](set)
-    for solved in made:
-        kinds[repr(solved.example.reads)].add(solved.example.answer)
-    return [solved for solved in made if len(kinds[repr(solved.example.reads)]) == 1]
+    return _unambiguous(made)
+
+
+def _unambiguous(solved: Sequence[Solved]) -> list[Solved]:
+    """Examples whose texts have one answer."""
+    answers = {(repr(each.example.reads), each.example.answer) for each in solved}
+    counts = Counter(reads for reads, _ in answers)
+    return [each for each in solved if counts[repr(each.example.reads)] == 1]
 
 
 def _answer(node: AskingNode, vote: Vote) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     A page that is `served` is read on the machine where the folder is; any other may travel.
     """
     manifest, totals = run.manifest, run.manifest.totals
-    # As commands on a page have it: from here, and without a place of the machine
-    folder = str(run.folder)
-    if run.folder.is_absolute() and run.folder.is_relative_to(Path.cwd()):
-        folder = str(run.folder.relative_to(Path.cwd()))
-    elif run.folder.is_absolute() and not served:
-        folder = run.folder.name
+    folder = _folder_words(run.folder, served)
     seconds = None
     if manifest.ended is not None:
         seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
@@ -39,12 +35,8 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     # The command that holds the judge of a run against the labels in its folder. What the run was
     # told of its cases and its judge is told again. Of a run that no command started only the
     # folder is known
-    words = ["dagengine", "benchmark", *(_repeated(manifest) or ["METRICS.py", "--data", "FILE"])]
-    # What the caller says the run was made with; a long text by its beginning
-    record = manifest.settings.get("hyperparameters")
-    settings = record if isinstance(record, dict) else {}
-    flat = {str(name): " ".join(str(value).split()) for name, value in settings.items()}
-    metric_files = [word for word in _words(manifest.command) if word.split(":")[0].endswith(".py")]
+    words = ["dagengine", "benchmark", *_command_words(manifest)]
+    files = (word for word in _words(manifest.command) if word.split(":")[0].endswith(".py"))
     return {
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
         "folder": folder,
@@ -54,38 +46,50 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "exit": manifest.exit,
         "error": manifest.error,
         "data": None if manifest.data.file is None else Path(manifest.data.file).name,
-        "metricFile": Path(metric_files[0]).name if metric_files else None,
+        "metricFile": next((Path(file).name for file in files), None),
         "command": manifest.command,
         "benchmark": shlex.join([*words, "--labels", str(Path(folder, LABELS))]),
         "planned": manifest.data.cases,
         "cases": cases,
         "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
         "standings": standing_lines(manifest.judges),
-        "questions": None if totals is None else totals.asked,
-        "retried": None if totals is None else totals.retried,
-        "tokens": None if totals is None else round(totals.input_tokens + totals.output_tokens),
-        "cached": None if totals is None else round(totals.cached_tokens),
-        "cost": None if totals is None else totals.cost,
+        "questions": totals and totals.asked,
+        "retried": totals and totals.retried,
+        "tokens": totals and round(totals.input_tokens + totals.output_tokens),
+        "cached": totals and round(totals.cached_tokens),
+        "cost": totals and totals.cost,
         "texts": texts,
         "kept": kept,
         "hidden": list(manifest.redacted),
-        "settings": [
-            (name, text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
-            for name, text in flat.items()
-        ],
+        "settings": list(_settings(manifest)),
         "noPrompts": why_without(run),
     }
 
 
-def _repeated(manifest: Manifest) -> list[str] | None:
-    """The metrics of the command of a run, and its options about cases and judge; None for others.
+def _folder_words(folder: Path, served: bool) -> str:
+    """The folder as commands on a page have it: from here, and without a place of the machine."""
+    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+        return str(folder.relative_to(Path.cwd()))
+    return folder.name if folder.is_absolute() and not served else str(folder)
+
+
+def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """What the caller says the run was made with; a long text by its beginning."""
+    settings = manifest.settings.get("hyperparameters")
+    for name, value in settings.items() if isinstance(settings, dict) else ():
+        text = " ".join(str(value).split())
+        yield str(name), text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _command_words(manifest: Manifest) -> list[str]:
+    """The metrics of the command of a run, and its options about cases and judge.
 
     The cases of an app are in its record alone: they are no data for another command.
     """
     words = _words(manifest.command)
     metrics = manifest.settings.get("metrics")
     if words[:2] != ["dagengine", "run"] or not metrics or manifest.settings.get("app"):
-        return None
+        return ["METRICS.py", "--data", "FILE"]
     arguments = [str(metrics)]
     for index, word in enumerate(words):
         name, sign, _ = word.partition("=")

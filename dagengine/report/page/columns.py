@@ -57,6 +57,13 @@ class MetricKinds:
         self.cases = Counter[int]()
         self._numbers: dict[Kind, int] = {}
 
+    def number_and_score(self, course: str | None) -> tuple[int, float]:
+        """The number of the kind of a course, and its score; None if a row has no result."""
+        name = self.graph.metric.name
+        empty = MetricResult(name, None, None, None)
+        result = empty if course is None else outline_of(name, course)
+        return self.number(result), math.nan if result.score is None else round(result.score, 6)
+
     def number(self, result: MetricResult) -> int:
         """The number of the kind of a result."""
         answers: list[int] = []
@@ -109,10 +116,8 @@ class MetricKinds:
         if len(set(votes)) > 1:
             split.append(winner)
         asked = self.graph.asked_by(node)
-        places = [
-            f"shown {order.index(vote) + 1}" for order, vote in contest.votes if vote in order
-        ]
-        for about, verdicts in ((asked, votes), (self.graph.asked_by(asked), places)):
+        ranks = [f"shown {order.index(vote) + 1}" for order, vote in contest.votes if vote in order]
+        for about, verdicts in ((asked, votes), (self.graph.asked_by(asked), ranks)):
             for verdict, count in Counter(verdicts).items():
                 items.append((self.graph.answer(about, verdict), count))
         return winner
@@ -121,7 +126,7 @@ class MetricKinds:
         """The kinds, JSON-ready."""
         return [kind._asdict() for kind in self._numbers]
 
-    def drawn(self) -> dict[str, Any]:
+    def as_drawn(self) -> dict[str, Any]:
         """The metric with its drawings, JSON-ready."""
         counted = [
             (kind, self.cases[number], self.cases[number] * (kind.state == "f"))
@@ -163,27 +168,21 @@ class Columns:
             self._add_results(metric, kinds, block)
 
     def _add_results(self, metric: int, kinds: MetricKinds, block: Block) -> None:
-        name, courses = kinds.graph.metric.name, dict[str | None, tuple[int, float]]()
         # Most rows went as some other row did: each course is read once.
-        for text in dict.fromkeys(block[f"course.{metric}"]):
-            # None: the row has no result of this metric.
-            empty = MetricResult(name, None, None, None)
-            result = empty if text is None else outline_of(name, text)
-            score = math.nan if result.score is None else round(result.score, 6)
-            courses[text] = kinds.number(result), score
-        results = [courses[text] for text in block[f"course.{metric}"]]
-        numbers = [number for number, _ in results]
+        courses = block[f"course.{metric}"]
+        pairs = {text: kinds.number_and_score(text) for text in dict.fromkeys(courses)}
+        numbers = [pairs[text][0] for text in courses]
         kinds.cases.update(numbers)
         read, written, questions, costs, seconds = (
             block[f"{name}.{metric}"] for name in Used._fields
         )
         columns: dict[str, list[Any]] = {
             "kind": numbers,
-            "score": [score for _, score in results],
+            "score": [pairs[text][1] for text in courses],
             "tokens": [(a or 0) + (b or 0) for a, b in zip(read, written, strict=True)],
             "questions": [count or 0 for count in questions],
             # A cost of nothing is one without a price.
-            "cost": [float(f"{cost:.4g}") or math.nan if cost else math.nan for cost in costs],
+            "cost": [float(f"{cost or math.nan:.4g}") for cost in costs],
             "seconds": [math.nan if took is None else round(took, 3) for took in seconds],
         }
         for column, values in columns.items():

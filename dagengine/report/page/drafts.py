@@ -57,7 +57,7 @@ def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
     return drafts
 
 
-def kept_of(drafts: Sequence[DraftRecord]) -> str:
+def outcome_sentence(drafts: Sequence[DraftRecord]) -> str:
     """One sentence that is the answer."""
     kept = sum(draft.cause is None for draft in drafts)
     return (

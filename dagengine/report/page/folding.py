@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import networkx as nx
+
 from dagengine.report.pictures.graphs import MetricGraph
 
 
@@ -27,7 +29,7 @@ def top_nodes(graph: MetricGraph) -> list[int]:
     return [number for number in own if graph.nodes[number].kind != "field"] or own
 
 
-def unfolded(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> list[set[int]]:
+def growing_parts(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> list[set[int]]:
     """Ever larger parts of a graph: from its roots on, always the branch with most failures next.
 
     `ways` are (way, cases, failed) as `MetricColumns.counted` gives them. Where nothing failed the
@@ -39,18 +41,21 @@ def unfolded(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> list[s
     for way, cases, failed in ways:
         for node in set(way[1]) & came.keys():
             came[node] = (came[node][0] + failed, came[node][1] + cases)
-    led = {target for answer in graph.answers for target in answer.targets}
-    inputs: dict[int, set[int]] = {node: set() for node in top}
-    for feed in graph.feeds:
-        if feed.target in inputs and feed.source in inputs:
-            inputs[feed.target].add(feed.source)
-    fed = {source for sources in inputs.values() for source in sources}
-    roots = {node for node in top if node not in led | fed} or set(top[:1])
-    parts = [_with_inputs(roots, inputs)]
+    reads: nx.DiGraph[int] = nx.DiGraph()
+    reads.add_nodes_from(top)
+    links = ((feed.source, feed.target) for feed in graph.feeds)
+    reads.add_edges_from(link for link in links if came.keys() >= set(link))
+    roots = {node for node in top if node not in graph.targets() and not reads.out_degree(node)}
+
+    def with_inputs(shown: set[int]) -> set[int]:
+        """Nodes with all that they read, directly or not."""
+        return shown.union(*(nx.ancestors(reads, node) for node in shown))
+
+    parts = [with_inputs(roots or set(top[:1]))]
     reached = {node for node in top if came[node][1]} or set(top)
     while ahead := heads(graph, parts[-1]) & reached:
         worst = max(ahead, key=lambda node: (came[node], -node))
-        parts.append(_with_inputs(parts[-1] | {worst}, inputs))
+        parts.append(with_inputs(parts[-1] | {worst}))
     return parts if parts[-1] == set(top) else [*parts, set(top)]
 
 
@@ -63,28 +68,16 @@ def heads(graph: MetricGraph, shown: set[int]) -> set[int]:
     ) - shown
 
 
-def _with_inputs(shown: set[int], inputs: dict[int, set[int]]) -> set[int]:
-    """Nodes with all that they read, directly or not."""
-    nodes, new = set(shown), set(shown)
-    while new:
-        new = set().union(*(inputs.get(node, set()) for node in new)) - nodes
-        nodes |= new
-    return nodes
-
-
 def stubs_of(graph: MetricGraph, shown: set[int]) -> list[Stub]:
     """The rest of the graph, as subtrees that hang together."""
     hidden = set(top_nodes(graph)) - shown
-    groups = {node: {node} for node in hidden}
     links = [(answer.node, target) for answer in graph.answers for target in answer.targets]
     links += [(feed.source, feed.target) for feed in graph.feeds]
-    for source, target in links:
-        if source in hidden and target in hidden and groups[source] is not groups[target]:
-            joined = groups[source] | groups[target]
-            for node in joined:
-                groups[node] = joined
+    parts: nx.Graph[int] = nx.Graph()
+    parts.add_nodes_from(hidden)
+    parts.add_edges_from(filter(hidden.issuperset, links))
     stubs = []
-    for group in {min(group): group for group in groups.values()}.values():
+    for group in nx.connected_components(parts):
         by = [
             number
             for number, answer in enumerate(graph.answers)

@@ -12,7 +12,7 @@ import graphviz
 
 from dagengine.errors import MissingExtraError
 from dagengine.report.layout import laid_out
-from dagengine.report.page.folding import Stub, heads, stubs_of, top_nodes, unfolded
+from dagengine.report.page.folding import Stub, growing_parts, heads, stubs_of, top_nodes
 from dagengine.report.pictures.graphs import MetricGraph
 
 _NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels
@@ -42,34 +42,38 @@ def layouts(
     """
     never = _never(graph, ways)
     try:
-        parts = unfolded(graph, ways)
-        whole = _drawn(graph, parts[-1], cases, never)
+        parts = growing_parts(graph, ways)
+        whole = _drawing(graph, parts[-1], cases, never)
         chosen = None if whole.fits(_BESIDE) else _largest(graph, parts, cases, never, _BESIDE)
-        if chosen is not None:
-            # The failures whose end is drawn; one that broke off before any node has none.
-            drawn = {None, *chosen}
-            failures = sum(failed for *_, failed in ways)
-            there = sum(failed for way, _, failed in ways if way[2][0] in drawn)
-            if failures and there / failures < _SHARE:
-                chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
+        if chosen is not None and _leaves_out(chosen, ways):
+            chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
         drawings = [whole]
         if chosen is not None:
-            drawings.append(folded := _drawn(graph, chosen, cases, never))
+            drawings.append(folded := _drawing(graph, chosen, cases, never))
             drawings += (
-                _drawn(graph, chosen | set(stub.nodes), cases, never)
+                _drawing(graph, chosen | set(stub.nodes), cases, never)
                 for stub in folded.stubs[:_OPENED]
             )
         inside = {}
         for owner in sorted(graph.owners()):
             frames = graph.around(owner)
             base = chosen if chosen is not None and frames[-1] in chosen else parts[-1]
-            inside[owner] = _drawn(graph, base, cases, never, frames).as_dict()
+            inside[owner] = _drawing(graph, base, cases, never, frames).as_dict()
         return [drawing.as_dict() for drawing in drawings], inside
     except (MissingExtraError, OSError, ValueError):
         return [], {}
 
 
-def _drawn(
+def _leaves_out(chosen: set[int], ways: Sequence[tuple[Any, int, int]]) -> bool:
+    """Return whether the ends of too many failures are not drawn."""
+    # One that broke off before any node has no end to draw.
+    drawn = {None, *chosen}
+    failures = sum(failed for *_, failed in ways)
+    there = sum(failed for way, _, failed in ways if way[2][0] in drawn)
+    return bool(failures) and there / failures < _SHARE
+
+
+def _drawing(
     graph: MetricGraph,
     shown: set[int],
     cases: int,
@@ -89,7 +93,7 @@ def _largest(
     """The largest part whose picture has room: branch after branch, past those that have none."""
 
     def without_room(part: set[int]) -> bool:
-        return not _drawn(graph, part, cases, never).fits(room)
+        return not _drawing(graph, part, cases, never).fits(room)
 
     # Parts grow, and so do their pictures: the largest that fits is found by bisection.
     position = max(0, bisect.bisect_left(parts, True, key=without_room) - 1)
@@ -125,29 +129,23 @@ class _Drawing:
         frames: Sequence[int],
     ) -> None:
         self._graph, self._frames = graph, frames
-        inside = [
-            number
-            for number, node in enumerate(graph.nodes)
-            if node.inside in frames and node.kind != "field"
-        ]
-        self._shown = {*shown, *inside} - set(frames)
+        inner = {
+            owner: [number for number in graph.inner(owner) if graph.nodes[number].kind != "field"]
+            for owner in frames
+        }
+        self._shown = set(shown).union(*inner.values()) - set(frames)
         # What is drawn for a node: itself, or the first one inside of its frame.
         self._at = {number: number for number in self._shown}
-        led = {target for answer in graph.answers for target in answer.targets}
-        led |= {feed.target for feed in graph.feeds if feed.runs}
-        for owner in frames:
-            own = [number for number in inside if graph.nodes[number].inside == owner]
-            first = next((number for number in own if number not in led), own[0])
-            self._at[owner] = self._at[first]
+        led = graph.targets() | {feed.target for feed in graph.feeds if feed.runs}
+        for owner, own in inner.items():
+            entrance = next((number for number in own if number not in led), own[0])
+            self._at[owner] = self._at[entrance]
         # What no case took is one pill of its node, with the groups that nothing else leads to.
-        self._never = {
-            number
-            for number in never
-            if (graph.answers[number].targets or graph.answers[number].score is not None)
-            and not set(graph.answers[number].targets) & self._at.keys()
-        }
-        self.stubs = [stub for stub in stubs if not set(stub.by) <= self._never]
-        self._untaken = [stub for stub in stubs if set(stub.by) <= self._never]
+        self._never = set(filter(self.leads_away, never))
+        self.stubs, self._untaken = list[Stub](), list[Stub]()
+        for stub in stubs:
+            untaken = self._never.issuperset(stub.by)
+            (self._untaken if untaken else self.stubs).append(stub)
         self._digits = len(f"{cases:,}")
         self._dot = graphviz.Digraph(
             graph_attr={"nodesep": "0.17", "ranksep": "0.3"},
@@ -160,18 +158,39 @@ class _Drawing:
         for owner in frames:
             wide = round(_BOLD * min(len(graph.nodes[owner].name), _NAME)) + 60
             self._parts[owner] = graphviz.Digraph(
-                f"cluster_{owner}",
-                graph_attr={"margin": "12", "labeljust": "l", **_room_for(wide)},
+                f"cluster_{owner}", graph_attr={"margin": "12", "labeljust": "l", **_room_for(wide)}
             )
-        self._draw()
+        self.draw()
         for owner, part in self._parts.items():
             self._around(owner).subgraph(part)
         drawing = json.loads(laid_out(str(self._dot.source), "json0"))
         _, _, self._width, self._height = map(float, drawing["bb"].split(","))
-        self._boxes = {part["name"]: self._box(part) for part in drawing.get("objects", [])}
+        self._boxes = {part["name"]: self.box(part) for part in drawing.get("objects", [])}
         self._edges = drawing.get("edges", [])
 
-    def _draw(self) -> None:
+    def leads_away(self, number: int) -> bool:
+        """Return whether an answer leads somewhere, and to no node of the drawing."""
+        answer = self._graph.answers[number]
+        leads = bool(answer.targets) or answer.score is not None
+        return leads and self._at.keys().isdisjoint(answer.targets)
+
+    def draw(self) -> None:
+        self.draw_nodes()
+        for number in sorted(set(range(len(self._graph.answers))) - self._never):
+            if self._graph.answers[number].node in self._shown:
+                self.draw_answer(number)
+        for owner in sorted({self._graph.answers[n].node for n in self._never} & self._shown):
+            wide = 96 + 60 * bool(self._groups(owner))
+            self._place(f"u{owner}", wide, _LEAF, self._around(owner))
+            label = self._label(min(self._untaken_of(owner)))
+            self._dot.edge(f"n{owner}", f"u{owner}", id=f"u{owner}", **label)
+        for feed in self._graph.feeds:
+            source, target = self._at.get(feed.source), self._at.get(feed.target)
+            if source is not None and target is not None and source != target:
+                key = f"f{feed.source}-{feed.target}-{int(feed.runs)}"
+                self._dot.edge(f"n{source}", f"n{target}", id=key)
+
+    def draw_nodes(self) -> None:
         lists = {a.node for a in self._graph.answers if not a.targets and a.score is None}
         for number in sorted(self._shown):
             node = self._graph.nodes[number]
@@ -182,31 +201,19 @@ class _Drawing:
             self._place(f"n{number}", max(wide, least), tall, self._around(number))
         for number in range(len(self.stubs)):
             self._place(f"s{number}", 128 + 6 * self._digits, _STUB, self._dot)
-        for number in sorted(set(range(len(self._graph.answers))) - self._never):
-            answer = self._graph.answers[number]
-            if answer.node not in self._shown:
-                continue
-            if answer.score is not None:
-                wide = _SMALL * (self._digits + 6) + 28
-                self._place(f"l{number}", wide, _LEAF, self._around(answer.node))
-            # Where the answer leads in this drawing: targets may be in one frame or stub.
-            drawn = {self._at[target]: None for target in answer.targets if target in self._at}
-            targets = [f"n{target}" for target in drawn]
-            targets += [f"s{index}" for index, stub in enumerate(self.stubs) if number in stub.by]
-            targets += [f"l{number}"] if answer.score is not None else []
-            for name in targets:
-                self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
-        for owner in sorted({self._graph.answers[n].node for n in self._never} & self._shown):
-            wide = 96 + 60 * bool(self._groups(owner))
-            self._place(f"u{owner}", wide, _LEAF, self._around(owner))
-            first = min(self._untaken_of(owner))
-            self._dot.edge(f"n{owner}", f"u{owner}", id=f"u{owner}", **self._label(first))
-        for feed in self._graph.feeds:
-            if {feed.source, feed.target} <= self._at.keys():
-                source, target = self._at[feed.source], self._at[feed.target]
-                key = f"f{feed.source}-{feed.target}-{int(feed.runs)}"
-                if source != target:
-                    self._dot.edge(f"n{source}", f"n{target}", id=key)
+
+    def draw_answer(self, number: int) -> None:
+        answer = self._graph.answers[number]
+        # Targets may be in one frame or stub of this drawing.
+        drawn = dict.fromkeys(self._at[target] for target in answer.targets if target in self._at)
+        targets = [f"n{target}" for target in drawn]
+        targets += [f"s{index}" for index, stub in enumerate(self.stubs) if number in stub.by]
+        if answer.score is not None:
+            wide = _SMALL * (self._digits + 6) + 28
+            self._place(f"l{number}", wide, _LEAF, self._around(answer.node))
+            targets.append(f"l{number}")
+        for name in targets:
+            self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
 
     def _untaken_of(self, node: int) -> list[int]:
         """The answers of a node that no case took."""
@@ -236,7 +243,7 @@ class _Drawing:
     def _wide(self, number: int) -> int:
         """The width of the words beside an edge, with the way to its middle."""
         shown = min(len(self._verdicts(number)), _VERDICT)
-        return round(_BOLD * (shown + (self._digits + 1 if self._shared(number) else 0)) + _GAP)
+        return round(_BOLD * (shown + (self._digits + 1 if self._is_shared(number) else 0)) + _GAP)
 
     def _verdicts(self, number: int) -> str:
         """The words beside an edge; answers that no case took stand together."""
@@ -245,7 +252,7 @@ class _Drawing:
         own = sorted(self._untaken_of(self._graph.answers[number].node))
         return ", ".join(self._graph.answers[each].verdict for each in own)
 
-    def _shared(self, number: int) -> bool:
+    def _is_shared(self, number: int) -> bool:
         """Whether another answer leads to the same node: then the edge says its own count."""
         targets = set(self._graph.answers[number].targets)
         return any(
@@ -254,13 +261,13 @@ class _Drawing:
             if index != number
         )
 
-    def _box(self, part: dict[str, Any]) -> Box:
+    def box(self, part: dict[str, Any]) -> Box:
         if "bb" in part:  # of a frame
             left, low, right, high = map(float, part["bb"].split(","))
-            return _rounded(left, self._height - high, right - left, high - low)
+            return _round_box(left, self._height - high, right - left, high - low)
         x, y = map(float, part["pos"].split(","))
         width, height = (float(part[side]) * _INCH for side in ("width", "height"))
-        return _rounded(x - width / 2, self._height - y - height / 2, width, height)
+        return _round_box(x - width / 2, self._height - y - height / 2, width, height)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, by the numbers of nodes and answers."""
@@ -268,7 +275,7 @@ class _Drawing:
         edges: list[dict[str, Any] | None] = [None] * len(graph.answers)
         feeds, never = [], []
         for edge in self._edges:
-            path, key = self._path(edge["pos"]), edge["id"]
+            path, key = self.path(edge["pos"]), edge["id"]
             if key.startswith("u"):
                 node = int(key[1:])
                 answers = sorted(self._untaken_of(node))
@@ -288,7 +295,7 @@ class _Drawing:
                     edges[int(key[1:])] = {
                         "path": path,
                         "label": self._words(edge, int(key[1:])),
-                        "shared": self._shared(int(key[1:])),
+                        "shared": self._is_shared(int(key[1:])),
                     }
             else:
                 source, target, runs = map(int, key[1:].split("-"))
@@ -317,7 +324,7 @@ class _Drawing:
             ],
         }
 
-    def _path(self, pos: str) -> str:
+    def path(self, pos: str) -> str:
         """The curve as the commands of an SVG path; Graphviz counts from below."""
         points = [point for point in pos.split() if point[0] not in "es"]
         pairs = (tuple(map(float, point.split(","))) for point in points)
@@ -329,7 +336,7 @@ class _Drawing:
         if "lp" not in edge:
             return None
         x, y = map(float, edge["lp"].split(","))
-        left, top, *_ = _rounded(x - self._wide(number) / 2 + _GAP, self._height - y + 4, 0, 0)
+        left, top, *_ = _round_box(x - self._wide(number) / 2 + _GAP, self._height - y + 4, 0, 0)
         return left, top
 
 
@@ -339,5 +346,5 @@ def _room_for(width: int) -> dict[str, str]:
     return {"label": f'<<table border="0" fixedsize="true" {size}><tr><td></td></tr></table>>'}
 
 
-def _rounded(x: float, y: float, width: float, height: float) -> Box:
+def _round_box(x: float, y: float, width: float, height: float) -> Box:
     return round(x, 1), round(y, 1), round(width, 1), round(height, 1)

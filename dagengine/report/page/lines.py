@@ -33,8 +33,8 @@ def plain_lines(run: Run, tally: Tally) -> list[tuple[str, str]]:
         counts = f"{metric.passed:,} passed, {metric.failed:,} failed"
         without = f"{metric.no_score:,} without a score"
         lines.append((metric.metric, f"{counts}, {without}, {_mean(metric)}"))
-    for place in tally.places.ranked()[:3]:
-        lines.append(("where", f"{place.cases:,} x {place.end}: {place.reason[:300]}"))
+    for group in tally.places.ranking()[:3]:
+        lines.append(("where", f"{group.cases:,} x {group.end}: {group.reason[:300]}"))
     judges = ", ".join(judge_name(judge) for judge in run.manifest.judges)
     lines.append(("judge", judges or "no judge"))
     lines.append(("data", f"{run.manifest.data.file or 'cases'}, {counted(tally.rows, 'case')}"))

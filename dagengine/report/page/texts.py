@@ -13,20 +13,13 @@ from typing import Any
 from dagengine.record.costs import StepCosts
 from dagengine.record.times import call_record
 from dagengine.report.pictures.graphs import MetricGraph, words
-from dagengine.results import (
-    CaseResult,
-    Failure,
-    MetricResult,
-    Step,
-    calls_words,
-    implied_output,
-)
+from dagengine.results import CaseResult, Failure, MetricResult, Step, calls_words, implied_output
 
 _BLOCK = 256 * 1024  # characters of a block before it is compressed
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-def packed(value: Any) -> str:
+def pack(value: Any) -> str:
     """Bytes or JSON text, compressed with gzip, as base64: equal for equal data."""
     if not isinstance(value, bytes):
         text = value if isinstance(value, str) else _JSON.encode(value)
@@ -60,7 +53,7 @@ class Blocks:
 
     def _close(self) -> None:
         if self._lines:
-            self._blocks.append(packed("\n".join(self._lines)))
+            self._blocks.append(pack("\n".join(self._lines)))
             self._counts.append(len(self._lines))
             self.size += len(self._blocks[-1])
             self._lines, self._length = [], 0
@@ -163,12 +156,6 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
     verdict = None if step.verdict is None else words(step.verdict)
     usual = None if node is None else graph.nodes[node].kind
     tokens = round(step.usage.input_tokens + step.usage.output_tokens)
-    # The output is left out if the verdict and the reason say it all, or the score does.
-    output = step.output
-    row = {"kind": step.kind, "verdict": step.verdict, "reason": step.reason}
-    implied = step.verdict is not None and repr(output) == repr(implied_output(row))
-    if implied or (step.score is not None and output == step.score):
-        output = None
     odds = None
     if step.odds is not None:
         odds = [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
@@ -182,18 +169,29 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
         for quote in own
     ]
     values = [
-        *(step.node if node is None else node, str(step.outcome), verdict, output),
+        *(step.node if node is None else node, str(step.outcome), verdict, _own_output(step)),
         *(step.reason, step.score, step.mode, step.confidence),
-        *(list(step.votes) or None, tokens or None, None if step.kind == usual else step.kind),
-        float(f"{cost:.4g}") if cost else None,
+        *_filled(list(step.votes), tokens, "" if step.kind == usual else step.kind),
+        *_filled(float(f"{cost or 0:.4g}")),
         _three_digits(step.seconds),
         odds,
         {"words": way, "questions": calls} if way else None,
-        step.usage.cached_tokens or None,
-        quotes or None,
-        list(step.spans) or None,
+        *_filled(step.usage.cached_tokens, quotes, list(step.spans)),
     ]
     # Values are known by their places: only None at the end can be left out.
     while values[-1] is None:
         values.pop()
     return values
+
+
+def _own_output(step: Step) -> Any:
+    """The output of a step; None if the verdict and the reason say it all, or the score does."""
+    row = {"kind": step.kind, "verdict": step.verdict, "reason": step.reason}
+    implied = step.verdict is not None and repr(step.output) == repr(implied_output(row))
+    scored = step.score is not None and step.output == step.score
+    return None if implied or scored else step.output
+
+
+def _filled(*values: Any) -> list[Any]:
+    """Values, with None for those that are empty."""
+    return [value or None for value in values]

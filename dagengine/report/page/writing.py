@@ -6,12 +6,11 @@ import base64
 import hashlib
 import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from html import escape
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from dagengine.regular_files import require_regular, write_whole
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns
 from dagengine.report.page.days import alarms_of
-from dagengine.report.page.drafts import drafts_of, kept_of
+from dagengine.report.page.drafts import DraftRecord, drafts_of, outcome_sentence
 from dagengine.report.page.lines import headline, plain_lines
 from dagengine.report.page.people import People
 from dagengine.report.page.prompts import PromptBlocks
-from dagengine.report.page.texts import Texts, packed
+from dagengine.report.page.texts import Texts, pack
 from dagengine.report.tally import Tally
 
 FORMAT = 2
@@ -71,7 +70,7 @@ def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Ite
     """
     # JSON text that neither ends a script element nor opens a comment in it
     inert = head.replace("<", "\\u003c").replace(">", "\\u003e")
-    script, style = _built("page.js"), _built("page.css")
+    script, style = _asset("page.js"), _asset("page.css")
     policy = (
         f"default-src 'none'; script-src '{_sha(script)}'; style-src '{_sha(style)}'; "
         f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
@@ -110,13 +109,13 @@ def _parts(
     # A server reads the prompts of a case when somebody looks at them.
     with open_prompts(run) if server is None else nullcontext() as stored:
         prompts = PromptBlocks(stored)
-        for place, (row, case) in enumerate(run.with_cases()):
+        for position, (row, case) in enumerate(run.with_cases()):
             tally.add(row)
             builder.add(builder.line(row, None, -1))
             if builder.full:
                 columns.extend(builder.take())
             if own := people.of(row.hash):
-                labels[place] = own
+                labels[position] = own
             # The fields of a case as a line of a data set has them
             added = ("index", "hash", "type")
             texts.add(row, case and {name: case[name] for name in case if name not in added})
@@ -124,40 +123,51 @@ def _parts(
         columns.extend(builder.take())
         blocks, starts, slots = texts.close()
         asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
-    record = run_record(run, tally.rows, kept=sum(slot >= 0 for slot in slots))
+    drafts = drafts_of(run)
+    record = _full_record(run, columns, tally, drafts, kept=len(slots) - slots.count(-1))
+    head = head_of(record, server, chunk=max(1, tally.rows), blocks=starts, prompts=asked_starts)
+    lines = plain_lines(run, tally)
+    first = headline(run, tally) if drafts is None else outcome_sentence(drafts)
+    parts = {"index": pack({**columns.as_dict(), "said": labels})}
+    for name, data in ("slot", array("i", slots).tobytes()), *columns.take(tally.rows).items():
+        parts[f"column-{name}"] = pack(data)
+    parts |= _numbered("texts", blocks) | _numbered("prompts", asked)
+    paragraphs = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
+    body = (
+        f"<noscript><main><h1>{escape(first)}</h1>{paragraphs}"
+        "<p>This page needs JavaScript.</p></main></noscript>\n"
+    )
+    for name, block in parts.items():
+        body += f'<script type="text/plain" id="{name}">{block}</script>\n'
+    title = f"{record['name']}: {first}"
+    yield from page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
+
+
+def _full_record(
+    run: Run, columns: Columns, tally: Tally, drafts: Sequence[DraftRecord] | None, kept: int
+) -> dict[str, Any]:
+    """The run as the front end has it; `kept` rows have their texts."""
+    record = run_record(run, tally.rows, kept)
     record["days"] = len({*columns.days} - {None})
     record["alarms"] = alarms_of(run, columns.day_of)
-    record["metrics"] = [kinds.drawn() for kinds in columns.kinds]
+    record["metrics"] = [kinds.as_drawn() for kinds in columns.kinds]
     for metric, summed in zip(record["metrics"], tally.summing.result(), strict=False):
         if summed.points is not None:
             means = {"unclipped": summed.points.share, **summed.points.tags}
             metric["points"] = [
                 (name, mean.mean, mean.low, mean.high, mean.cases) for name, mean in means.items()
             ]
-    if (drafts := drafts_of(run)) is not None:
+    if drafts is not None:
         record["drafts"] = [draft.model_dump(exclude_none=True) for draft in drafts]
-    head = head_of(record, server, chunk=max(1, tally.rows), blocks=starts, prompts=asked_starts)
-    lines = plain_lines(run, tally)
-    first = headline(run, tally) if drafts is None else kept_of(drafts)
-    index = [("index", packed({**columns.as_dict(), "said": labels}))]
-    arrays = {"slot": array("i", slots).tobytes(), **columns.take(tally.rows)}
-    packed_arrays = ((f"column-{name}", packed(data)) for name, data in arrays.items())
-    data = chain(index, packed_arrays, _named("texts", blocks), _named("prompts", asked))
-    paragraphs = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
-    body = (
-        f"<noscript><main><h1>{escape(first)}</h1>{paragraphs}"
-        "<p>This page needs JavaScript.</p></main></noscript>\n"
-    ) + "".join(f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data)
-    title = f"{record['name']}: {first}"
-    yield from page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
+    return record
 
 
-def _named(name: str, blocks: list[str]) -> Iterator[tuple[str, str]]:
-    yield from ((f"{name}-{number}", block) for number, block in enumerate(blocks))
+def _numbered(name: str, blocks: list[str]) -> dict[str, str]:
+    return {f"{name}-{number}": block for number, block in enumerate(blocks)}
 
 
 @cache
-def _built(name: str) -> str:
+def _asset(name: str) -> str:
     return files("dagengine.report.page").joinpath(name).read_text(encoding="utf-8")
 
 

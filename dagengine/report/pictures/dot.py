@@ -25,12 +25,7 @@ _SHAPES = {
         "fillcolor": LIGHT["code"],
         "margin": "0.25,0.06",
     },
-    "metric": {
-        "shape": "box",
-        "style": "filled",
-        "peripheries": "2",
-        "fillcolor": LIGHT["metric"],
-    },
+    "metric": {"shape": "box", "style": "filled", "peripheries": "2", "fillcolor": LIGHT["metric"]},
     "folded": {"shape": "box", "style": "dashed,rounded"},
     "end": {"shape": "box", "style": "rounded,filled", "fillcolor": LIGHT["ground"]},
 }
@@ -120,19 +115,19 @@ def _lines(lines: Iterable[Words]) -> list[str]:
 
 def _line(words: Words, size: int = SMALL) -> str:
     return "".join(
-        f'<font point-size="{size}" color="{_COLOURS[tone]}">{_escaped(text)}</font>'
+        f'<font point-size="{size}" color="{_COLOURS[tone]}">{_escape(text)}</font>'
         for text, tone in words
     )
 
 
 def _bold(text: str, size: int) -> str:
-    return f'<font point-size="{size}"><b>{_escaped(text)}</b></font>'
+    return f'<font point-size="{size}"><b>{_escape(text)}</b></font>'
 
 
 def _html(lines: Iterable[str]) -> str:
     return f"<{'<br/>'.join(lines)}>"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     # Graphviz reads \\N and the like in HTML-like labels, too; a label may not be empty.
     return escape(clean(text)).replace("\\", "\\\\") or " "

@@ -163,11 +163,7 @@ class Folds:
         seconds. Each node stands in the middle over what comes next after it, and subtrees are as
         close as their widest levels allow. A node with several parents is placed under the first.
         """
-        shown = [
-            number
-            for number, node in enumerate(self.graph.nodes)
-            if node.inside == scope and self.shows(number)
-        ]
+        shown = list(filter(self.shows, self.graph.inner(scope)))
         seen = {number for number in shown if not self._links.pred[number]}
         waiting, order, under = list(seen), list[int](), dict[int, list[int]]()
         while waiting:
@@ -179,10 +175,7 @@ class Folds:
             waiting += (near for near in after if self.shows(near))
         contours: dict[int, list[tuple[float, float]]] = {}
         for number in reversed(order):
-            rows = [
-                contours[near] if near in contours else [(-_GROUP / 2, _GROUP / 2)]
-                for near in under[number]
-            ]
+            rows = [contours.get(near, [(-_GROUP / 2, _GROUP / 2)]) for near in under[number]]
             rows += [[(-_END / 2, _END / 2)]] * self.graph.scores(number)
             contours[number] = self._own(number, size) + _side_by_side(rows)
         roots = [contours[number] for number in shown if not self._links.pred[number]]
@@ -200,10 +193,9 @@ class Folds:
 
 def nodes_of(graph: MetricGraph, number: int | None = None) -> int:
     """The number of nodes of a graph, or of one node: those of a metric are the ones inside."""
-    inside = [at for at, node in enumerate(graph.nodes) if node.inside == number]
     if number is None:
         return len(graph.nodes) - len(graph.owners())
-    return sum(nodes_of(graph, at) for at in inside) or 1
+    return sum(nodes_of(graph, inner) for inner in graph.inner(number)) or 1
 
 
 def _relations(graph: MetricGraph) -> tuple[nx.DiGraph[Any], nx.DiGraph[Any]]:
@@ -211,7 +203,7 @@ def _relations(graph: MetricGraph) -> tuple[nx.DiGraph[Any], nx.DiGraph[Any]]:
 
     A node that answers lead to comes next after these, not after all that it reads.
     """
-    gated = {target for answer in graph.answers for target in answer.targets}
+    gated = graph.targets()
     leads: nx.DiGraph[Any] = nx.DiGraph()
     leads.add_nodes_from(range(len(graph.nodes)))
     links = leads.copy()

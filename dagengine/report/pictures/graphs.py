@@ -98,6 +98,14 @@ class MetricGraph:
             chain.append(owner)
         return chain
 
+    def inner(self, owner: int | None) -> list[int]:
+        """The nodes directly in the metric that a node stands for (None: in the graph itself)."""
+        return [number for number, node in enumerate(self.nodes) if node.inside == owner]
+
+    def targets(self) -> set[int]:
+        """The nodes that answers lead to."""
+        return {target for answer in self.answers for target in answer.targets}
+
     def owners(self) -> set[int]:
         """The nodes that stand for metrics with nodes of their own."""
         return {node.inside for node in self.nodes if node.inside is not None}

@@ -59,7 +59,7 @@ def mermaid_text(model: Model) -> str:
 def questions_text(model: Model) -> str:
     """The questions of a picture as a numbered Markdown list; empty if its nodes have none."""
     lines = [
-        f"{number}. **{_marked(name)}**: {_marked(question)}"
+        f"{number}. **{_escape_markdown(name)}**: {_escape_markdown(question)}"
         for number, (name, question) in enumerate(model.questions, 1)
         if name != question
     ]
@@ -70,20 +70,20 @@ def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
     for part in model.inside(frame):
         before, after = _SHAPES[part.shape]
         if part.shape == "end":
-            label = _quoted(" ".join(part.name) + "".join(map(plain, part.lines)))
+            label = _quote(" ".join(part.name) + "".join(map(plain, part.lines)))
         else:
             lines = [" ".join(part.name), *map(plain, part.lines), " ".join(part.note)]
-            label = "<br/>".join(_quoted(line) for line in lines if line)
+            label = "<br/>".join(_quote(line) for line in lines if line)
         yield f'{indent}{part.key}{before}"{label}"{after}'
     for inner in model.frames_in(frame):
-        yield f'{indent}subgraph {inner.key}["{_quoted(f"{inner.name} · {plain(inner.words)}")}"]'
+        yield f'{indent}subgraph {inner.key}["{_quote(f"{inner.name} · {plain(inner.words)}")}"]'
         yield from _frame(model, inner.key, f"{indent}  ")
         yield f"{indent}end"
 
 
 def _line(arrow: Arrow) -> str:
     lines = [" ".join(arrow.answer), *map(plain, arrow.words)]
-    words = " · ".join(_quoted(line) for line in lines if line)
+    words = " · ".join(_quote(line) for line in lines if line)
     if arrow.line == "taken":
         return f'== "{words}" ==>' if words else "==>"
     if arrow.line in ("data", "missed"):
@@ -108,7 +108,7 @@ def _legend(model: Model) -> Iterator[str]:
         yield "%: probability of an answer"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Text inside a quoted Mermaid label: entities for what would end or mark it up."""
     short = "\n".join(lines_of(" ".join(clean(text).split()), _WIDTH, _LINES))
     for char, entity in (
@@ -123,7 +123,7 @@ def _quoted(text: str) -> str:
     return short.replace("\n", "<br/>")
 
 
-def _marked(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Text of one line that Markdown shows as it is."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|!" else char for char in line)

@@ -6,19 +6,14 @@ the record has it), from what a view marks there, and from which part is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dagengine.report.pictures.folding import Folds, nodes_of
 from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
 from dagengine.report.pictures.looks import NAME, SMALL, Words, lines_of, plain, text_width
-from dagengine.report.pictures.views import (
-    Traffic,
-    View,
-    cases_words,
-    threshold_words,
-)
+from dagengine.report.pictures.views import Traffic, View, cases_words, threshold_words
 from dagengine.results.passing import SIGNS, State, passes, state_of
 from dagengine.terminal import counted
 
@@ -168,49 +163,55 @@ class _Maker:
         self._view = view
         self._names = names
         self._wide = _NOTE_WIDTH if len(graph.nodes) <= _FEW else _NARROW
-        self._parts = {number: self._part(number) for number in range(len(graph.nodes))}
+        self._parts = {number: self.part(number) for number in range(len(graph.nodes))}
 
     def model(self, whole: bool) -> Model:
         graph, view = self._graph, self._view
-        self._folds = self._fold_parts(whole)
-        # Steps inside of a metric that only hand on one list in another form are left out.
-        decides = {answer.node for answer in graph.answers}
-        self._dropped = {
-            number
-            for number, node in enumerate(graph.nodes)
-            if node.inside is not None
-            and node.kind in ("code", "field")
-            and len(node.inputs) == 1
-            and not (node.reads or node.grades or number in decides)
-        }
+        self._folds = self.fold_parts(whole)
+        self._dropped = set(self.carriers())
         model = Model(graph.metric.name, (), view.kind, view.has_odds)
         for number, node in enumerate(graph.nodes):
-            if number in self._dropped or not self._folds.shows(number):
+            if self._hides(number):
                 continue
             frame = None if node.inside is None else f"f{node.inside}"
             if number in self._folds.opened:
-                model.frames.append(self._frame(number, frame))
+                model.frames.append(self.frame(number, frame))
             else:
                 model.parts.append(replace(self._parts[number], frame=frame))
         for head, group in self._folds.groups.items():
-            model.parts.append(self._group(head, group))
-        self._draw_answers(model)
-        self._draw_feeds(model)
-        # Beside the name: what passes, and the cases of a run or the nodes
-        limit = threshold_words(graph.metric.threshold)
-        total = nodes_of(graph)
-        drawn = sum(part.shape not in ("end", "folded") for part in model.parts)
-        size = "" if drawn == total and view.kind != "design" else f" · {counted(total, 'node')}"
-        size += f", {drawn} drawn" if drawn < total else ""
-        model.facts = ((f"{limit}{size}", "soft"),)
-        if view.facts:
-            model.facts = ((f"{limit} · ", "soft"), *view.facts, (size, "soft"))
+            model.parts.append(self.group(head, group))
+        self.draw_answers(model)
+        self.draw_feeds(model)
+        model.facts = self.facts(model.parts)
         for node in graph.nodes:
             if node.question and node.kind not in ("code", "field"):
                 model.questions.append((self._own_name(node), node.question))
         return model
 
-    def _fold_parts(self, whole: bool) -> Folds:
+    def carriers(self) -> Iterator[int]:
+        """Steps inside of a metric that only hand on one list in another form."""
+        decides = {answer.node for answer in self._graph.answers}
+        for number, node in enumerate(self._graph.nodes):
+            carries = node.kind in ("code", "field") and len(node.inputs) == 1
+            used = node.reads or node.grades or number in decides
+            if node.inside is not None and carries and not used:
+                yield number
+
+    def _hides(self, number: int) -> bool:
+        return number in self._dropped or not self._folds.shows(number)
+
+    def facts(self, parts: Sequence[Part]) -> Words:
+        """Words beside the name: what passes, and the cases of a run or the nodes."""
+        limit, total = threshold_words(self._graph.metric.threshold), nodes_of(self._graph)
+        drawn = sum(part.shape not in ("end", "folded") for part in parts)
+        whole = drawn == total and self._view.kind != "design"
+        size = "" if whole else f" · {counted(total, 'node')}"
+        size += f", {drawn} drawn" if drawn < total else ""
+        if self._view.facts:
+            return ((f"{limit} · ", "soft"), *self._view.facts, (size, "soft"))
+        return ((f"{limit}{size}", "soft"),)
+
+    def fold_parts(self, whole: bool) -> Folds:
         graph, view = self._graph, self._view
         self._whole = Folds.none(graph)
         if whole:
@@ -218,12 +219,12 @@ class _Maker:
         if view.kind == "path":
             reached = [number for number, mark in view.nodes.items() if mark.reached]
             return Folds.reached(graph, self._size, reached)
-        return Folds.to_fit(graph, self._size, self._weight)
+        return Folds.to_fit(graph, self._size, self.weight)
 
     def _size(self, number: int) -> tuple[float, float]:
         return self._parts[number].size()
 
-    def _weight(self, number: int) -> tuple[int, ...]:
+    def weight(self, number: int) -> tuple[int, ...]:
         """Failures and cases that came by a node; without a run the nodes behind it."""
         traffic = self._view.node(number).traffic
         if traffic is not None:
@@ -237,7 +238,7 @@ class _Maker:
 
     # -- nodes -----------------------------------------------------------------------------
 
-    def _part(self, number: int) -> Part:
+    def part(self, number: int) -> Part:
         node, mark = self._graph.nodes[number], self._view.node(number)
         name, reads = self._own_name(node), ", ".join(node.reads)
         title, task = _task_lines(name, node, self._wide)
@@ -259,7 +260,7 @@ class _Maker:
         note = lines_of(mark.note, self._wide, _NOTE_LINES) if mark.note else []
         return Part(
             key=f"n{number}",
-            shape=self._shape(number),
+            shape=self.shape(number),
             name=tuple(title),
             lines=tuple(lines),
             note=tuple(note),
@@ -274,7 +275,7 @@ class _Maker:
             return node.name
         return node.name.removeprefix(f"{self._graph.nodes[node.inside].name} > ")
 
-    def _shape(self, number: int) -> Shape:
+    def shape(self, number: int) -> Shape:
         node = self._graph.nodes[number]
         if node.kind == "metric":
             return "metric"
@@ -286,9 +287,9 @@ class _Maker:
             return "task"
         return "rating" if node.grades or node.scale else "items"
 
-    def _frame(self, number: int, outer: str | None) -> Frame:
+    def frame(self, number: int, outer: str | None) -> Frame:
         node, mark = self._graph.nodes[number], self._view.node(number)
-        inner = [at for at, part in enumerate(self._graph.nodes) if part.inside == number]
+        inner = self._graph.inner(number)
         drawn = sum(at not in self._dropped for at in inner)
         text = f"metric, {counted(len(inner), 'node')}"
         text += f", {drawn} drawn" if drawn < len(inner) else ""
@@ -297,7 +298,7 @@ class _Maker:
             words = (*words, (" · ", "soft"), *cases_words(mark.traffic))
         return Frame(f"f{number}", self._own_name(node), words, outer)
 
-    def _group(self, head: int, group: set[int]) -> Part:
+    def group(self, head: int, group: set[int]) -> Part:
         traffic = self._view.node(head).traffic
         name = counted(self._folds.size_of(group), "node")
         first = lines_of(self._own_name(self._graph.nodes[head]), _NAME_WIDTH, 1)[0]
@@ -329,42 +330,28 @@ class _Maker:
             return None
         if number not in self._folds.opened:
             return f"n{number}"
-        inner = [at for at, node in enumerate(self._graph.nodes) if node.inside == number]
-        fed = {target for answer in self._graph.answers for target in answer.targets}
-        fed |= {feed.target for feed in self._graph.feeds}
+        inner = self._graph.inner(number)
+        fed = self._graph.targets() | {feed.target for feed in self._graph.feeds}
         first = next((at for at in inner if at not in fed), inner[0])
         return self._place(first)
 
-    def _draw_answers(self, model: Model) -> None:
+    def draw_answers(self, model: Model) -> None:
         ends: dict[int, Part] = {}
         parents: dict[str, int] = {}
         for number, answer in enumerate(self._graph.answers):
-            if not self._folds.shows(answer.node) or answer.node in self._dropped:
+            if self._hides(answer.node):
                 continue
-            mark, cases = self._view.answer(number), max(self._view.cases, 1)
-            traffic = mark.traffic
-            targets = [place for at in answer.targets if (place := self._place(at)) is not None]
+            targets = [drawn for at in answer.targets if (drawn := self._place(at)) is not None]
             if answer.score is not None:
-                ends[number] = self._end(number, answer)
+                ends[number] = self.end(number, answer)
                 targets.append(ends[number].key)
             for target in targets:
                 parents[target] = parents.get(target, 0) + 1
-                model.arrows.append(
-                    Arrow(
-                        source=f"n{answer.node}",
-                        target=target,
-                        hint=f"{self._own_name(self._graph.nodes[answer.node])} → {answer.verdict}",
-                        answer=tuple(lines_of(answer.verdict, _ANSWER_WIDTH, _NAME_LINES)),
-                        words=mark.words if traffic is None else (cases_words(traffic),),
-                        share=None if traffic is None else traffic.cases / cases,
-                        failed=0.0 if traffic is None else traffic.failed / cases,
-                        taken=mark.reached,
-                    )
-                )
-        worst = max((part.bar.failed for part in ends.values() if part.bar), default=0)
-        for part in ends.values():
-            failed = 0 if part.bar is None else part.bar.failed
-            model.parts.append(replace(part, most=bool(failed) and failed == worst))
+                model.arrows.append(self.arrow(number, answer, target))
+        failed = {number: part.bar.failed if part.bar else 0 for number, part in ends.items()}
+        worst = max(failed.values(), default=0) or None  # without a failure no end is the worst
+        for number, part in ends.items():
+            model.parts.append(replace(part, most=failed[number] == worst))
         if self._view.kind == "counts":
             # A number of cases is said once: in the part, unless several answers lead there.
             model.arrows = [
@@ -372,7 +359,22 @@ class _Maker:
                 for arrow in model.arrows
             ]
 
-    def _end(self, number: int, answer: Answer) -> Part:
+    def arrow(self, number: int, answer: Answer, target: str) -> Arrow:
+        mark, cases = self._view.answer(number), max(self._view.cases, 1)
+        arrow = Arrow(
+            source=f"n{answer.node}",
+            target=target,
+            hint=f"{self._own_name(self._graph.nodes[answer.node])} → {answer.verdict}",
+            answer=tuple(lines_of(answer.verdict, _ANSWER_WIDTH, _NAME_LINES)),
+            words=mark.words,
+            taken=mark.reached,
+        )
+        if (traffic := mark.traffic) is None:
+            return arrow
+        share, failed = traffic.cases / cases, traffic.failed / cases
+        return replace(arrow, words=(cases_words(traffic),), share=share, failed=failed)
+
+    def end(self, number: int, answer: Answer) -> Part:
         metric, mark = self._graph.metric, self._view.answer(number)
         state = state_of(answer.score, passes(answer.score, metric.threshold))
         sign = "" if state == "scored" else f"{SIGNS[state]} "
@@ -393,9 +395,9 @@ class _Maker:
             hint=f"score {tens} of 10{limit}",
         )
 
-    def _draw_feeds(self, model: Model) -> None:
+    def draw_feeds(self, model: Model) -> None:
         drawn = set[tuple[str, str]]()
-        for feed in self._feeds():
+        for feed in self.feeds():
             source, target = self._place(feed.source), self._place(feed.target)
             folded = feed.source in self._folds.groups or feed.target in self._folds.groups
             if source is None or target is None or source == target:
@@ -415,7 +417,7 @@ class _Maker:
                 Arrow(source, target, data=not feed.runs, share=share, failed=failed, taken=taken)
             )
 
-    def _feeds(self) -> Iterator[Feed]:
+    def feeds(self) -> Iterator[Feed]:
         """Feeds between the parts shown, past the steps that are left out."""
         after: dict[int, list[Feed]] = {}
         for feed in self._graph.feeds:

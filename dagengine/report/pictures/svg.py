@@ -116,9 +116,9 @@ class _Drawing:
                 '<rect class="f-ground" width="100%" height="100%"/>\n',
                 *heading,
                 "\n",
-                *map(self._frame, model.frames),
-                *(self._arrow(number, arrow) for number, arrow in enumerate(model.arrows)),
-                *map(self._part, model.parts),
+                *map(self.frame, model.frames),
+                *(self.arrow(number, arrow) for number, arrow in enumerate(model.arrows)),
+                *map(self.part, model.parts),
                 f'<g transform="translate({_EDGE} {self._legend_at:.0f})" class="legend">',
                 f'<path d="M0 0H{self._width - 2 * _EDGE:.0f}" class="h s-line"/>',
                 *self._legend,
@@ -134,7 +134,7 @@ class _Drawing:
 
     # -- parts -----------------------------------------------------------------------------
 
-    def _frame(self, frame: Frame) -> str:
+    def frame(self, frame: Frame) -> str:
         left, low, right, high = map(float, self._objects[f"cluster_{frame.key}"]["bb"].split(","))
         x, y = self._point(f"{left},{high}")
         wide, tall = right - left, high - low
@@ -151,7 +151,7 @@ class _Drawing:
             f"<text {attributes}>{name}{words}</text></g>\n"
         )
 
-    def _part(self, part: Part) -> str:
+    def part(self, part: Part) -> str:
         # Graphviz has the middle of a node in points and its size in inches.
         placed = self._objects[part.key]
         x, y = self._point(placed["pos"])
@@ -179,11 +179,11 @@ class _Drawing:
                 f'font-size="{ANSWER}">{name}</tspan>{after}</text>'
             )
         else:
-            words = self._content(part, box)
+            words = self.content(part, box)
         title = f"<title>{_escape(part.hint)}</title>" if part.hint else ""
         return f'<g id="{part.key}" class="node {part.shape}">{title}{shape}{words}</g>\n'
 
-    def _content(self, part: Part, box: Box) -> str:
+    def content(self, part: Part, box: Box) -> str:
         """The lines of a node in its middle, and its bar at the bottom."""
         x, y, wide, tall = box
         lines = len(part.lines) + len(part.note)
@@ -204,7 +204,7 @@ class _Drawing:
 
     # -- arrows ----------------------------------------------------------------------------
 
-    def _arrow(self, number: int, arrow: Arrow) -> str:
+    def arrow(self, number: int, arrow: Arrow) -> str:
         edge = self._edges[f"e{number}"]
         # The points of the curve, and that of its arrow: Graphviz marks it with an `e`.
         tip, points = None, []
@@ -299,7 +299,7 @@ def _shape(shape: Shape, box: Box, look: str, cut: float = _CUT) -> str:
         outline = f'<polygon points="{_join_points(corners)}" {look}/>'
         if shape == "rating":  # a ruler along the lower side
             ticks = "".join(
-                f"M{x + wide * place / 8:.1f} {low:.1f}v{-cut * 0.6:.1f}" for place in range(2, 7)
+                f"M{x + wide * tick / 8:.1f} {low:.1f}v{-cut * 0.6:.1f}" for tick in range(2, 7)
             )
             outline += f'<path d="{ticks}" class="h s-edge"/>'
         return outline

@@ -87,31 +87,36 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     view = View("path", _outcome(result, case))
     failure = result.failure
     for number, node in enumerate(graph.nodes):
-        step = steps.get(node.name)
-        note = ""
-        shown: tuple[Words, ...] = ()
-        if step is not None:
-            shown = _answer_words(step)
-            # Why the node answered so, or the text that it wrote
-            if step.outcome != "ok" or step.verdict is not None:
-                note = step.reason or ""
-            elif step.score is None and step.output is not None:
-                note = f"→ {as_text(step.output)}"
+        if (step := steps.get(node.name)) is not None:
+            view.nodes[number] = Mark(True, words=_answer_words(step), note=_note(step))
         elif failure is not None and failure.node == node.name:
-            note = f"⊘ {failure.kind}: {failure.message}"
-        view.nodes[number] = Mark(step is not None, words=shown, note=note)
+            view.nodes[number] = Mark(False, note=f"⊘ {failure.kind}: {failure.message}")
+        else:
+            view.nodes[number] = Mark(False)
     for number, answer in enumerate(graph.answers):
         name = graph.nodes[answer.node].name
         taken = name in chosen and words(chosen[name]) == answer.verdict
-        step, odds = steps.get(name), None
-        # Odds are those of one question: what a panel voted on has none.
-        if step is not None and step.verdict is not None and not step.votes:
-            odds = {words(verdict): share for verdict, share in step.odds or ()}.get(answer.verdict)
+        odds = _odds_of(steps.get(name), answer.verdict)
         view.has_odds = view.has_odds or odds is not None
         chance: tuple[Words, ...] = () if odds is None else (((_percent(odds), "soft"),),)
         view.answers[number] = Mark(taken, words=chance)
     _reach_metrics(graph, view)
     return view
+
+
+def _odds_of(step: Step | None, verdict: str) -> float | None:
+    """The probability of an answer; what a panel voted on has none: odds are of one question."""
+    if step is None or step.verdict is None or step.votes:
+        return None
+    return {words(answer): share for answer, share in step.odds or ()}.get(verdict)
+
+
+def _note(step: Step) -> str:
+    """Why a node answered so, or the text that it wrote."""
+    if step.outcome != "ok" or step.verdict is not None:
+        return step.reason or ""
+    written = step.score is None and step.output is not None
+    return f"→ {as_text(step.output)}" if written else ""
 
 
 def _outcome(result: MetricResult, case: str) -> Words:
@@ -184,8 +189,8 @@ def counts(graph: MetricGraph, tally: MetricTally) -> View:
         view.nodes[number] = Mark(came.cases > 0, came, shown)
     verdicts = {(node, words(verdict)): (node, verdict) for node, verdict in tally.chose}
     for number, answer in enumerate(graph.answers):
-        place = verdicts.get((graph.nodes[answer.node].name, answer.verdict))
-        came = Traffic() if place is None else _came(tally, place)
+        spot = verdicts.get((graph.nodes[answer.node].name, answer.verdict))
+        came = Traffic() if spot is None else _came(tally, spot)
         view.answers[number] = Mark(came.cases > 0, came)
     _reach_metrics(graph, view)
     return view

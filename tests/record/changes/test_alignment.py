@@ -8,7 +8,7 @@ from itertools import zip_longest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.record.changes.alignment import Alignment, paired
+from dagengine.record.changes.alignment import Alignment, pairs_of_keys
 
 KEYS = st.lists(st.sampled_from("abcd"), max_size=8)
 
@@ -43,4 +43,4 @@ def test_copies_of_a_case_are_paired_in_their_order() -> None:
 def test_only_what_is_alone_in_both_runs_is_paired_by_what_is_left() -> None:
     old = {0: "a", 1: "b", 2: "b", 3: None}
     new = {5: "b", 6: "a", 7: None}
-    assert list(paired(old, new)) == [(0, 6)]
+    assert list(pairs_of_keys(old, new)) == [(0, 6)]

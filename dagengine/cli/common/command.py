@@ -211,8 +211,8 @@ class Commands(typer.Typer):
 
 def _label(name: str, hint: Any) -> str:
     """What the caller types for a parameter: an option's name, an argument's placeholder."""
-    arguments = [mark for mark in _metadata(hint) if isinstance(mark, ArgumentInfo)]
-    return (arguments and arguments[0].metavar) or f"--{name.replace('_', '-')}"
+    marks = (mark.metavar for mark in _metadata(hint) if isinstance(mark, ArgumentInfo))
+    return next(marks, None) or f"--{name.replace('_', '-')}"
 
 
 def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
@@ -220,8 +220,9 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     # A function that takes one dataclass gets its options in it, and an option for each field.
     first = next(iter(get_type_hints(function).values()))
     options = first if dataclasses.is_dataclass(first) and isinstance(first, type) else None
-    parameters = inspect.signature(options or function).parameters.values()
-    hints = get_type_hints(options or function, include_extras=True)
+    described = options or function
+    parameters = inspect.signature(described).parameters.values()
+    hints = get_type_hints(described, include_extras=True)
     labels = {parameter: _label(parameter, hint) for parameter, hint in hints.items()}
     marks = {
         name: mark

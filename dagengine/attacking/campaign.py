@@ -407,9 +407,9 @@ class _Campaign:
             return None
         # One that passes shows more than one that only came nearer.
         trial = max(fallen, key=lambda trial: (trial.turns_to_pass(), -trial.case))
-        place, made = next(
-            (place, made)
-            for place, made in enumerate(self.tries)
+        index, made = next(
+            (index, made)
+            for index, made in enumerate(self.tries)
             if (made.case, made.family, made.place, made.is_twin)
             == (trial.case, cell.family, cell.place, False)
         )
@@ -421,7 +421,7 @@ class _Campaign:
             self.name, case_label(self.cases[trial.case], trial.case), cell.family, cell.place,
             made.words, node, first_reply(trial.clean, node), first_reply(trial.attacked, node),
             (trial.clean[0].score, trial.attacked[0].score),
-            self._reasons.get(place, {}).get(node, ""), (passed, len(trial.attacked)),
+            self._reasons.get(index, {}).get(node, ""), (passed, len(trial.attacked)),
         )  # fmt: skip
 
 

@@ -49,10 +49,10 @@ def put_words(
     if isinstance(value, str):
         new: Any = _join(value, position, words, whole)
     else:
-        places = [n for n, item in enumerate(value) if getattr(item, "role", "") != "user"]
-        if not places:
+        indices = [n for n, item in enumerate(value) if getattr(item, "role", "") != "user"]
+        if not indices:
             return None
-        offset = places[{"start": 0, "end": -1}.get(position, len(places) // 2)]
+        offset = indices[{"start": 0, "end": -1}.get(position, len(indices) // 2)]
         new = [
             _item(item, position, words, whole) if n == offset else item
             for n, item in enumerate(value)

@@ -222,8 +222,8 @@ def read_rows(
         values = _parquet(target)
     else:
         values = _lines(target, whole, holding or (lambda line: True))
-    for place, value in values:
-        yield row_of(value, place)
+    for index, value in values:
+        yield row_of(value, index)
 
 
 @cache
@@ -232,7 +232,7 @@ def _rows() -> TypeAdapter[CaseResult]:
 
 
 def row_of(value: Any, place: str) -> CaseResult:
-    """The row in a line that was read; raises InputError that names the `place` of the line."""
+    """The row in a line that was read; raises InputError that names the `offset` of the line."""
     require_format(value, FORMAT, place)
     try:
         row = _rows().validate_python(_with_implied_outputs(value))
@@ -286,17 +286,17 @@ def _with_implied_outputs(row: Any) -> Any:
 def _lines(path: Path, whole: bool, holding: Holds) -> Iterator[tuple[str, Any]]:
     _require_file(path)
     line = b""
-    for place, line in complete_lines(path, whole=whole):
+    for offset, line in complete_lines(path, whole=whole):
         if holding(line):
             try:
                 row = value_of(line)
             except ValueError as error:
-                raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
-            yield place, row
+                raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
+            yield offset, row
     last = index_of(line)
-    for place, early in early_lines(path, -1 if last is None else last):
+    for offset, early in early_lines(path, -1 if last is None else last):
         if holding(early):
-            yield place, value_of(early)
+            yield offset, value_of(early)
 
 
 def _require_file(path: Path) -> None:

@@ -80,8 +80,8 @@ def too_long_cases(
                 case_of = (tokens, number, plan.units[unit].name)
                 longest[judge] = max(longest.get(judge, case_of), case_of, key=lambda part: part[0])
     findings: list[TooLong] = []
-    for place, numbers in long.items():
-        name = display_name(judges[place])
-        tokens, number, node = longest[place]
-        findings.append(TooLong(name, facts[place], len(numbers), looked_at, number, node, tokens))
+    for key, numbers in long.items():
+        name = display_name(judges[key])
+        tokens, number, node = longest[key]
+        findings.append(TooLong(name, facts[key], len(numbers), looked_at, number, node, tokens))
     return findings

@@ -84,7 +84,7 @@ def judge_unit(
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants.
 
-    Its questions go before those of a greater `place`; with a `participant` they may
+    Its questions go before those of a greater `index`; with a `participant` they may
     travel with others. Those that needed several calls are noted in `calls`.
     """
     if unit.node.panel is None:
@@ -173,7 +173,7 @@ def only(error: BaseException) -> BaseException:
 class GatewayAsk:
     """What one running node asks with: a judge of its unit, through the gateway.
 
-    Questions are counted for `asker`, a metric and one of its nodes. `place` is that of the
+    Questions are counted for `asker`, a metric and one of its nodes. `index` is that of the
     node's case. With a `ballot` every question is one vote of several, with a
     `participant` decisions travel with others of the case. `shares` are the fields that other
     questions of the plan begin with, too. `calls` gets those of questions that needed several.
@@ -264,9 +264,9 @@ class GatewayAsk:
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
         requests: dict[int, Request] = {}
 
-        async def ask(place: int, question: Question[T]) -> Answer[T] | JudgeError:
+        async def ask(index: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
-                request = requests[place] = self._request(question, place)
+                request = requests[index] = self._request(question, index)
                 return await self._gateway.answer(request)
             except JudgeError as error:
                 return error
@@ -274,8 +274,8 @@ class GatewayAsk:
         answers = await together(
             ask, questions, self._gateway.run.limits.max_in_flight, participant=self._participant
         )
-        for place in sorted(requests):
-            self._note_asked(requests[place])
+        for index in sorted(requests):
+            self._note_asked(requests[index])
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
@@ -318,23 +318,23 @@ async def together(
     coming = enumerate(things)
     strands = 0
 
-    async def work_on(place: int, thing: X) -> None:
+    async def work_on(index: int, thing: X) -> None:
         nonlocal strands
-        results[place] = await work(place, thing)
-        for place, thing in coming:
-            results[place] = await work(place, thing)
+        results[index] = await work(index, thing)
+        for index, thing in coming:
+            results[index] = await work(index, thing)
         if participant is not None and strands > 1:
             strands -= 1
             participant.split(-1)
 
     try:
         async with anyio.create_task_group() as group:
-            for place, thing in itertools.islice(coming, most):
-                group.start_soon(work_on, place, thing)
+            for index, thing in itertools.islice(coming, most):
+                group.start_soon(work_on, index, thing)
                 strands += 1
             if participant is not None and strands > 1:
                 participant.split(strands - 1)
     finally:
         if participant is not None and strands > 1:  # some were stopped
             participant.split(1 - strands)
-    return [results[place] for place in range(len(results))]
+    return [results[index] for index in range(len(results))]

@@ -458,7 +458,7 @@ def only_judge(plan: Plan, metric: PlanMetric, judges: Sequence[Judge]) -> str |
     slots = (plan.slots[number] for number in metric.slots)
     units = (plan.units[slot.unit] for slot in slots if slot.unit != NONE)
     names = {
-        display_name(judges[place]) for unit in units if unit.node.asks for place in unit.judges
+        display_name(judges[index]) for unit in units if unit.node.asks for index in unit.judges
     }
     return public_text(names.pop()) if len(names) == 1 else None
 

@@ -289,11 +289,11 @@ class MapNode(_OverNode):
             return self._about(items[places[0]], rest, system, quoting, check)
 
         def show(places: Sequence[int]) -> Sequence[Evidence]:
-            return [Evidence(self.item_label, as_text(items[place])) for place in places]
+            return [Evidence(self.item_label, as_text(items[index])) for index in places]
 
-        groups = [[place] for place in range(len(items))]
+        groups = [[index] for index in range(len(items))]
         answers, judgements = await self._judgements(ask, rest, len(items), groups, make, show)
-        ordered = [judgements[place] for place in range(len(items))]
+        ordered = [judgements[index] for index in range(len(items))]
         return NodeValue(ordered, mass=mean_mass(answers), spans=span_ids(items))
 
     @property
@@ -403,10 +403,10 @@ class VerdictListNode(_OverNode):
         items, rest = self._split(given)
 
         def make(group: Sequence[int], check: QuoteCheck | None) -> Question[Any]:
-            return self._about([items[place] for place in group], given, rest, check)
+            return self._about([items[index] for index in group], given, rest, check)
 
         def show(group: Sequence[int]) -> Sequence[Evidence]:
-            shown = [items[place] for place in group]
+            shown = [items[index] for index in group]
             field = self._field_of(shown, given)
             return evidence_of(field, shown) if field else self._number_items(shown)
 

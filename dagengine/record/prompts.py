@@ -100,5 +100,5 @@ def store_of(run: Run) -> Path | None:
     if store is None:
         return None
     # A folder that was moved or copied often has its store in it, or beside it.
-    places = Path(store), run.folder / Path(store).name, run.folder.parent / Path(store).name
-    return next((path for path in places if path.is_file()), None)
+    paths = Path(store), run.folder / Path(store).name, run.folder.parent / Path(store).name
+    return next((path for path in paths if path.is_file()), None)

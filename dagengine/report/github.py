@@ -35,7 +35,7 @@ def step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) ->
          str(counts.failed), str(counts.no_score)]
         for counts in summary
     ]  # fmt: skip
-    places = [
+    spots = [
         [str(group.cases), SIGNS[group.end.state], _code(str(group.end)), _code(group.reason)]
         for group in tally.places.ranking()[:_PLACES]
     ]
@@ -43,7 +43,7 @@ def step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) ->
         f"<h3>{cell(headline_of(summary))}</h3>",
         *(f"<p>{cell(line)}</p>" for line in standings),
         table(("metric", "cases", "mean", "passed", "failed", "no score"), figures),
-        table(("cases", "", "ended at", "reason of the first"), places) if places else "",
+        table(("cases", "", "ended at", "reason of the first"), spots) if spots else "",
         f"<p>{cell(cost_line(totals))}</p>",
     ]
     return "".join(parts) + "\n\n"

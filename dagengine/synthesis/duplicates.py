@@ -108,10 +108,10 @@ class Directions:
         direction = self._direction(vector)
         if direction is None or len(direction) not in self._rows:
             return {}
-        places = self._places[len(direction)]
-        cosines = (self._rows[len(direction)][: len(places)] @ direction).round(_DIGITS)
+        indices = self._places[len(direction)]
+        cosines = (self._rows[len(direction)][: len(indices)] @ direction).round(_DIGITS)
         nearest = self._numpy.argsort(-cosines, kind="stable")[:most]
-        return {places[row]: float(cosines[row]) for row in nearest if cosines[row] > 0}
+        return {indices[row]: float(cosines[row]) for row in nearest if cosines[row] > 0}
 
     def add(self, place: int, vector: Sequence[float] | None) -> None:
         """Let a vector count for later ones."""
@@ -119,19 +119,19 @@ class Directions:
         if direction is None:
             return
         size = len(direction)
-        places, rows = self._places.setdefault(size, []), self._rows.get(size)
-        if rows is None or len(rows) == len(places):
+        indices, rows = self._places.setdefault(size, []), self._rows.get(size)
+        if rows is None or len(rows) == len(indices):
             # Twice as many rows each time: adding one by one would copy all of them for each.
-            larger = self._numpy.zeros((max(_ROWS, len(places)), size))
+            larger = self._numpy.zeros((max(_ROWS, len(indices)), size))
             self._rows[size] = larger if rows is None else self._numpy.concatenate([rows, larger])
-        self._rows[size][len(places)] = direction
-        places.append(place)
+        self._rows[size][len(indices)] = direction
+        indices.append(place)
 
     def remove(self, place: int) -> None:
         """Let a vector count no longer."""
-        for size, places in self._places.items():
-            if place in places:
-                self._rows[size][places.index(place)] = 0.0  # points nowhere
+        for size, indices in self._places.items():
+            if place in indices:
+                self._rows[size][indices.index(place)] = 0.0  # points nowhere
 
     def _direction(self, vector: Sequence[float] | None) -> Any:
         """The vector with the length 1; None if it has no direction."""

@@ -33,8 +33,8 @@ def passages_of(document: Document, config: ContextConstructionConfig) -> list[P
     for section in document.sections:
         # A text that is cut in halves that overlap by more than half never ends.
         overlap = min(config.chunk_overlap, config.chunk_size // 2) or None
-        texts, places = cut(section.text, offsets=True, overlap=overlap)
-        for text, (start, _) in zip(texts, places, strict=True):
+        texts, offsets = cut(section.text, offsets=True, overlap=overlap)
+        for text, (start, _) in zip(texts, offsets, strict=True):
             passage = text.strip()
             if passage:
                 offset = section.offset + start + len(text) - len(text.lstrip())
@@ -111,12 +111,12 @@ class Neighbours:
         telling = sorted(shared, key=lambda word: (len(self._places[word]), word))[:_TELLING]
         scores: dict[int, float] = {}
         for word in telling:
-            places = self._places[word]
+            offsets = self._places[word]
             # The inverse document frequency of BM25: a word of few passages says most.
-            count = len(places)
+            count = len(offsets)
             weight = math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
-            start = max(0, bisect_left(places, index) - _NEAREST // 2)
-            for neighbour in places[start : start + _NEAREST + 1]:
+            start = max(0, bisect_left(offsets, index) - _NEAREST // 2)
+            for neighbour in offsets[start : start + _NEAREST + 1]:
                 scores[neighbour] = scores.get(neighbour, 0.0) + weight
         scores.pop(index, None)
         if not scores:

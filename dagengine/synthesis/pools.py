@@ -123,14 +123,14 @@ class Pools:
             heap = self._heaps[kind] = list(entries)
             heapq.heapify(heap)
         while heap:
-            left, place, source = heap[0]
+            left, index, source = heap[0]
             now = -self._pools[source].left
             if now != left:  # another kind drew from it, so that it comes later
-                heapq.heapreplace(heap, (now, place, source))
+                heapq.heapreplace(heap, (now, index, source))
                 continue
             seed = self._draw(source, kind)
             if seed is not None:
-                heapq.heapreplace(heap, (now + 1, place, source))
+                heapq.heapreplace(heap, (now + 1, index, source))
                 return seed
             heapq.heappop(heap)
         return None

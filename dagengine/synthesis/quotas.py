@@ -58,12 +58,12 @@ class Filling:
             _check(quota, by_source, kinds, measured)
         _check_room(quotas, contexts, kinds, min(drafts, per_context or drafts))
         self._pools = Pools(by_source, kinds, self._is_used_up, drafts=drafts, seed=seed)
-        places: dict[str | None, list[int]] = {}
+        indices: dict[str | None, list[int]] = {}
         for index, quota in enumerate(quotas):
-            places.setdefault(quota.document, []).append(index)
+            indices.setdefault(quota.document, []).append(index)
         self._wanting = {
-            name: [self.yields[index] for index in sorted({*places.get(name, ()), *anywhere})]
-            for anywhere in [places.get(None, [])]
+            name: [self.yields[index] for index in sorted({*indices.get(name, ()), *anywhere})]
+            for anywhere in [indices.get(None, [])]
             for name in by_source
         }
 

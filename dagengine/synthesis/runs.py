@@ -50,7 +50,7 @@ _MESSAGE = 200  # characters of a failure's message in a report
 class _Draft:
     """A draft that went through the generator; without a `value` it is no golden.
 
-    `place` is that of its text, `pairs` are those with the texts that are most like it.
+    `index` is that of its text, `pairs` are those with the texts that are most like it.
     """
 
     seed: Seed
@@ -66,8 +66,8 @@ class _Draft:
         if result.failure is not None or not isinstance(value, dict):
             return cls(seed, result)
         text, vector = value.get("input") or value.get("scenario") or "", _output(result, EMBEDDING)
-        place = texts.add(text, vector)
-        return cls(seed, result, value, place, texts.nearest(place, vector))
+        index = texts.add(text, vector)
+        return cls(seed, result, value, index, texts.nearest(index, vector))
 
     @property
     def text(self) -> str:
@@ -83,8 +83,8 @@ class _Draft:
         if self.place not in pending:
             return texts[self.place]
         for pair in self.pairs:
-            for place, text in zip(pair.places, pair.texts, strict=True):
-                if pair.places in same and place != self.place and place not in pending:
+            for index, text in zip(pair.places, pair.texts, strict=True):
+                if pair.places in same and index != self.place and index not in pending:
                     return text
         return None
 
@@ -299,8 +299,8 @@ class Generation:
                 pending.discard(draft.place)
                 golden = self._golden(draft.seed, draft.value, draft.result)
             yield golden, draft.record(case, cause, repeated, golden)
-        for place in pending | repeating:
-            texts.remove(place)
+        for index in pending | repeating:
+            texts.remove(index)
 
     def _fell(self, where: str) -> str:
         self.report.fell[where] = self.report.fell.get(where, 0) + 1
@@ -372,8 +372,8 @@ def source_of(seed: Seed) -> str:
     passage = seed.passages[0] if seed.passages else None
     if passage is None or (passage.page is None and passage.offset is None):
         return source
-    place = f"page {passage.page}" if passage.page is not None else f"at {passage.offset:,}"
-    return f"{source} {place}"
+    page = f"page {passage.page}" if passage.page is not None else f"at {passage.offset:,}"
+    return f"{source} {page}"
 
 
 def _whole(text: Any) -> str:

@@ -79,8 +79,8 @@ def _limit(passages: list[Passage], config: ContextConstructionConfig) -> list[P
     for name, group in mine.items():
         # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
         random = Random((name or "").encode(errors="backslashreplace").decode())
-        places = random.sample(range(len(group)), min(most, len(group)))
-        kept += [group[index] for index in sorted(places)]
+        indices = random.sample(range(len(group)), min(most, len(group)))
+        kept += [group[index] for index in sorted(indices)]
     return kept
 
 

@@ -183,8 +183,8 @@ def _judgement(
 def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
     """The unit of a node of a metric; None if the node's name is not known there."""
     planned: PlanMetric | None = next((m for m in plan.metrics if m.spec.name == metric), None)
-    for place in planned.slots if planned else ():
-        slot = plan.slots[place]
+    for number in planned.slots if planned else ():
+        slot = plan.slots[number]
         if slot.unit >= 0 and plan.units[slot.unit].name == node:
             return plan.units[slot.unit]
     return None

@@ -60,9 +60,9 @@ class SessionRun:
     def _define(self, metrics: Iterable[MetricRecord], judges: Sequence[JudgeRecord]) -> None:
         for judge in judges:
             self.judges.setdefault(judge.identity, judge)
-        places = [list(self.judges).index(judge.identity) for judge in judges]
+        indices = [list(self.judges).index(judge.identity) for judge in judges]
         for metric in metrics:
-            self.metrics.setdefault(metric.name, _renumbered(metric, places))
+            self.metrics.setdefault(metric.name, _renumbered(metric, indices))
 
     def save(self, folder: Path, totals: Totals) -> None:
         """Write the folder, which the session holds (`sole_writer`), and its page.

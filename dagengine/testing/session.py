@@ -240,16 +240,16 @@ class Evaluations:
         judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
-            asked = {place for unit in engine.plan.units if unit.node.asks for place in unit.judges}
-            asked_judges = [judges[place] for place in sorted(asked)]
+            asked = {index for unit in engine.plan.units if unit.node.asks for index in unit.judges}
+            asked_judges = [judges[index] for index in sorted(asked)]
             names = (*(metric.spec().name for metric in metrics), *asked_judges)
             if names not in self._cards:  # its note is kept once
                 self._cards.add(names)
                 notes = card_notes(self._config.getoption("evals_card"), metrics, asked_judges)
                 self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
-        place = 0 if ahead else self._handed_over
-        judging = _Judging(case, metrics, engine, judges, mark, place, asks, recorder)
+        index = 0 if ahead else self._handed_over
+        judging = _Judging(case, metrics, engine, judges, mark, index, asks, recorder)
         return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
 
 
@@ -257,7 +257,7 @@ class Evaluations:
 class _Judging:
     """The work on one case in the session's thread: judged once, and again where votes decide.
 
-    `place` is its turn among the cases, `judges` the identities of those of the engine.
+    `index` is its turn among the cases, `judges` the identities of those of the engine.
     """
 
     case: Any
@@ -298,7 +298,7 @@ class _Judging:
 
 
 async def judged(engine: LocalExecutor, cases: Any, place: int) -> CaseResult:
-    """The row of the only case; questions of cases with a smaller `place` go first."""
+    """The row of the only case; questions of cases with a smaller `index` go first."""
     rows: list[CaseResult] = []
     await engine.run(cases, OnRow(rows.append), first=place)
     return rows[0]

@@ -187,7 +187,7 @@ class Phoenix(Backend):
         names = [
             score
             for score in request.scores
-            if (place := getattr(score, f"{_level(score)}_id")) and place in answer
+            if (identity := getattr(score, f"{_level(score)}_id")) and identity in answer
         ]
         return names or list(request.scores)
 

@@ -239,12 +239,12 @@ def _documents(attributes: Mapping[str, Any]) -> list[str] | None:
     listed = listed.get("documents") if isinstance(listed, Mapping) else listed
     documents = [item for item in as_json(listed, list, ()) if isinstance(item, Mapping)]
     texts = [_first(document, *_CONTENT) for document in documents]
-    places = {
-        int(place[1]): value
+    texts_by_position = {
+        int(position[1]): value
         for name, value in attributes.items()
-        if (place := _DOCUMENT.fullmatch(name))
+        if (position := _DOCUMENT.fullmatch(name))
     }
-    texts += [places[place] for place in sorted(places)]
+    texts += [texts_by_position[position] for position in sorted(texts_by_position)]
     return [str(text) for text in texts if text] or None
 
 

@@ -63,7 +63,7 @@ class Size(NamedTuple):
 def size_for(
     file: ModelFile,
     window: int | None = None,
-    places: int | None = None,
+    slots: int | None = None,
     threads: int | None = None,
     material: int = 0,
 ) -> Size:
@@ -78,9 +78,9 @@ def size_for(
         tokens_needed = material // _BYTES_PER_TOKEN + _BESIDE
         useful_window = max(_WINDOW, math.ceil(tokens_needed / _STEP) * _STEP)
         window = min(file.trained_window or _WINDOW, useful_window, max(tokens, _LEAST))
-    if places is None:
-        places = max(1, min(_PLACES, tokens // window))
-    return Size(window, places, threads)
+    if slots is None:
+        slots = max(1, min(_PLACES, tokens // window))
+    return Size(window, slots, threads)
 
 
 def own_threads() -> int:

@@ -336,9 +336,9 @@ class Cluster:
         """
         if (first, step) != (0, 1):
             raise InputError("a cluster judges all cases of a source: leave out the part of them")
-        cases, places = _pullable(cases), await self._places()
+        cases, slots = _pullable(cases), await self._places()
         source: PulledSource[Item] = PulledSource(cases)
-        chunks = Chunks(source, partial(chunk_size, cases.count(), places))
+        chunks = Chunks(source, partial(chunk_size, cases.count(), slots))
         rows = RowsInOrder(observer)
         waiting: set[asyncio.Task[Part]] = set()
         watching = asyncio.create_task(self._watch())
@@ -353,11 +353,11 @@ class Cluster:
         # progress on that worker is asked again. How far the chunks run ahead of the first missing
         # row is bounded: a case that takes an hour must not let a million rows wait for it.
         try:
-            while waiting := waiting | self._hand_out(chunks, rows, places, len(waiting)):
+            while waiting := waiting | self._hand_out(chunks, rows, slots, len(waiting)):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for part in _results(done):
                     _add(rows, part.rows)
-                places = await self._places()
+                slots = await self._places()
         finally:
             with anyio.CancelScope(shield=True):
                 tasks = {watching, *waiting}

@@ -126,8 +126,8 @@ class SpentAmount:
 
     def drop_worker(self, worker: str) -> None:
         """A worker has died: what it had counts as spent."""
-        for places in (self._fresh, self._asked):
-            places.discard(worker)
+        for amounts in (self._fresh, self._asked):
+            amounts.discard(worker)
         self._wants.pop(worker, None)
 
     def moves(self) -> list[tuple[str, float]]:

@@ -96,7 +96,7 @@ def page(folder: Path) -> str:
     """The page of an example."""
     name, (title, text) = folder.name, title_and_text(folder)
     code = (folder / "metrics.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
-    table, agreed = _table(rows(folder))
+    ends, agreed = _ends(rows(folder))
     return f"""# {title}
 
 {text}
@@ -109,11 +109,9 @@ def page(folder: Path) -> str:
 
 ## The cases
 
-{agreed} end as a person expects:
+{agreed} end as a person expects. Ends, scores and cases:
 
-ended at | score | cases
----|---|---
-{table}
+{ends}
 
 ![Cases on each path]({name}-counts.svg)
 
@@ -177,15 +175,15 @@ It is "{new}" (in a stand-in's words).
 """
 
 
-def _table(found: list[dict[str, Any]]) -> tuple[str, str]:
-    """A line of the table per end and score, and how many cases came out as expected."""
+def _ends(found: list[dict[str, Any]]) -> tuple[str, str]:
+    """A line per end and score, and how many cases came out as expected."""
     ends: dict[str, list[str]] = {}
     for row in found:
         node, verdict = row.get("ended") or row["path"][-1]
         end = node if verdict is None else f"{node} → {verdict}"
-        ends.setdefault(f"{end} | {row['score']}", []).append(row["case"])
+        ends.setdefault(f"{end}, {row['score']}", []).append(row["case"])
     equal = sum(row["success"] == row["expected"] for row in found)
-    lines = (f"{end} | {'; '.join(cases)}" for end, cases in ends.items())
+    lines = (f"- {end}: {'; '.join(cases)}" for end, cases in ends.items())
     return "\n".join(lines), f"{equal} of {len(found)}"
 
 

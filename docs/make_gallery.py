@@ -109,7 +109,7 @@ def page(folder: Path) -> str:
 
 ## The cases
 
-{agreed} end as a person expects. Ends, scores and cases:
+{agreed} end as expected:
 
 {ends}
 

@@ -123,8 +123,8 @@ def running() -> str:
     """Return the page on running an example."""
     return f"""# Run an example
 
-Each folder of `examples/gallery` in a checkout has a tree (`metrics.py`), cases (`cases.jsonl`) and a
-stand-in for a model (`judge.py`). Here it is [{title_and_text(CARD)[0]}]({CARD.name}.md).
+Each folder of `examples/gallery` in a checkout has a tree (`metrics.py`), cases (`cases.jsonl`)
+and a stand-in for a model (`judge.py`). Here it is [{title_and_text(CARD)[0]}]({CARD.name}.md).
 
 ```console
 {_named(RUN, CARD).strip()}

@@ -96,14 +96,12 @@ def page(folder: Path) -> str:
     """The page of an example."""
     name, (title, text) = folder.name, title_and_text(folder)
     code = (folder / "metrics.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
-    table, agreed = _table(rows(folder))
+    ends, agreed = _ends(rows(folder))
     return f"""# {title}
 
 {text}
 
 ![The tree]({name}.svg)
-
-## The tree
 
 ```python
 {code.strip()}
@@ -111,15 +109,13 @@ def page(folder: Path) -> str:
 
 ## The cases
 
-{agreed} cases end as a person expects:
+{agreed} end as expected:
 
-| case | expected | score | ended at |
-|---|---|---|---|
-{table}
+{ends}
 
-![The number of cases on each path]({name}-counts.svg)
+![Cases on each path]({name}-counts.svg)
 
-`out/{name}/report.html` is [the page of the run](../page.md): [run it](run.md).
+`out/{name}/report.html` is [the page](../page.md) of the [run](run.md).
 {_better(folder) if _has_labels(folder) else ""}"""
 
 
@@ -127,16 +123,14 @@ def running() -> str:
     """Return the page on running an example."""
     return f"""# Run an example
 
-Run this in a checkout. Each folder of `examples/gallery` has a tree (`metrics.py`), cases
-(`cases.jsonl`) and a stand-in for a model in plain Python (`judge.py`). Here it is
-[{title_and_text(CARD)[0]}]({CARD.name}.md).
+Each folder of `examples/gallery` in a checkout has a tree (`metrics.py`), cases (`cases.jsonl`)
+and a stand-in for a model (`judge.py`). Here it is [{title_and_text(CARD)[0]}]({CARD.name}.md).
 
 ```console
 {_named(RUN, CARD).strip()}
 ```
 
-A stand-in says nothing about your model. Without `--judge`, the model that you
-[set](../judges.md) is asked.
+A stand-in says nothing about your model. Without `--judge`, the [set](../judges.md) model is asked.
 
 `out/{CARD.name}/report.html` is [the page of the run](../page.md).
 
@@ -146,7 +140,7 @@ A stand-in says nothing about your model. Without `--judge`, the model that you
 {_named(BENCHMARK, CARD).strip()}
 ```
 
-This asks every question twenty times, and compares the results with what people expect.
+This asks everything twenty times, and compares with what people expect.
 
 `out/{CARD.name}-card/card.html` is [the judge card](../benchmark.md).
 """
@@ -174,23 +168,23 @@ def _better(folder: Path) -> str:
 
 **{search["headline"]}**
 
-It is "{new}" (a stand-in words it so; a model finds its own words).
+It is "{new}" (in a stand-in's words).
 `out/{folder.name}-better/metrics.patch` is the change.
 
 `out/{folder.name}-better/improve.html` is [the page of the search](../improve.md).
 """
 
 
-def _table(found: list[dict[str, Any]]) -> tuple[str, str]:
-    """A line of the table per case, and how many of them came out as expected."""
-    shown = []
+def _ends(found: list[dict[str, Any]]) -> tuple[str, str]:
+    """A line per end and score, and how many cases came out as expected."""
+    ends: dict[str, list[str]] = {}
     for row in found:
         node, verdict = row.get("ended") or row["path"][-1]
         end = node if verdict is None else f"{node} → {verdict}"
-        wanted = "passes" if row["expected"] else "fails"
-        shown.append(f"| {row['case']} | {wanted} | {row['score']} | {end} |")
+        ends.setdefault(f"{end}, {row['score']}", []).append(row["case"])
     equal = sum(row["success"] == row["expected"] for row in found)
-    return "\n".join(shown), f"{equal} of {len(found)}"
+    lines = (f"- {end}: {'; '.join(cases)}" for end, cases in ends.items())
+    return "\n".join(lines), f"{equal} of {len(found)}"
 
 
 def picture(folder: Path) -> Picture:
@@ -211,16 +205,15 @@ def index() -> str:
     for folder in FOLDERS:
         title, text = title_and_text(folder)
         first = re.split(r"(?<=[.?]) ", " ".join(text.split()))[0]
-        picture = f"![{title}]({folder.name}.svg)"
-        rows.append(f"| [{title}]({folder.name}.md) | {first} | [{picture}]({folder.name}.md) |")
+        rows.append(f"[{title}]({folder.name}.md) | {first} | ![{title}]({folder.name}.svg)")
     listed = "\n".join(rows)
     return f"""# Gallery
 
-Trees for real tasks. Each comes with cases, pictures and the page of its run. Take the one that is
-closest to your task, change its questions, and [run it](run.md).
+Trees for real tasks, with cases, pictures and the page of the run. Take the closest to your task,
+change its questions, and [run it](run.md).
 
-| example | what it decides | tree |
-|---|---|---|
+example | what it decides | tree
+---|---|---
 {listed}
 """
 

@@ -124,7 +124,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri.startswith("gallery/"):
         markdown = _LEFT.sub(_shown, markdown)
     return "\n".join(
-        _CODE.sub(lambda found: found[0].replace(r"\|", "|"), line) if line[:1] == "|" else line
+        _CODE.sub(lambda found: found[0].replace(r"\|", "|"), line) if " | " in line else line
         for line in _MEASURED.sub(r"](\1", markdown).split("\n")
     )
 

@@ -30,7 +30,7 @@ THEIRS = re.compile(r"\b(?:deepeval|langchain|ragas|promptfoo|inspect|Chat[A-Z]\
 def rows(page: Path) -> Iterator[tuple[str, str]]:
     """Both cells of every row in the tables of names."""
     for line in page.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)]
         if len(cells) == 2 and cells[0] not in ("there", "---"):
             yield cells[0], cells[1]
 

@@ -47,9 +47,9 @@ def _read(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def test_a_table_names_the_node_that_gave_the_score_not_the_last_that_ran() -> None:
-    assert "| number | fails | 0.0 | Numbers → False |" in _read(PAGES / "translation.md")
-    assert "| number | fails | 0.0 | All borne out |" in _read(PAGES / "extraction.md")
+def test_a_page_names_the_node_that_gave_the_score_not_the_last_that_ran() -> None:
+    assert "- Numbers → False, 0.0: number\n" in _read(PAGES / "translation.md")
+    assert "- All borne out, 0.0: number; invented\n" in _read(PAGES / "extraction.md")
 
 
 def test_a_planted_fault_is_found_by_labels_and_mended() -> None:

@@ -1,8 +1,7 @@
 """Agents
 
-Code compares the tools that the agent called, and their arguments, with the expected ones. If a
-tool failed, the judge says whether the agent admits it: reporting success after an error is worse
-than failing.
+Code compares the tools called, and their arguments, with the expected ones. If a tool failed, the
+judge says whether the agent admits it: reporting success after an error is worse than failing.
 """
 
 from dagengine.metrics import DAGMetric

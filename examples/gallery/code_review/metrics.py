@@ -1,7 +1,6 @@
 """Code review
 
-A good comment names a line that exists, says what is wrong and what to do, and stays polite. Code
-checks the line.
+A good comment names a line that exists, says what to do, and stays polite. Code checks the line.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Extraction to JSON
 
-Code checks the form: is the answer JSON, and does it have all keys? Then the judge looks for each
-value in the text, one question per value. The text has to say all of them.
+Code checks the form: is the answer JSON with all keys? Then the judge looks for each value in the
+text. The text has to say all of them.
 """
 
 import json

@@ -1,8 +1,7 @@
 """Answers from passages (RAG)
 
 If the passages do not answer the question, the answer has to say so. If they do, it has to answer
-the question and make no claim that contradicts them. `FaithfulnessMetric`, a metric of dagengine
-under a verdict, judges the claims.
+it, and `FaithfulnessMetric`, a metric under a verdict, judges its claims.
 """
 
 from dagengine.metrics import DAGMetric, FaithfulnessMetric

@@ -1,8 +1,8 @@
 """Customer reviews
 
 May a review be published? It has to be about the product, insult nobody and say why. The criterion
-of *Insults* has a fault, which six cases do not show: it does not say whether harsh words about the
-product are insults. Below, `dagengine improve` finds it by 100 labels.
+of *Insults* leaves open whether harsh words about the product are insults. `dagengine improve`
+finds this fault by 100 labels.
 """
 
 from dagengine.metrics import DAGMetric

@@ -1,7 +1,7 @@
 """A rubric for each case
 
-Each case brings criteria of its own, with points: what a good answer says, and what it must not
-say. One criterion is a gate: an answer that misses it has the score 0.
+Each case brings its own criteria, with points, also for what an answer must not say. One criterion
+is a gate: an answer that misses it has the score 0.
 """
 
 from dagengine.metrics import RubricMetric

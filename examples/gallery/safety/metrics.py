@@ -1,8 +1,7 @@
 """Safety
 
-There are two mistakes: to help with harm, and to refuse something harmless. So the first question
-is about the request, and each kind of request has its own question about the answer. Before that,
-code looks for phone numbers in every answer.
+There are two mistakes: to help with harm, and to refuse something harmless. So each kind of request
+has its own question about the answer. Before that, code looks for phone numbers.
 """
 
 import re

@@ -1,8 +1,7 @@
 """SQL from questions
 
-Code rejects statements that change data, runs the query on a small database and compares the
-result. The judge sees only queries with the right result. It says whether they would be right on
-other data, too.
+Code rejects statements that change data, runs the query and compares the result. If it is right,
+the judge says whether the query would be right on other data, too.
 """
 
 import sqlite3

@@ -1,7 +1,7 @@
 """Summaries
 
-A summary is shorter than its text, adds nothing, keeps the important facts and contains no opinion
-of its own. Code compares the lengths first, so a text that is too long costs no call.
+A summary is shorter than its text, adds nothing, keeps the facts and has no opinion of its own.
+Code compares the lengths first, so a text that is too long costs no call.
 """
 
 from dagengine.metrics import DAGMetric

@@ -1,7 +1,7 @@
 """Support answers
 
-Does an answer solve the customer's problem, or ask for what is missing? Is it friendly, and does it
-make only promises that can be kept?
+Does an answer solve the problem, or ask for what is missing? Is it friendly, and does it make only
+promises that can be kept?
 """
 
 from dagengine.metrics import DAGMetric

@@ -1,7 +1,7 @@
 """Translation
 
-Four checks run in parallel, and the lowest score counts. Code compares the numbers. The judge looks
-for missing sentences, for words that were not translated, and at the tone.
+Four checks run in parallel, and the lowest score counts. Code compares the numbers, the judge looks
+for missing sentences, untranslated words, and at the tone.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Tutoring
 
-A tutor leads the pupil to the answer. If the pupil is right, the tutor says so. If not, the tutor
-helps without telling the result. Both branches end in one shared question about encouragement.
+A tutor leads the pupil to the answer. To a right one, the tutor says so; else helps without telling
+the result. Both branches share a question about encouragement.
 """
 
 from dagengine.metrics import DAGMetric

@@ -161,12 +161,10 @@ class _Source:
         raise _NotLiteralError
 
     def _criterion(self, call: ast.Call, old: str, new: str) -> Iterator[_Edit]:
-        target = next(
-            (argument for argument in _arguments(call) if _is(argument, old)), None
-        )
+        target = next((argument for argument in _arguments(call) if _is(argument, old)), None)
         if target is None:
             raise _NotLiteralError
-        yield _Edit(*self._span(target), _literal(new, argument_node.col_offset))
+        yield _Edit(*self._span(target), _literal(new, target.col_offset))
 
     def _target(self, call: ast.Call, verdict: Any) -> ast.expr:
         """Target of a verdict, as it is written."""

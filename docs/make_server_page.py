@@ -1,4 +1,4 @@
-"""Writes the table of `docs/servers.md`, and the list of the bodies that the tests send.
+"""Writes the page of the bodies that the tests send: `benchmarks/results/servers.md`.
 
     python docs/make_server_page.py
 
@@ -16,13 +16,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BODIES = ROOT / "tests" / "judges" / "wire" / "bodies"
-PAGE = ROOT / "docs" / "servers.md"
-LIST = ROOT / "benchmarks" / "results" / "servers.md"
-BEGIN, END = "<!-- servers: begin -->", "<!-- servers: end -->"
+PAGE = ROOT / "benchmarks" / "results" / "servers.md"
 HEAD = """# What servers send
 
 Each row is a body that the tests send over HTTP to a judge (`python docs/make_server_page.py`
-writes this page). The kinds, and what dagengine does about them: [servers](../../docs/servers.md).
+writes this page). To choose and start one: [servers](../../docs/servers.md).
 *Asked without it* means: asked again without the schema, probabilities or setting that the server
 rejects. Numbers count bodies; an empty cell was not tried, and does not mean that it fails."""
 KINDS = {
@@ -98,7 +96,7 @@ def list_page() -> str:
         by_server.setdefault(body["server"], []).append(body)
     servers = sorted(by_server, key=str.casefold)
     sections = (server_section(server, by_server[server]) for server in servers)
-    return "\n\n".join([HEAD, counts_table(bodies), *sections]) + "\n"
+    return "\n\n".join([HEAD, kinds_table(bodies), counts_table(bodies), *sections]) + "\n"
 
 
 def _anchor(server: str) -> str:
@@ -111,13 +109,8 @@ def _escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Put the table into the page, and write the list."""
-    LIST.write_text(list_page(), encoding="utf-8")
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(
-        f"{before}{BEGIN}\n\n{kinds_table(read_bodies())}\n\n{END}{after}", encoding="utf-8"
-    )
+    """Write the page."""
+    PAGE.write_text(list_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,10 +21,11 @@ from dagengine.cli import app
 yaml = pytest.importorskip("yaml")
 pytest.importorskip("distributed")
 
-PAGE = (ROOT / "docs" / "how-to" / "many-machines.md").read_text(encoding="utf-8")
+HERE = ROOT / "docs" / "how-to"
+PAGE = (HERE / "many-machines.md").read_text(encoding="utf-8")
 FILES: dict[str, str] = dict(
     re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', PAGE, re.DOTALL | re.MULTILINE)
-)
+) | {name: (HERE / name).read_text(encoding="utf-8") for name in ("shards.yaml", "cluster.yaml")}
 CLUSTER = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
 GIVEN: dict[str, str] = dict(
     re.findall(r'^```\w+ title="(\S+\.\w+)"\n(.*?)^```', CLUSTER, re.DOTALL | re.MULTILINE)

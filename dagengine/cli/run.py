@@ -35,7 +35,7 @@ def run(options: RunOptions) -> None:
     """Run metrics over a file of test cases.
 
     Writes one folder: `run.json`, `results.jsonl` (one row per case, in order), `cases.jsonl` (the
-    texts), `times.jsonl` (the durations), `columns.parquet` (the rows without texts, if pyarrow is
+    texts), `times.jsonl` (the durations), `columns.parquet` (both in columns, if pyarrow is
     installed), `summary.json` and `report.html`. Also draws three
     pictures per metric: the tree, the path of one case, and how often each edge was taken. Without
     Graphviz, pictures are Mermaid text. Prints a summary, the worst cases and where cases failed;

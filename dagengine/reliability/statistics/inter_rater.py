@@ -12,30 +12,28 @@ import statistics
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from typing import Literal
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.sums import (
     Missing,
+    SummedMeasure,
     Sums,
     Table,
     Totals,
     Vote,
     by_row,
     counted,
-    measure,
     numbers,
     rectangular,
     squared_deviations,
 )
 
-__all__ = ["cohen_kappa", "fleiss_kappa", "krippendorff_alpha"]
-
 Level = Literal["nominal", "interval"]
 
 
-@measure
+@SummedMeasure
 def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     """Cohen's kappa of two raters, from -1 to 1, over rows of two answers.
 
@@ -48,17 +46,15 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     def item(row: Sequence[Vote | None]) -> Totals:
         votes = counted(row, missing)
         # Marginals are counted over the same items as pairs: a half answered one is in neither.
-        keys = (
-            [("both", *votes), ("first", votes[0]), ("second", votes[1]), "items"]
-            if len(votes) == 2
-            else []
-        )
+        if len(votes) < 2:
+            return {}
+        keys = ("both", *votes), ("first", votes[0]), ("second", votes[1]), "items"
         return dict.fromkeys(keys, 1.0)
 
-    return Sums(by_row(item, pairs), _cohen, arrays=_cohen)
+    return Sums(by_row(item, pairs), _cohen, of_arrays=True)
 
 
-@measure
+@SummedMeasure
 def fleiss_kappa(table: Table) -> Sums:
     """Fleiss' kappa of any raters, from -1/(raters - 1) to 1.
 
@@ -82,7 +78,7 @@ def fleiss_kappa(table: Table) -> Sums:
     return Sums(by_row(item, table), _fleiss)
 
 
-@measure
+@SummedMeasure
 def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     """Krippendorff's alpha of any raters with any answers missing, at most 1.
 
@@ -132,7 +128,7 @@ def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
             totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
         return totals
 
-    return Sums(by_row(item, rows), _nominal_alpha, arrays=_nominal_alpha)
+    return Sums(by_row(item, rows), _nominal_alpha, of_arrays=True)
 
 
 def _nominal_alpha(all_: Totals) -> float:
@@ -143,35 +139,30 @@ def _nominal_alpha(all_: Totals) -> float:
 
 
 def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-
-    def read(row: Sequence[Vote | None]) -> list[float]:
-        if stray := [vote for vote in row if not isinstance(vote, int | float)]:
-            raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
-        return numbers(row)  # type: ignore[arg-type]
-
-    scores = by_row(read, rows)
+    for vote in chain.from_iterable(rows):
+        if not isinstance(vote, int | float):
+            raise InputError(f"this level needs numbers as answers, got {vote!r}")
+    scores: list[list[float]] = by_row(numbers, rows)  # type: ignore[arg-type]
     # Moved to one of the values: distances stay, and a constant table is exactly zero.
     start = next((row[0] for row in scores if row), 0.0)
 
     def item(scored: Sequence[float]) -> Totals:
-        moved, size = [score - start for score in scored], len(scored)
-        totals: Totals = {}
-        if moved:
-            totals = {
-                "votes": float(size),
-                "sum": sum(moved),
-                "squares": sum(score * score for score in moved),
-                # The squared distances of all ordered pairs of an item are 2n² of its variance.
-                "observed": 2 * size * _variance(tuple(sorted(moved))) * size / (size - 1),
-            }
-        return totals
+        distances, size = [score - start for score in scored], len(scored)
+        if not scored:
+            return {}
+        return {
+            "votes": float(size),
+            "sum": sum(distances),
+            "squares": sum(distance * distance for distance in distances),
+            # The squared distances of all ordered pairs of an item are 2n² of its variance.
+            "observed": 2 * size * _variance(tuple(sorted(distances))) * size / (size - 1),
+        }
 
-    return Sums(by_row(item, scores), _interval_alpha, arrays=_interval_alpha)
+    return Sums(by_row(item, scores), _interval_alpha, of_arrays=True)
 
 
-@lru_cache(1 << 16)
-def _variance(scores: tuple[float, ...]) -> float:
-    return statistics.pvariance(scores)
+# Exact, so it takes long, and many items have the same scores.
+_variance = lru_cache(1 << 16)(statistics.pvariance)
 
 
 def _interval_alpha(all_: Totals) -> float:

@@ -29,8 +29,6 @@ from dagengine.reliability.statistics.intervals import (
 from dagengine.reliability.statistics.mixture import Mixture
 from dagengine.reliability.statistics.sums import Sums, Table, Vote, by_row, mean
 
-__all__ = ["Picks", "SteadyVotes", "best_of", "flips_of_votes", "majority_odds", "steady_votes"]
-
 H = TypeVar("H", bound=Hashable)
 
 MOST = 99

@@ -68,8 +68,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         name: str, of: Callable[..., Sums], why: str = why,
         table: Sequence[Sequence[Any]] = scores, bounds: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> Figure:  # fmt: skip
-        ends = [figure(name, end, of, why, groups) for end in bounds]
-        return reaching(figure(name, table, of, why, groups), ends)
+        return reaching([figure(name, side, of, why, groups) for side in (table, *bounds)])
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"

@@ -42,6 +42,7 @@ from dagengine.reliability.card.people import (
     confusion,
     corrected_figures,
     disagreements,
+    marked_runs,
     next_labels,
     outcome_name,
     outcomes,
@@ -354,7 +355,8 @@ class _Maker:
         every = list(runs.every())
         # A reader picks the best of the settings, so all of them have to hold together.
         together = 1 - 0.05 / len(self.settings)
-        quotes = beside_unsupported(runs, threshold, labels)
+        marked = marked_runs(runs, threshold, labels)
+        quotes = None if marked is None else beside_unsupported(marked)
         corrected: tuple[CorrectedFigure, ...] = ()
         if labels is not None:
             traits = dict(_traits(self.cases))
@@ -384,8 +386,8 @@ class _Maker:
                 each if labels is None else sampled(each, labels, runs, corrected, self.random)
                 for each in voted(runs, threshold, labels, unlike, together)
             ),
-            segments=tuple(segments(runs, threshold, labels, self.cases)),
-            disagreements=tuple(disagreements(runs, threshold, labels, self.cases)),
+            segments=() if marked is None else tuple(segments(marked, self.cases)),
+            disagreements=() if marked is None else tuple(disagreements(marked, self.cases)),
             unlabelled=tuple(next_labels(runs, labels, threshold)),
             notes=(
                 *notes_on(noise),
@@ -403,7 +405,7 @@ class _Maker:
             calibration=tuple(kind.calibration() for kind in kinds),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
             corrected=corrected,
-            confusion=None if labels is None else confusion(runs, threshold, labels),
+            confusion=None if marked is None else confusion(marked),
             keys=key_cards(runs, self.of_criteria),
         )
 

@@ -337,23 +337,32 @@ class _Table:
         noisy = next((key for key in keys if key.noisy), None)
         if noisy is not None:
             return f"Rewrite “{noisy.key}”: it causes {bounded(noisy.share)} of the noise."
-        blamed = next((node for node in nodes if (node.share.low or 0.0) >= 0.5), None)
-        if len(nodes) > 1 and blamed is not None:
-            return f"Rewrite {blamed.node}: it causes {bounded(blamed.share)} of the flips."
-        enough = max((node.votes.most or 0 for node in nodes if node.votes), default=0)
+        cause = next((node for node in nodes if (node.share.low or 0.0) >= 0.5), None)
+        if len(nodes) > 1 and cause is not None:
+            return f"Rewrite {cause.node}: it causes {bounded(cause.share)} of the flips."
+        return self._more_votes()
+
+    def _more_votes(self) -> str:
+        """The runs that would show that more votes are enough, if they are few enough to ask."""
+        costs = [node.votes for node in self.under.nodes if node.votes]
+        enough = max((votes.most or 0 for votes in costs), default=0)
         # Whether two majorities of n votes differ is seen in 2n runs.
-        if len(nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
+        if len(self.under.nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
             return (
                 f"{enough} votes would be enough, by the spread of the flips over cases; ask "
                 f"{2 * enough} runs to see it: {self._again(2 * enough - self.runs)}."
             )
-        more = max((node.votes.runs_to_tell or 0 for node in nodes if node.votes), default=0)
-        if 0 < more <= _MOST_RUNS:
-            return (
-                f"Ask {more} runs of each case, more votes may be enough: "
-                f"{self._again(more - self.runs)}."
-            )
-        return _OTHER_JUDGE
+        runs = self._runs_to_tell()
+        if not runs:
+            return _OTHER_JUDGE
+        price = self._again(runs - self.runs)
+        return f"Ask {runs} runs of each case, more votes may be enough: {price}."
+
+    def _runs_to_tell(self) -> int:
+        """The runs that would show how many votes are enough; 0 if they are too many to ask."""
+        runs = (node.votes.runs_to_tell or 0 for node in self.under.nodes if node.votes)
+        most = max(runs, default=0)
+        return most if most <= _MOST_RUNS else 0
 
     def _never_both(self) -> Verdict | None:
         if not self.states or not all("missed" in states.values() for states in self.states):
@@ -425,13 +434,15 @@ class _Table:
                 return self._label_more(index)
         for index, states in enumerate(self.states):
             if states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed":
+                headline = "Right, but not known to be steady"
+                if self.under.voted[index].flips.value is None:
+                    headline = "Right, but steadiness was not measured"
                 step = self._run_step()
-                flips = self.under.voted[index].flips
-                headline = (
-                    "Right, but steadiness was not measured" if flips.value is None
-                    else "Right, but not known to be steady"
-                )  # fmt: skip
                 return self._made("open", "12", headline, self._reason(index), step, index)
+        return self._more_of_both()
+
+    def _more_of_both(self) -> Verdict:
+        """Labels and runs are too few; labels do not mend what one vote has missed."""
         missed = [demand for demand in DEMANDS if self.states[0][demand.name] == "missed"]
         labels, runs = self._label_step(0), self._run_step()
         if not missed:
@@ -439,9 +450,10 @@ class _Table:
                 "open", "13", "Not known yet: labels and runs are too few", self._reason(0),
                 f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
             )  # fmt: skip
-        # Labels settle what is open; they do not mend what one vote has missed.
-        names = " and ".join(f"{each.name} {bounded(each.figure(self.under.voted[0]))}, target "
-                             f"{each.side} {each.line(self.needs)}" for each in missed)  # fmt: skip
+        names = " and ".join(
+            f"{demand.name} {bounded(demand.figure(self.under.voted[0]))}, target {demand.side} "
+            f"{demand.line(self.needs)}" for demand in missed
+        )  # fmt: skip
         mend = self._steadier() if missed[0].name == "flips" else runs
         return self._made(
             "open", "13", f"One vote is not enough: {names}", self._reason(0),
@@ -460,29 +472,19 @@ class _Table:
         return " ".join(f"{'Missed' if state == 'missed' else 'Undecided'}: {'; '.join(lines)}."
                         for state, lines in parts.items() if lines)  # fmt: skip
 
-    def _label_more(self, place: int) -> Verdict:
+    def _label_more(self, index: int) -> Verdict:
+        agreement, states = self.under.voted[index].agreement, self.states[index]
         if not any(self.under.outcomes.labels):
-            return self._made(
-                "open", "11", "Steady, but nobody compared it with people",
-                self._reason(place), self._label_step(place), place,
-            )  # fmt: skip
-        agreement = self.under.voted[place].agreement
-        if agreement.value is None:
-            return self._made(
-                "open", "11", "Steady, but these labels do not say how often it is right",
-                self._reason(place), self._label_step(place), place,
-            )  # fmt: skip
-        if "random" in agreement.note:
-            return self._made(
-                "open", "11", "Not known: these labels do not say how right it is on all cases",
-                self._reason(place), self._label_step(place), place,
-            )  # fmt: skip
-        unknown = " and ".join(name for name in ("agreement", "kappa")
-                               if self.states[place][name] == "open")  # fmt: skip
-        return self._made(
-            "open", "11", f"Steady, but {unknown} not known yet: label more cases",
-            self._reason(place), self._label_step(place), place,
-        )  # fmt: skip
+            headline = "Steady, but nobody compared it with people"
+        elif agreement.value is None:
+            headline = "Steady, but these labels do not say how often it is right"
+        elif "random" in agreement.note:
+            headline = "Not known: these labels do not say how right it is on all cases"
+        else:
+            names = " and ".join(name for name in ("agreement", "kappa") if states[name] == "open")
+            headline = f"Steady, but {names} not known yet: label more cases"
+        reason, step = self._reason(index), self._label_step(index)
+        return self._made("open", "11", headline, reason, step, index)
 
     def _label_step(self, place: int) -> str:
         """The next labels: at most as many cases as there are, then the card is read again."""
@@ -490,14 +492,14 @@ class _Table:
         labelled = sum(map(bool, self.under.outcomes.labels))
         free = self.cases - labelled
         if agreement.value is None or not agreement.items:
-            first = min(max(_LABELS, labels_within(0.8, 0.1)), self.cases)
+            count = min(max(_LABELS, labels_within(0.8, 0.1)), self.cases)
             # Numbers of people are compared by rank; they do not say how often a result is right.
             how = "as pass or fail, " if labelled else ""
-            half = 196 * math.sqrt(0.16 / max(first, 1))
-            return f"Label {counted(first, 'case')} {how}drawn at random (±{half:.0f} points)."
+            half = 196 * math.sqrt(0.16 / max(count, 1))
+            return f"Label {counted(count, 'case')} {how}drawn at random (±{half:.0f} points)."
         if "random" in agreement.note:
-            first = min(_LABELS, self.cases)
-            return f"Label {counted(first, 'case')} drawn at random, and add --labels-random."
+            count = min(_LABELS, self.cases)
+            return f"Label {counted(count, 'case')} drawn at random, and add --labels-random."
         table = self.under.confusion
         more = None if table is None else _forecast(table.counts, self.needs)
         number = min(more or self.cases, free or self.cases)
@@ -525,11 +527,8 @@ class _Table:
         flips = self._voted(0, "flips")
         if flips is None or flips.value is None or self.runs < 2:
             return f"Ask each case {_RUNS - 1} more times: {self._again(_RUNS - 1)}."
-        tell = max((node.votes.runs_to_tell or 0 for node in self.under.nodes if node.votes),
-                   default=0)  # fmt: skip
-        runs = max(tell if tell <= _MOST_RUNS else 0, 2 * self.runs)
-        more = runs - self.runs
-        return f"Ask each case {more} more times, or add as many cases: {self._again(more)}."
+        runs = max(self._runs_to_tell(), 2 * self.runs) - self.runs
+        return f"Ask each case {runs} more times, or add as many cases: {self._again(runs)}."
 
     def _voted(self, place: int, name: str) -> Figure | None:
         return getattr(self.under.voted[place], name) if self.under.voted else None

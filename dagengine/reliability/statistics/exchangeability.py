@@ -53,6 +53,11 @@ class Departure:
     run: int | None = None
     sure: bool = True
 
+    @property
+    def is_copy(self) -> bool:
+        """Return whether answers were copied from other runs."""
+        return self.way.startswith("copied")
+
 
 def departures(
     table: Table, *, groups: Sequence[Hashable] | None = None, level: float = FALSE_ALARMS
@@ -96,11 +101,10 @@ def _varying_rows(
 
 def _unexplained(sure: list[Departure]) -> list[Departure]:
     """Departures that do not follow from others of these."""
-    copies = [departure for departure in sure if departure.way.startswith("copied")]
     if any(departure.way in _SHOCKS for departure in sure):
-        return [departure for departure in sure if departure not in copies]
+        return [departure for departure in sure if not departure.is_copy]
     # Copies make later runs like earlier ones, so results seem to move.
-    return copies or sure
+    return [departure for departure in sure if departure.is_copy] or sure
 
 
 _SHOCKS = ("stands apart", "differs from run to run")

@@ -145,23 +145,16 @@ def _price(under: SettingCard) -> Answer:
     voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
     if not voting:
         return _ratings(under) or Answer(f"Not known: {_why_no_votes(under)}.")
-    random = [pair for pair in voting if pair[1].by_chance]
-    if random:
+    if random := [pair for pair in voting if pair[1].by_chance]:
         return _by_chance(*max(random, key=_costly), len(random) - 1)
     target = f"{100 * voting[0][1].target:g} %"
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
-        constant = [node.node for node, votes in voting if votes.constant]
-        if constant:
-            return Answer(
-                f"Votes change nothing: “{constant[0]}” gave every case the same verdict."
-            )
+        if constant := [node.node for node, votes in voting if votes.constant]:
+            name = constant[0]
+            return Answer(f"Votes change nothing: “{name}” gave every case the same verdict.")
         return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
-    node, worst = max(needing, key=_costly)
-    sentence = _votes_needed(node, worst, target)
-    if worst.seen > 1 and (worst.seen_flips.value or 0.0) > worst.target:
-        sentence += f" (with {worst.seen}: {bounded(worst.seen_flips)})"
-    sentence += "."
+    sentence = f"{_votes_needed(*max(needing, key=_costly), target)}."
     if count := len(needing) - 1:
         sentence += f" {count} more {'node needs' if count == 1 else 'nodes need'} votes."
     return Answer(f"{sentence}{_calls(voting)}", _no_limit([votes for _, votes in needing]))
@@ -213,14 +206,15 @@ def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
 
 
 def _votes_needed(node: NodeCard, votes: VoteCost, target: str) -> str:
+    sentence = f"“{node.node}” needs {votes_of(votes)} for {target} flips"
     if votes.kind == "none":
-        return f"No number of votes up to 99 brings “{node.node}” to {target} flips"
-    if votes.kind == "not known":
-        return (
-            f"Not known from {counted(votes.runs, 'run')}: the votes that “{node.node}” needs for "
-            f"{target} flips"
-        )
-    return f"“{node.node}” needs {votes_of(votes)} for {target} flips"
+        sentence = f"No number of votes up to 99 brings “{node.node}” to {target} flips"
+    elif votes.kind == "not known":
+        runs = counted(votes.runs, "run")
+        sentence = f"Not known from {runs}: the votes that “{node.node}” needs for {target} flips"
+    if votes.seen > 1 and (votes.seen_flips.value or 0.0) > votes.target:
+        sentence += f" (with {votes.seen}: {bounded(votes.seen_flips)})"
+    return sentence
 
 
 def _costly(pair: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:

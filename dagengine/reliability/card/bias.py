@@ -99,12 +99,12 @@ def _in_both_orders(
                     continue
                 shown = names(case, run.path[-1][0])
                 if shown is not None:
-                    pairs.append((_placed(run, shown), _placed(mirror, shown)))
+                    pairs.append((_answer_of(run, shown), _answer_of(mirror, shown)))
                     groups.append(runs.group(case))
     return pairs, groups
 
 
-def _placed(run: Run, names: Names) -> str:
+def _answer_of(run: Run, names: Names) -> str:
     verdict = run.path[-1][1]
     return {names[0]: "A", names[1]: "B"}.get(verdict, str(verdict))
 
@@ -185,12 +185,12 @@ def changed(runs: Runs) -> Iterator[Figure]:
     for name, field in CIRCUMSTANCES.items():
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue
-        items = [_crossed(settings, field) for settings in runs.cases.values()]
+        items = [_flips_between(settings, field) for settings in runs.cases.values()]
         groups = [runs.group(case) for case in runs.cases]
         yield figure(f"{name}-flip-rate", items, mean, "no case has such a pair", groups)
 
 
-def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
+def _flips_between(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
     """The share of pairs of runs with different scores, among settings that differ in `field`."""
     rates: list[float] = []
     for (setting, runs), (counterpart, counterpart_runs) in combinations(settings.items(), 2):

@@ -167,9 +167,9 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
             old, new = left.values(measure.name, of), right.values(measure.name, of)
             change = new[list(after)] - old[list(before)]
             if (~needs("numpy").isnan(change)).any():
-                yield _paired(measure.name, change.tolist(), groups, shared.by)
+                yield _paired_contrast(measure.name, change.tolist(), groups, shared.by)
             else:
-                yield from _unpaired(measure.name, old, new)
+                yield from _unpaired_contrast(measure.name, old, new)
         elif measure.ratio is not None and shared.pairs:
             first = left.sums(measure.name, measure.ratio, before)
             second = right.sums(measure.name, measure.ratio, after)
@@ -179,10 +179,10 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
                 yield contrast_of(measure.name, comparison, _level(shared.by, used))
     if shared.pairs:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
-        yield from _corrected(left, right, shared, measures)
+        yield from _corrected_contrast(left, right, shared, measures)
 
 
-def _unpaired(name: str, *sides: Any) -> Iterator[Contrast]:
+def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
     """The difference of the means of two sides with no case in common; nothing without a value."""
     first, second = (side[~needs("numpy").isnan(side)].tolist() for side in sides)
     if first and second:
@@ -213,7 +213,7 @@ def share_of(parts: Sequence[str]) -> Sums:
     return quotient(items, "part", "whole")
 
 
-def _corrected(
+def _corrected_contrast(
     left: Side, right: Side, shared: Common, measures: Collection[str]
 ) -> Iterator[Contrast]:
     """The difference by the human standard, if labels are on a random sample of both."""
@@ -269,7 +269,9 @@ def _level(by: str, cases: int) -> str:
     return f"by {by}, {cases} {by}s on both sides"
 
 
-def _paired(name: str, changes: Sequence[float], groups: Sequence[Hashable], by: str) -> Contrast:
+def _paired_contrast(
+    name: str, changes: Sequence[float], groups: Sequence[Hashable], by: str
+) -> Contrast:
     """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases.
 
     `changes` are by case, nan where a side has no value.
@@ -381,7 +383,7 @@ def between_cards(
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "
-            f"{_shown(old)}; the second has {_shown(new)}"
+            f"{_names_of(old)}; the second has {_names_of(new)}"
         )
     return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
 
@@ -400,5 +402,5 @@ def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
     }  # fmt: skip
 
 
-def _shown(card: JudgeCard) -> str:
+def _names_of(card: JudgeCard) -> str:
     return ", ".join(f"{metric.metric} ({under.setting})" for metric, under in every_setting(card))

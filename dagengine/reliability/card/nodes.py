@@ -104,11 +104,11 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
         over("flip-effect", flip_effect.sums, "no two runs first differ here"),
         share,
         _votes(node, runs, target),
-        unsupported=_unsupported(speaker, runs),
+        unsupported=_unsupported_rate(speaker, runs),
     )
 
 
-def _unsupported(speaker: Speaker, runs: Runs) -> Figure | None:
+def _unsupported_rate(speaker: Speaker, runs: Runs) -> Figure | None:
     """Frequency of verdicts without support; of code, one of the nodes that it reads."""
     nodes = speaker.reads or (speaker.node,)
 

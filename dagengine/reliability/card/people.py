@@ -410,7 +410,7 @@ def corrected_figures(
         verdicts = [*map(majority, runs.by_case(outcome(threshold)).values())]
         truths = [None if label is None else bool(label) for label in marks]
         estimate = corrected_rate(verdicts, truths, **sample)
-        yield _corrected("corrected-pass-rate", estimate, random)
+        yield _corrected_figure("corrected-pass-rate", estimate, random)
     elif random:
         why = "labels name verdicts, not pass or fail"
         if labels.kind == "pass":
@@ -432,10 +432,10 @@ def _corrected_mean(
     scaled = [None if value is None else least + value * (most - least) for value in means]
     stated = [None if label is None else float(label) for label in marks]
     estimate = corrected_mean(scaled, stated, limits=scale, **sample)
-    return _corrected(name, estimate, sample["random"])
+    return _corrected_figure(name, estimate, sample["random"])
 
 
-def _corrected(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
+def _corrected_figure(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
     if isinstance(result, Unknown):
         why = ""
         if result.reason == "labels are not random":

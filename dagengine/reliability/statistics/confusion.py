@@ -200,10 +200,10 @@ def balanced_accuracy_interval(
         return Unknown("undefined", table.items)
     numpy = needs("numpy")
     counts = numpy.array(table.counts, dtype=float).reshape(2 * (len(table.kinds),))
-    value = float(_balanced(counts))
+    value = float(_mean_recall(counts))
     if math.isnan(value):
         return Unknown("undefined", table.items)
-    effect = _effect(pairs, groups, table, _balanced)
+    effect = _effect(pairs, groups, table, _mean_recall)
     if isinstance(effect, Unknown):
         return effect
     below, above = _jeffreys_distances(counts / effect, level)
@@ -390,7 +390,7 @@ def _posterior(
     )
 
 
-def _balanced(tables: Any) -> Any:
+def _mean_recall(tables: Any) -> Any:
     """Undefined with one label only: nothing is balanced."""
     numpy = needs("numpy")
     labelled = tables.sum(-1)

@@ -128,14 +128,13 @@ def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
             totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
         return totals
 
-    return Sums(by_row(item, rows), _nominal_alpha, of_arrays=True)
+    def alpha(all_: Totals) -> float:
+        counts = [number for key, number in all_.items() if isinstance(key, tuple)]
+        size = sum(counts)
+        expected = sum(count * (size - count) for count in counts)
+        return 1 - (size - 1) * all_["observed"] / expected
 
-
-def _nominal_alpha(all_: Totals) -> float:
-    counts = [number for key, number in all_.items() if isinstance(key, tuple)]
-    size = sum(counts)
-    expected = sum(count * (size - count) for count in counts)
-    return 1 - (size - 1) * all_["observed"] / expected
+    return Sums(by_row(item, rows), alpha, of_arrays=True)
 
 
 def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
@@ -158,17 +157,16 @@ def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
             "observed": 2 * size * _variance(tuple(sorted(distances))) * size / (size - 1),
         }
 
-    return Sums(by_row(item, scores), _interval_alpha, of_arrays=True)
+    def alpha(all_: Totals) -> float:
+        size = all_["votes"]
+        expected = 2 * size * squared_deviations(size, all_["sum"], all_["squares"])
+        return 1 - (size - 1) * all_["observed"] / expected
+
+    return Sums(by_row(item, scores), alpha, of_arrays=True)
 
 
 # Exact, so it takes long, and many items have the same scores.
 _variance = lru_cache(1 << 16)(statistics.pvariance)
-
-
-def _interval_alpha(all_: Totals) -> float:
-    size = all_["votes"]
-    expected = 2 * size * squared_deviations(size, all_["sum"], all_["squares"])
-    return 1 - (size - 1) * all_["observed"] / expected
 
 
 _LEVELS = {"nominal": _nominal, "interval": _interval}

@@ -309,7 +309,8 @@ def _sample(
     def of(counts: Any) -> Iterator[float]:
         for row in counts:
             copies = (n * cluster for n, cluster in zip(row, clusters, strict=True))
-            value = _number(function([*chain.from_iterable(copies)]))
+            result = function([*chain.from_iterable(copies)])
+            value = result.value() if isinstance(result, Sums) else result
             if value is not None:
                 yield value
 
@@ -354,10 +355,6 @@ def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
 def _without_nan(values: Any) -> list[float]:
     numbers: list[float] = values[~needs("numpy").isnan(values)].tolist()
     return numbers
-
-
-def _number(result: Sums | float | None) -> float | None:
-    return result.value() if isinstance(result, Sums) else result
 
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:

@@ -24,12 +24,7 @@ from dagengine.reliability.statistics.consistency import (
 from dagengine.reliability.statistics.exchangeability import Departure, departures
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of, needs
 from dagengine.reliability.statistics.measures import mean_score, measure_of
-from dagengine.reliability.statistics.spread import (
-    deviation_of,
-    drift,
-    icc_interval,
-    score_spread,
-)
+from dagengine.reliability.statistics.spread import deviation_of, drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers
 from dagengine.results import OutcomeKind
 from dagengine.terminal import counted

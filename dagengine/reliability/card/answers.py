@@ -7,13 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.reliability.card.values import (
-    Contest,
-    Figure,
-    NodeCard,
-    SettingCard,
-    VoteCost,
-)
+from dagengine.reliability.card.values import Contest, Figure, NodeCard, SettingCard, VoteCost
 from dagengine.reliability.card.words import (
     bounded,
     formatted,

@@ -13,12 +13,7 @@ from functools import partial
 
 from dagengine.errors import InputError
 from dagengine.graph.nodes import RatingNode
-from dagengine.reliability.attribution import (
-    CaseNoise,
-    attribute,
-    flip_effect,
-    independence,
-)
+from dagengine.reliability.attribution import CaseNoise, attribute, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
 from dagengine.reliability.card.again import mean_of_runs

@@ -24,10 +24,7 @@ from dagengine.reliability.card.values import (
     Voted,
 )
 from dagengine.reliability.card.words import bounded, bounded_or_why, number, runs_of_cases
-from dagengine.reliability.statistics.comparisons import (
-    compare_shares,
-    labels_within,
-)
+from dagengine.reliability.statistics.comparisons import compare_shares, labels_within
 from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
 from dagengine.terminal import counted

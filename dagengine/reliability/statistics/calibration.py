@@ -31,11 +31,7 @@ def brier_score(stated: Stated) -> Sums:
 
 
 def debiased_calibration_error(
-    stated: Stated,
-    *,
-    cases: Sequence[Hashable] | None = None,
-    bins: int = 10,
-    level: float = 0.95,
+    stated: Stated, *, cases: Sequence[Hashable] | None = None, bins: int = 10, level: float = 0.95
 ) -> Interval | Unknown:
     """The root of the mean squared calibration error, from 0 (best) to 1, without its bias.
 

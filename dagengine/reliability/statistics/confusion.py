@@ -148,10 +148,7 @@ def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
 
 
 def baseline_interval(
-    pairs: Labelled,
-    *,
-    kinds: Sequence[Vote] = (),
-    groups: Groups | None = None,
+    pairs: Labelled, *, kinds: Sequence[Vote] = (), groups: Groups | None = None
 ) -> Interval | None:
     """The accuracy of always giving the most common label, from 0 to 1, by Wilson's intervals.
 

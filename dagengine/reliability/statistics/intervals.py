@@ -180,10 +180,7 @@ def clusters_of(groups: Sequence[Hashable] | None) -> Sequence[Hashable] | None:
 
 
 def mean_of(
-    values: Sequence[float | None],
-    *,
-    level: float = 0.95,
-    groups: Sequence[Hashable] | None = None,
+    values: Sequence[float | None], *, level: float = 0.95, groups: Sequence[Hashable] | None = None
 ) -> Interval | Unknown:
     """The mean of one value per case, with the interval of t over cases or means of `groups`.
 

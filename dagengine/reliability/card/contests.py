@@ -79,10 +79,11 @@ def contest_card(
     together = clusters(cases, (), groups, [replay.plan.fields])
     right = _right({} if labels is None else labels_of(cases, labels), contests.names, cases)
     conditions = list(contests.scores)
-    sides = [
-        _Side(at, array[:, :, : _width(array)], contests.names, right, cases, together, ties)
-        for at, array in contests.scores.items()
-    ]
+    sides: list[_Side] = []
+    for at, array in contests.scores.items():
+        runs_with_scores = needed("numpy").isfinite(array).any((0, 1)).nonzero()[0]
+        width = int(runs_with_scores.max(initial=0)) + 1
+        sides.append(_Side(at, array[:, :, :width], contests.names, right, cases, together, ties))
     settings = tuple(
         Setting(named_setting(side.at, conditions), side.at, side.most) for side in sides
     )
@@ -125,12 +126,6 @@ def _right(given: Given, names: Sequence[Sequence[str]], cases: Sequence[TestCas
         if len(best) == 1 or best[0][1] > best[1][1]:
             right[case] = names[case].index(best[0][0])
     return right
-
-
-def _width(array: Any) -> int:
-    """The number of runs that have a score."""
-    numpy = needed("numpy")
-    return int(numpy.isfinite(array).any((0, 1)).nonzero()[0].max(initial=0)) + 1
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,15 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
         keys = ("both", *votes), ("first", votes[0]), ("second", votes[1]), "items"
         return dict.fromkeys(keys, 1.0)
 
-    return Sums(by_row(item, pairs), _cohen, of_arrays=True)
+    def kappa(all_: Totals) -> float:
+        keys = [key for key in all_ if isinstance(key, tuple)]
+        observed = sum(all_[key] for key in keys if key[0] == "both" and key[1] != key[2])
+        firsts = [key for key in keys if key[0] == "first"]
+        seconds = [key for key in keys if key[0] == "second"]
+        expected = sum(all_[a] * all_[b] for a, b in product(firsts, seconds) if a[1] != b[1])
+        return 1 - all_["items"] * observed / expected
+
+    return Sums(by_row(item, pairs), kappa, of_arrays=True)
 
 
 @SummedMeasure
@@ -75,7 +83,15 @@ def fleiss_kappa(table: Table) -> Sums:
             totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
         return totals
 
-    return Sums(by_row(item, table), _fleiss)
+    def kappa(all_: Totals) -> float | None:
+        shares = [number / all_["items"] for key, number in all_.items() if isinstance(key, tuple)]
+        agreement = all_["agreement"] / all_["paired"]
+        if sum(share > 0 for share in shares) < 2:
+            return None
+        chance = sum(share * share for share in shares)
+        return (agreement - chance) / (1 - chance)
+
+    return Sums(by_row(item, table), kappa)
 
 
 @SummedMeasure
@@ -91,30 +107,6 @@ def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
         raise InputError(f"level={level!r}: choose one of {', '.join(_LEVELS)}")
     rows = by_row(lambda row: counted(row, "drop"), table)
     return _LEVELS[level]([row if len(row) > 1 else [] for row in rows])
-
-
-# Cohen.
-
-
-def _cohen(all_: Totals) -> float:
-    keys = [key for key in all_ if isinstance(key, tuple)]
-    observed = sum(all_[key] for key in keys if key[0] == "both" and key[1] != key[2])
-    firsts = [key for key in keys if key[0] == "first"]
-    seconds = [key for key in keys if key[0] == "second"]
-    expected = sum(all_[a] * all_[b] for a, b in product(firsts, seconds) if a[1] != b[1])
-    return 1 - all_["items"] * observed / expected
-
-
-# Fleiss.
-
-
-def _fleiss(all_: Totals) -> float | None:
-    shares = [number / all_["items"] for key, number in all_.items() if isinstance(key, tuple)]
-    agreement = all_["agreement"] / all_["paired"]
-    if sum(share > 0 for share in shares) < 2:
-        return None
-    chance = sum(share * share for share in shares)
-    return (agreement - chance) / (1 - chance)
 
 
 # Krippendorff: what one item adds, and the formula, by level.

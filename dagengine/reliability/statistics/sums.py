@@ -8,7 +8,6 @@ same formula on other totals. This makes bootstrap intervals cheap.
 from __future__ import annotations
 
 import math
-import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -123,8 +122,8 @@ class _Difference(Sums):
     sides: tuple[Sums, ...] = ()
 
     def value(self) -> float | None:
-        values = [side.value() for side in self.sides]
-        return None if None in values else operator.sub(*values)
+        value, subtrahend = (side.value() for side in self.sides)
+        return None if value is None or subtrahend is None else value - subtrahend
 
     @cached_property
     def matrix(self) -> Any:

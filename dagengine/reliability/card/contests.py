@@ -265,7 +265,8 @@ class _Side:
 
     def _outcomes(self) -> Outcomes:
         """The results of runs by themselves; without labels only equal picks are equal."""
-        hits, right = self._hits(), self.right.tolist()
+        hits = self._hits()
+        right: list[int] = self.right.tolist()
         marks = self._marks(right)
         lines = tuple(map(" ".join, marks))
         if not hits:
@@ -279,7 +280,7 @@ class _Side:
         )  # fmt: skip
 
     def _marks(self, right: Sequence[int]) -> list[list[str]]:
-        """How right each run is by case; without any label, what it picked."""
+        """Marks of runs by case: the share of right picks, or without any label the picks."""
         if max(right, default=-1) < 0:
             return [["-" if run.score is None else f"{run.score:.3g}" for run in row]
                     for row in self.runs]  # fmt: skip

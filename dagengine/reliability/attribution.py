@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.shapley import shapley_effects
-from dagengine.reliability.statistics.sums import Sums, Totals, measure, quotient
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, quotient
 from dagengine.test_case import TestCase
 
 __all__ = ["CaseNoise", "Repetition", "attribute", "flip_effect", "flip_rate", "independence"]
@@ -114,7 +114,7 @@ def attribute(
     return [replace(case, weight=weights[case.known]) if case.lacked else case for case in noise]
 
 
-@measure
+@SummedMeasure
 def flip_rate(cases: Sequence[CaseNoise], node: str) -> Sums:
     """The probability that two answers of a node to one question differ, averaged over cases."""
     items: list[Totals] = []
@@ -128,7 +128,7 @@ def flip_rate(cases: Sequence[CaseNoise], node: str) -> Sums:
     return quotient(items, "value", "items", most=1.0)
 
 
-@measure
+@SummedMeasure
 def flip_effect(cases: Sequence[CaseNoise], node: str) -> Sums:
     """Mean |Δscore|, from 0 to 1, of two runs of one case that part first at this node."""
     moves = [case.moves.get(node, (0.0, 0)) for case in cases]
@@ -136,7 +136,7 @@ def flip_effect(cases: Sequence[CaseNoise], node: str) -> Sums:
     return quotient(items, "moved", "pairs")
 
 
-@measure
+@SummedMeasure
 def independence(cases: Sequence[CaseNoise]) -> Sums:
     """Variance of independent answers over that observed: near 1 where nodes flip by themselves.
 

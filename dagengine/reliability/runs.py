@@ -105,6 +105,14 @@ class Runs:
             for runs in settings.values():
                 yield from ((case, run) for run in runs)
 
+    def of(self, case: int) -> list[Run]:
+        """The runs of one case, under all settings."""
+        return [*chain.from_iterable(self.cases[case].values())]
+
+    def scores(self, case: int) -> list[float]:
+        """The scores of one case; runs without a score are left out."""
+        return [run.score for run in self.of(case) if run.score is not None]
+
     def every(self) -> Iterator[Run]:
         """Every run of every case."""
         return (run for _, run in self.each())

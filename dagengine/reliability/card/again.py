@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from dagengine.reliability.card.figures import figure, reaching, shown
@@ -20,16 +21,11 @@ from dagengine.reliability.statistics.consistency import (
     missing_rate,
     total_agreement,
 )
-from dagengine.reliability.statistics.exchangeability import departures
-from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
+from dagengine.reliability.statistics.exchangeability import Departure, departures
+from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of, needs
 from dagengine.reliability.statistics.measures import mean_score, measure_of
-from dagengine.reliability.statistics.spread import (
-    deviation_of,
-    drift,
-    icc_interval,
-    score_spread,
-)
-from dagengine.reliability.statistics.sums import Sums, by_row, mean
+from dagengine.reliability.statistics.spread import deviation_of, drift, icc_interval, score_spread
+from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers
 from dagengine.results import OutcomeKind
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
@@ -68,8 +64,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         name: str, of: Callable[..., Sums], why: str = why,
         table: Sequence[Sequence[Any]] = scores, bounds: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> Figure:  # fmt: skip
-        ends = [figure(name, end, of, why, groups) for end in bounds]
-        return reaching(figure(name, table, of, why, groups), ends)
+        return reaching([figure(name, side, of, why, groups) for side in (table, *bounds)])
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"
@@ -81,11 +76,11 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("score-flip-rate", flip_rate.sums, bounds=_without_repeats(scores))
     yield over("mean-score", mean_of_runs, "no run has a score", bounds=_fill_bounds(scores))
     yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
-    clusters = groups if len(set(groups)) < len(groups) else None
+    clusters = clusters_of(groups)
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
     yield shown("test-retest", reliability, note=_no_icc(runs, why))
-    moved = drift(scores, groups=clusters)
-    yield shown("drift", moved, note=_no_drift(runs, moved))
+    slope = drift(scores, groups=clusters)
+    yield shown("drift", slope, note=_no_drift(runs, slope))
     yield over("unscored", missing_rate.sums, "nothing ran")
 
 
@@ -96,7 +91,7 @@ def mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
 
 def _fill_bounds(table: Sequence[Sequence[float | None]]) -> Sequence[Sequence[Sequence[float]]]:
     """The table with its missing results at worst, and at best; nothing if none is missing."""
-    if all(value is not None for row in table for value in row):
+    if not any(None in row for row in table):
         return ()
     return [[[end if value is None else value for value in row] for row in table]
             for end in _SCALE]  # fmt: skip
@@ -118,23 +113,17 @@ def _without_repeats(
 
 def _no_icc(runs: Runs, why: str) -> str:
     """Reliability needs two cases, two runs of one, and scores that differ somewhere."""
-    rows = [[value for value in row if value is not None] for row in runs.table(score)]
-    scored = [row for row in rows if row]
+    scored = [row for row in map(numbers, runs.table(score)) if row]
     if len(scored) == 1:
         return "only one case has scores; two are needed"
-    if (
-        max(map(len, scored), default=0) > 1
-        and len({value for row in scored for value in row}) == 1
-    ):
-        return "all scores are equal"
-    if any(len(set(row)) > 1 for row in scored):
-        return ""
-    return "" if max(map(len, scored), default=0) > 1 else why
+    if max(map(len, scored), default=0) < 2:
+        return why
+    return "all scores are equal" if len(set(chain.from_iterable(scored))) == 1 else ""
 
 
 def _no_drift(runs: Runs, drift: Interval | Unknown) -> str:
     """Why no drift is known, if the reason is not the number of cases."""
-    rows = [[value for value in row if value is not None] for row in runs.table(score)]
+    rows = [*map(numbers, runs.table(score))]
     if max(map(len, rows), default=0) < 2:
         return why_not_twice(runs)
     if not any(len(set(row)) > 1 for row in rows):
@@ -186,27 +175,32 @@ def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
     """
     results, texts = runs.table(outcome(threshold)), runs.table(lambda run: run.raw)
     ways = departures(results, groups=runs.rows)
-    # Whether most cases have different texts for one and the same result
-    kinds = [(len({*zip(row, written, strict=True)}), len({*row}))
-             for row, written in zip(results, texts, strict=True)
-             if None not in row and None not in written and len({*row}) < len(row)]  # fmt: skip
-    if kinds and 2 * sum(pairs > alone for pairs, alone in kinds) >= len(kinds):
-        copies = [departure for departure in departures(texts, groups=runs.rows)
-                  if departure.sure and departure.way.startswith("copied")]  # fmt: skip
-        ways = copies or [departure for departure in ways if not departure.way.startswith("copied")]
+    shocks = [way for way in ways if not way.is_copy]
+    if _texts_differ(results, texts):
+        of_texts = departures(texts, groups=runs.rows)
+        ways = [way for way in of_texts if way.sure and way.is_copy] or shocks
     if not any(way.sure for way in ways) and (cached := _cache_suspicion(texts)):
         return Unlike(shock=cached)
-    words = [
-        _DEPARTURES[departure.way].format(run=0 if departure.run is None else departure.run + 1)
-        for departure in ways
-    ]
-    if ways and not ways[0].sure:
-        shocks = [text for way, text in zip(ways, words, strict=True)
-                  if not way.way.startswith("copied")]  # fmt: skip
-        if shocks:
-            return Unlike(shock=f"perhaps {shocks[0]}; more runs would tell")
-        return Unlike(suspected=_SUSPECTED)
-    return Unlike(tuple(words))
+    if not ways or ways[0].sure:
+        return Unlike(tuple(map(_in_words, ways)))
+    if shocks:
+        return Unlike(shock=f"perhaps {_in_words(shocks[0])}; more runs would tell")
+    return Unlike(suspected=_SUSPECTED)
+
+
+def _in_words(departure: Departure) -> str:
+    return _DEPARTURES[departure.way].format(run=(departure.run or 0) + 1)
+
+
+def _texts_differ(
+    results: Sequence[Sequence[object]], texts: Sequence[Sequence[str | None]]
+) -> bool:
+    """Return whether most cases have different texts for one and the same result."""
+    differ: list[bool] = []
+    for row, raws in zip(results, texts, strict=True):
+        if None not in row and None not in raws and len({*row}) < len(row):
+            differ.append(len({*zip(row, raws, strict=True)}) > len({*row}))
+    return bool(differ) and 2 * sum(differ) >= len(differ)
 
 
 _SUSPECTED = (
@@ -295,25 +289,25 @@ def without_score(runs: Runs) -> Iterator[str]:
     )
     if missing:
         why = ", ".join(f"{count:,} {kind}" for kind, count in missing.items())
-        lost, has = missing.total(), "has" if missing.total() == 1 else "have"
-        yield f"{lost:,} of {counted(len(every), 'run')} {has} no score: {why}."
+        has = "has" if missing.total() == 1 else "have"
+        yield f"{missing.total():,} of {counted(len(every), 'run')} {has} no score: {why}."
 
 
 def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
     """A warning where runs without a score are in few cases, or in cases that flip."""
     rows = [row for row in runs.table(outcome(threshold)) if row]
-    lost = [row.count(None) for row in rows]
-    answers = sum(map(len, rows))
-    share = sum(lost) / answers if answers else 0.0
-    if not sum(lost) or not 0 < share < 1:
+    missing = [row.count(None) for row in rows]
+    count, answers = sum(missing), sum(map(len, rows))
+    if not 1 < count < answers:
         return
     # The dispersion of the cases' counts: about 1 where each answer is lost by itself.
+    share = count / answers
     spread = sum((n - len(row) * share) ** 2 / (len(row) * share * (1 - share))
-                 for n, row in zip(lost, rows, strict=True))  # fmt: skip
-    if sum(lost) > 1 and needs("scipy.stats").chi2.sf(spread, len(rows) - 1) < 0.01:
-        most = sum(n > 0 for n in lost)
+                 for n, row in zip(missing, rows, strict=True))  # fmt: skip
+    if needs("scipy.stats").chi2.sf(spread, len(rows) - 1) < 0.01:
+        cases = sum(map(bool, missing))
         yield (
-            f"Runs without a score are not spread by chance: {sum(lost)} of them are in {most} of "
+            f"Runs without a score are not spread by chance: {count} of them are in {cases} of "
             f"{counted(len(rows), 'case')}. Figures that leave them out are of the other cases."
         )
 
@@ -321,9 +315,9 @@ def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
 def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
     """Scores by case, the largest deviation first."""
     spreads: list[CaseSpread] = []
-    for number, settings in runs.cases.items():
-        scores = [run.score for row in settings.values() for run in row if run.score is not None]
-        counts = tuple((score, scores.count(score)) for score in sorted(set(scores)))
+    for number in runs.cases:
+        scores = runs.scores(number)
+        counts = tuple(sorted(Counter(scores).items()))
         deviation = deviation_of(tuple(scores)) if len(scores) > 1 else 0.0
         spreads.append(CaseSpread(case_label(cases[number], number), counts, deviation))
     yield from sorted(spreads, key=lambda case: -case.deviation)

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.reliability.card.values import (
-    Contest,
-    Figure,
-    NodeCard,
-    SettingCard,
-    VoteCost,
-)
+from dagengine.reliability.card.values import Contest, Figure, NodeCard, SettingCard, VoteCost
 from dagengine.reliability.card.words import (
     bounded,
     formatted,
@@ -116,9 +110,9 @@ def _blame(under: SettingCard) -> Answer:
     if worst is None:
         if not under.nodes:
             return Answer("Not known: no node of this metric decides or rates.")
-        first, *rest = under.nodes
-        more = f" and {len(rest)} more" if rest else ""
-        return Answer(f"Not known for “{first.node}”{more}: {first.share.note}.")
+        node, count = under.nodes[0], len(under.nodes) - 1
+        several = f" and {count} more" if count else ""
+        return Answer(f"Not known for “{node.node}”{several}: {node.share.note}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     if worst.share.value == worst.share.low == 1:
         return Answer(
@@ -145,30 +139,30 @@ def _price(under: SettingCard) -> Answer:
     voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
     if not voting:
         return _ratings(under) or Answer(f"Not known: {_why_no_votes(under)}.")
-    random = [pair for pair in voting if pair[1].by_chance]
-    if random:
+    if random := [pair for pair in voting if pair[1].by_chance]:
         return _by_chance(*max(random, key=_costly), len(random) - 1)
     target = f"{100 * voting[0][1].target:g} %"
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
-        same = [node.node for node, votes in voting if votes.constant]
-        if same:
-            return Answer(f"Votes change nothing: “{same[0]}” gave every case the same verdict.")
+        if constant := [node.node for node, votes in voting if votes.constant]:
+            name = constant[0]
+            return Answer(f"Votes change nothing: “{name}” gave every case the same verdict.")
         return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
-    unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
-    tell = next(
-        (f"; {votes.runs_to_tell} runs may be enough" for votes in unsure if votes.runs_to_tell), ""
-    )
-    runs = max((votes.runs for votes in unsure), default=0)
-    weak = f"no upper limit from {counted(runs, 'run')}{tell}" if unsure else ""
-    node, worst = max(needing, key=_costly)
-    count = len(needing) - 1
-    more = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
-    left = ""  # the flips of many votes, if they were seen and are above the target
-    if worst.seen > 1 and (worst.seen_flips.value or 0.0) > worst.target:
-        left = f" (with {worst.seen}: {bounded(worst.seen_flips)})"
-    sentence = f"{_needed(node, worst, target)}{left}.{more}{_calls(voting)}"
-    return Answer(sentence, weak)
+    sentence = f"{_votes_needed(*max(needing, key=_costly), target)}."
+    if count := len(needing) - 1:
+        sentence += f" {count} more {'node needs' if count == 1 else 'nodes need'} votes."
+    return Answer(f"{sentence}{_calls(voting)}", _no_limit([votes for _, votes in needing]))
+
+
+def _no_limit(needing: Sequence[VoteCost]) -> str:
+    """Say that some numbers of votes have no upper limit, and how many runs would show it."""
+    unsure = [votes for votes in needing if votes.kind in ("not known", "more than")]
+    if not unsure:
+        return ""
+    runs = max(votes.runs for votes in unsure)
+    telling = next((votes.runs_to_tell for votes in unsure if votes.runs_to_tell), None)
+    tell = f"; {telling} runs may be enough" if telling else ""
+    return f"no upper limit from {counted(runs, 'run')}{tell}"
 
 
 _RELIABLE = 0.9
@@ -183,19 +177,16 @@ def _ratings(under: SettingCard) -> Answer | None:
     for share in (single.high, single.low):
         # Their formula solved for the number of ratings. Less than a rounding error above a whole
         # number is that number; more than 99 is as good as none.
-        needed = math.inf
-        if share > 0:
-            needed = _RELIABLE * (1 - share) / (share * (1 - _RELIABLE))
-        ends.append(max(math.ceil(needed - 1e-9), 1) if needed <= 99 else None)
-    if ends[0] is None:
+        ratings = _RELIABLE * (1 - share) / (share * (1 - _RELIABLE)) if share > 0 else math.inf
+        ends.append(max(math.ceil(ratings - 1e-9), 1) if ratings <= 99 else None)
+    least, most = ends
+    if least is None:
         return Answer("No mean of ratings gets reliable: they do not tell the cases apart.")
-    span = (
-        f"{ends[0]} or more"
-        if ends[1] is None
-        else (f"{ends[0]}" if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}")
-    )
+    span = f"{least}" if least == most else f"{least} to {most}"
+    if most is None:
+        span = f"{least} or more"
     return Answer(f"A mean of {span} ratings has a reliability of {_RELIABLE:g}.",
-                  "" if ends[1] is not None else weakness(single))  # fmt: skip
+                  weakness(single) if most is None else "")  # fmt: skip
 
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
@@ -208,15 +199,16 @@ def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
     )
 
 
-def _needed(node: NodeCard, votes: VoteCost, target: str) -> str:
+def _votes_needed(node: NodeCard, votes: VoteCost, target: str) -> str:
+    sentence = f"“{node.node}” needs {votes_of(votes)} for {target} flips"
     if votes.kind == "none":
-        return f"No number of votes up to 99 brings “{node.node}” to {target} flips"
-    if votes.kind == "not known":
-        return (
-            f"Not known from {counted(votes.runs, 'run')}: the votes that “{node.node}” needs for "
-            f"{target} flips"
-        )
-    return f"“{node.node}” needs {votes_of(votes)} for {target} flips"
+        sentence = f"No number of votes up to 99 brings “{node.node}” to {target} flips"
+    elif votes.kind == "not known":
+        runs = counted(votes.runs, "run")
+        sentence = f"Not known from {runs}: the votes that “{node.node}” needs for {target} flips"
+    if votes.seen > 1 and (votes.seen_flips.value or 0.0) > votes.target:
+        sentence += f" (with {votes.seen}: {bounded(votes.seen_flips)})"
+    return sentence
 
 
 def _costly(pair: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
@@ -254,23 +246,29 @@ def _people(under: SettingCard) -> Answer:
         return Answer("Not known: no labels were given.")
     if scores is None or scores.value is None:
         return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
-    accuracy, kappa, base = (measures.get(name) for name in ("accuracy", "kappa", "baseline"))
-    if accuracy and base and kappa and accuracy.value is not None:
-        beyond = bounded(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
-        # The accuracy of one run, if that of the majority of several differs
-        once, singly = measures.get("single-run-accuracy"), ""
-        if once is not None and once.value is not None and number(once) != number(accuracy):
-            singly = f" (single run: {number(once)})"
-        return Answer(
-            f"In {bounded(accuracy)} of cases{singly}. Baseline: {number(base)}. Kappa: {beyond}.",
-            weakness(kappa) or weakness(accuracy),
-        )
+    if measures.keys() >= {*_BESIDE} and measures["accuracy"].value is not None:
+        return _of_accuracy(measures)
     spearman = measures.get("spearman")
     if spearman and spearman.value is not None:
         sentence = f"Spearman's rank correlation with human labels is {full(spearman)}."
         return Answer(sentence, weakness(spearman))
     return Answer(f"Not known: {next(iter(measures.values())).note}.")
 
+
+def _of_accuracy(measures: Mapping[str, Figure]) -> Answer:
+    """The accuracy, and that of one run if that of the majority of several differs."""
+    accuracy, kappa, base = (measures[name] for name in _BESIDE)
+    beyond = bounded(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
+    single, singly = measures.get("single-run-accuracy"), ""
+    if single is not None and single.value is not None and number(single) != number(accuracy):
+        singly = f" (single run: {number(single)})"
+    return Answer(
+        f"In {bounded(accuracy)} of cases{singly}. Baseline: {number(base)}. Kappa: {beyond}.",
+        weakness(kappa) or weakness(accuracy),
+    )
+
+
+_BESIDE = ("accuracy", "kappa", "baseline")
 
 # What can be detected.
 

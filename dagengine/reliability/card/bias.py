@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 from dagengine.errors import InputError
@@ -71,17 +71,15 @@ def position_bias(
         pairs, groups = _in_both_orders(runs, order, names)
         if pairs:
             suffix = "" if order == "swapped" else "-of-options"
-            measures: tuple[tuple[str, Callable[..., Sums], str], ...] = (
-                (
-                    "position-consistency",
-                    position_consistency.sums,
-                    "no pair has a verdict in both orders",
-                ),
-                ("position-preference", position_preference.sums, "the orders never disagree"),
-                ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
-            )
-            for name, of, why in measures:
+            for name, of, why in _OF_ORDERS:
                 yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
+
+
+_OF_ORDERS: tuple[tuple[str, Callable[..., Sums], str], ...] = (
+    ("position-consistency", position_consistency.sums, "no pair has a verdict in both orders"),
+    ("position-preference", position_preference.sums, "the orders never disagree"),
+    ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
+)
 
 
 def _in_both_orders(
@@ -101,12 +99,12 @@ def _in_both_orders(
                     continue
                 shown = names(case, run.path[-1][0])
                 if shown is not None:
-                    pairs.append((_placed(run, shown), _placed(mirror, shown)))
+                    pairs.append((_answer_of(run, shown), _answer_of(mirror, shown)))
                     groups.append(runs.group(case))
     return pairs, groups
 
 
-def _placed(run: Run, names: Names) -> str:
+def _answer_of(run: Run, names: Names) -> str:
     verdict = run.path[-1][1]
     return {names[0]: "A", names[1]: "B"}.get(verdict, str(verdict))
 
@@ -138,13 +136,12 @@ def bias_by_length(
     pairs = labels.items()
     numbers = {case: float(label) for case, label in pairs if isinstance(label, bool | int | float)}
     answers: dict[int, Measured] = {}
-    for number, settings in runs.cases.items():
-        case = cases[number]
-        scores = [run.score for row in settings.values() for run in row if run.score is not None]
-        text = case.actual_output if isinstance(case, LLMTestCase) else None
-        # With labels, only labelled cases: the partial correlation takes all three of a case.
-        if scores and isinstance(text, str) and (not numbers or number in numbers):
-            answers[number] = Measured(statistics.fmean(scores), len(text), numbers.get(number))
+    # With labels, only labelled cases: the partial correlation takes all three of a case.
+    for number in (case for case in runs.cases if not numbers or case in numbers):
+        case, scores = cases[number], runs.scores(number)
+        if scores and isinstance(case, LLMTestCase) and isinstance(case.actual_output, str):
+            length = len(case.actual_output)
+            answers[number] = Measured(statistics.fmean(scores), length, numbers.get(number))
     if answers:
         held = ", labels held constant" if numbers else ""
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
@@ -161,16 +158,12 @@ def bias_by_length(
 def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared], list[Hashable]]:
     comparisons: list[Compared] = []
     groups: list[Hashable] = []
-    for number, settings in runs.cases.items():
+    for number, run in runs.each():
         case = cases[number]
-        if not isinstance(case, ArenaTestCase) or len(case.contestants) != 2:
-            continue
-        first, second = (
-            len(contestant.actual_output or "") for contestant in case.contestants.values()
-        )
-        won = dict(zip(case.contestants, (True, False), strict=True))
-        for run in (run for row in settings.values() for run in row if run.path):
-            comparisons.append(Compared(first, second, won.get(str(run.path[-1][1]))))
+        if run.path and isinstance(case, ArenaTestCase) and len(case.contestants) == 2:
+            lengths = [len(answer.actual_output or "") for answer in case.contestants.values()]
+            won = dict(zip(case.contestants, (True, False), strict=True))
+            comparisons.append(Compared(lengths[0], lengths[1], won.get(str(run.path[-1][1]))))
             groups.append(runs.group(number))
     return comparisons, groups
 
@@ -192,27 +185,24 @@ def changed(runs: Runs) -> Iterator[Figure]:
     for name, field in CIRCUMSTANCES.items():
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue
-        items = [_crossed(settings, field) for settings in runs.cases.values()]
+        items = [_flips_between(settings, field) for settings in runs.cases.values()]
         groups = [runs.group(case) for case in runs.cases]
         yield figure(f"{name}-flip-rate", items, mean, "no case has such a pair", groups)
 
 
-def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
+def _flips_between(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
     """The share of pairs of runs with different scores, among settings that differ in `field`."""
     rates: list[float] = []
-    for (setting, some), (counterpart, more) in itertools.combinations(settings.items(), 2):
+    for (setting, runs), (counterpart, counterpart_runs) in combinations(settings.items(), 2):
         if replace(setting, **{field: getattr(counterpart, field)}) != counterpart:
             continue
-        first, second = Counter(_scores(some)), Counter(_scores(more))
-        pairs = first.total() * second.total()
+        counts, counterparts = (Counter(run.score for run in row if run.score is not None)
+                                for row in (runs, counterpart_runs))  # fmt: skip
+        pairs = counts.total() * counterparts.total()
         if pairs:
-            equal = sum(count * second[score] for score, count in first.items())
+            equal = sum(count * counterparts[score] for score, count in counts.items())
             rates.append(1 - equal / pairs)
     return math.fsum(rates) / len(rates) if rates else None
-
-
-def _scores(runs: Sequence[Run]) -> list[float]:
-    return [run.score for run in runs if run.score is not None]
 
 
 def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]:

@@ -6,7 +6,6 @@ import difflib
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ from dagengine.reliability.card.people import (
     confusion,
     corrected_figures,
     disagreements,
+    marked_runs,
     next_labels,
     outcome_name,
     outcomes,
@@ -66,7 +66,6 @@ from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import (
     CriterionLabels,
-    Given,
     Labels,
     NodeAnswers,
     criterion_labels,
@@ -121,37 +120,33 @@ def make_card(
     of groups. Raises it too if the observations are about other metrics or nodes.
     """
     replays = [Counterfactual(metric) for metric in metrics]
-    seen = _about_these(list(observations), replays)
+    observed = _about_these(list(observations), replays)
     of_criteria, whole_cases = ({}, True) if labels is None else criterion_labels(cases, labels)
     labels = labels if whole_cases else None
-    meant = None if labels is None else _meant(sources_of(labels, cases, replays), replays, cases)
+    meanings = _meanings(labels, replays, cases, label_scale)
     reads = [replay.plan.fields for replay in replays]
-    together = clusters(cases, seen, groups, reads)
+    together = clusters(cases, observed, groups, reads)
     alike = max((alike_but_for_blanks(cases, paths) for paths in reads), default=0)
-    runs = [runs_of(seen, replay, together) for replay in replays]
+    runs = [runs_of(observed, replay, together) for replay in replays]
     settings, keys = _settings(runs), tuple(keys_of(cases, together))
-    whole = partial(
-        _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
-        settings=settings, grouped=groups is not None, random=labels_random,
-        of_criteria=of_criteria,
-        progress=progress or (lambda _: None),
-    )  # fmt: skip
-    if label_scale is not None and meant is not None:
-        meant = [None if labels is None else on_scale(labels, label_scale) for labels in meant]
-    answers = [walked_answers(labels or {}, cases, replay) for replay in replays]
-    parts = zip(runs, replays, meant or [None] * len(replays), answers, strict=True)
-    made = [whole(*part).card(target) for part in parts]
+    cards: list[MetricCard] = []
+    for parts in zip(runs, replays, meanings, strict=True):
+        maker = _Maker(
+            *parts, walked_answers(labels or {}, cases, parts[1]), cases, labels is not None,
+            symmetry or Symmetry(), settings, groups is not None, labels_random, of_criteria,
+            progress or (lambda _: None),
+        )  # fmt: skip
+        card = maker.card(target)
+        cards.append(replace(card, between=between_settings(card, settings, keys)))
     return JudgeCard(
         binding=bind(metrics, judges, cases),
         times=max((setting.times for setting in settings), default=0),
         settings=settings,
-        metrics=tuple(
-            replace(card, between=between_settings(card, settings, keys)) for card in made
-        ),
+        metrics=tuple(cards),
         cases=keys,
         rules=(
             *RULES,
-            *own_rules(together, len(cases), constant_questions(seen), alike),
+            *own_rules(together, len(cases), constant_questions(observed), alike),
             *(() if labels is None else left_out(labels, cases, replays)),
         ),
         labels_random=labels_random,
@@ -162,32 +157,36 @@ def make_card(
 
 
 def _about_these(
-    seen: Sequence[Observation], replays: Sequence[Counterfactual]
+    observed: Sequence[Observation], replays: Sequence[Counterfactual]
 ) -> Sequence[Observation]:
     """Observations of the metrics; a table that names none is about the only one."""
     names = [replay.spec.name for replay in replays]
-    about = list(dict.fromkeys(row.metric for row in seen))
-    observed = seen
+    about = list(dict.fromkeys(row.metric for row in observed))
     if about == [""] and len(names) == 1:
-        observed = [replace(row, metric=names[0]) for row in seen]
+        observed = [replace(row, metric=names[0]) for row in observed]
     elif about and not set(about) & set(names):
         raise InputError(
             f"the observations are about {', '.join(map(repr, about))}, but the metrics are "
             f"called {', '.join(map(repr, names))}"
         )
-    nodes = {(row.metric, row.node): None for row in observed if row.node}
+    nodes = dict.fromkeys((row.metric, row.node) for row in observed if row.node)
     for replay in replays:
-        titles = {slot.name for slot in replay.plan.slots} | {u.name for u in replay.plan.units}
-        for metric, node in nodes:
-            if metric == replay.spec.name and node not in titles:
-                near = difflib.get_close_matches(node, titles, 1)
-                hint = f" (did you mean {near[0]!r}?)" if near else ""
-                speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
-                raise InputError(
-                    f"the observations name a node {node!r}, but the metric {metric!r} has no such "
-                    f"node{hint}; its nodes that decide or rate are {speaking or 'none'}"
-                )
+        name = replay.spec.name
+        _require_nodes(replay, [node for metric, node in nodes if metric == name])
     return observed
+
+
+def _require_nodes(replay: Counterfactual, nodes: Iterable[str]) -> None:
+    titles = {slot.name for slot in replay.plan.slots} | {unit.name for unit in replay.plan.units}
+    for node in nodes:
+        if node not in titles:
+            near = difflib.get_close_matches(node, titles, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
+            raise InputError(
+                f"the observations name a node {node!r}, but the metric {replay.spec.name!r} has "
+                f"no such node{hint}; its nodes that decide or rate are {speaking or 'none'}"
+            )
 
 
 def check_labels(
@@ -200,25 +199,29 @@ def check_labels(
     replays = [Counterfactual(metric) for metric in metrics]
     if not criterion_labels(cases, labels)[1]:
         return []
-    _meant(sources_of(labels, cases, replays), replays, cases)
+    _meanings(labels, replays, cases)
     return list(left_out(labels, cases, replays))
 
 
-def _meant(
-    sources: Sequence[Given], replays: Sequence[Counterfactual], cases: Sequence[TestCase]
-) -> list[Labels | None]:
+def _meanings(
+    labels: str | Path | Mapping[int, Any] | None, replays: Sequence[Counterfactual],
+    cases: Sequence[TestCase], scale: tuple[float, float] | None = None,
+) -> list[Labels | None]:  # fmt: skip
     """Meaning of labels for each metric: None if none is an outcome, which must not be all."""
-    meanings: list[Labels | None] = []
-    refused: list[InputError] = []
-    for labels, replay in zip(sources, replays, strict=True):
+    meanings: list[Labels | None] = [None] * len(replays)
+    errors: list[InputError] = []
+    sources = [] if labels is None else sources_of(labels, cases, replays)
+    for index, source in enumerate(sources):
         try:
-            meaning = labels_for(labels, replay, cases, _threshold(replay)) if labels else None
-            meanings.append(meaning)
+            if source:
+                threshold = _threshold(replays[index])
+                meanings[index] = labels_for(source, replays[index], cases, threshold)
         except InputError as error:
-            meanings.append(None)
-            refused.append(error)
-    if len(refused) == len(meanings) and refused:
-        raise refused[0]
+            errors.append(error)
+    if errors and len(errors) == len(meanings):
+        raise errors[0]
+    if scale is not None:
+        return [None if labels is None else on_scale(labels, scale) for labels in meanings]
     return meanings
 
 
@@ -226,8 +229,7 @@ def keys_of(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iter
     for number, case in enumerate(cases):
         about = ""  # a dialogue has no input that two systems could have been asked
         if isinstance(case, LLMTestCase):
-            asked = case.input.encode(errors="surrogatepass")
-            about = hashlib.sha256(asked).hexdigest()[:16]
+            about = hashlib.sha256(case.input.encode(errors="surrogatepass")).hexdigest()[:16]
         name, key = case_label(case, number), case.content_hash()[:16]
         yield CaseKey(name, key, str(together.get(number, "")), about)
 
@@ -260,18 +262,12 @@ def own_rules(
 
 
 def _settings(all_runs: Sequence[Runs]) -> tuple[Setting, ...]:
-    conditions = list(dict.fromkeys(setting for runs in all_runs for setting in runs.settings))
-    times = {
-        setting: max(
-            (len(row.get(setting, ())) for runs in all_runs for row in runs.cases.values()),
-            default=0,
-        )
-        for setting in conditions
-    }
-    return tuple(
-        Setting(named_setting(condition, conditions), condition, times[condition])
-        for condition in conditions
-    )
+    times: dict[Condition, int] = {}
+    for runs in all_runs:
+        for settings in runs.cases.values():
+            for condition, row in settings.items():
+                times[condition] = max(times.get(condition, 0), len(row))
+    return tuple(Setting(named_setting(at, [*times]), at, count) for at, count in times.items())
 
 
 _ORDERS = {"given": "order as given", "swapped": "inputs swapped", "reversed": "options reversed"}
@@ -354,7 +350,8 @@ class _Maker:
         every = list(runs.every())
         # A reader picks the best of the settings, so all of them have to hold together.
         together = 1 - 0.05 / len(self.settings)
-        quotes = beside_unsupported(runs, threshold, labels)
+        marked = marked_runs(runs, threshold, labels)
+        quotes = None if marked is None else beside_unsupported(marked)
         corrected: tuple[CorrectedFigure, ...] = ()
         if labels is not None:
             traits = dict(_traits(self.cases))
@@ -364,12 +361,7 @@ class _Maker:
             again=tuple(map(unlike.without, again(runs, threshold))),
             nodes=beside_people(
                 node_cards(
-                    self.replay.speakers,
-                    runs,
-                    noise,
-                    target,
-                    len(self.cases),
-                    unlike.first,
+                    self.replay.speakers, runs, noise, target, len(self.cases), unlike.first
                 ),
                 runs,
                 self.replay,
@@ -384,8 +376,8 @@ class _Maker:
                 each if labels is None else sampled(each, labels, runs, corrected, self.random)
                 for each in voted(runs, threshold, labels, unlike, together)
             ),
-            segments=tuple(segments(runs, threshold, labels, self.cases)),
-            disagreements=tuple(disagreements(runs, threshold, labels, self.cases)),
+            segments=() if marked is None else tuple(segments(marked, self.cases)),
+            disagreements=() if marked is None else tuple(disagreements(marked, self.cases)),
             unlabelled=tuple(next_labels(runs, labels, threshold)),
             notes=(
                 *notes_on(noise),
@@ -403,7 +395,7 @@ class _Maker:
             calibration=tuple(kind.calibration() for kind in kinds),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
             corrected=corrected,
-            confusion=None if labels is None else confusion(runs, threshold, labels),
+            confusion=None if marked is None else confusion(marked),
             keys=key_cards(runs, self.of_criteria),
         )
 
@@ -423,5 +415,5 @@ def _traits(cases: Sequence[TestCase]) -> Iterator[tuple[str, Sequence[float]]]:
     for field in ("input", "actual_output"):
         texts = [getattr(case, field, None) for case in cases]
         if any(isinstance(text, str) for text in texts):
-            yield f"length of `{field}`", [len(text) if isinstance(text, str) else 0
-                                           for text in texts]  # fmt: skip
+            lengths = [len(text) if isinstance(text, str) else 0 for text in texts]
+            yield f"length of `{field}`", lengths

@@ -23,6 +23,7 @@ from dagengine.reliability.card.values import (
     Outcomes,
     Setting,
     SettingCard,
+    every_setting,
 )
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.comparisons import (
@@ -34,7 +35,13 @@ from dagengine.reliability.statistics.comparisons import (
     holm,
 )
 from dagengine.reliability.statistics.corrected import corrected_difference
-from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown, needs
+from dagengine.reliability.statistics.intervals import (
+    LEAST_GROUPS,
+    Interval,
+    Unknown,
+    clusters_of,
+    needs,
+)
 from dagengine.reliability.statistics.measures import COMPARED, MEASURES, CaseResults, mean_score
 from dagengine.reliability.statistics.sums import Sums, quotient
 
@@ -160,9 +167,9 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
             old, new = left.values(measure.name, of), right.values(measure.name, of)
             change = new[list(after)] - old[list(before)]
             if (~needs("numpy").isnan(change)).any():
-                yield _paired(measure.name, change.tolist(), groups, shared.by)
+                yield _paired_contrast(measure.name, change.tolist(), groups, shared.by)
             else:
-                yield from _unpaired(measure.name, old, new)
+                yield from _unpaired_contrast(measure.name, old, new)
         elif measure.ratio is not None and shared.pairs:
             first = left.sums(measure.name, measure.ratio, before)
             second = right.sums(measure.name, measure.ratio, after)
@@ -172,10 +179,10 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
                 yield contrast_of(measure.name, comparison, _level(shared.by, used))
     if shared.pairs:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
-        yield from _corrected(left, right, shared, measures)
+        yield from _corrected_contrast(left, right, shared, measures)
 
 
-def _unpaired(name: str, *sides: Any) -> Iterator[Contrast]:
+def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
     """The difference of the means of two sides with no case in common; nothing without a value."""
     first, second = (side[~needs("numpy").isnan(side)].tolist() for side in sides)
     if first and second:
@@ -193,8 +200,8 @@ def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
         first = share_of([before[a] for a, _ in shared.pairs])
         second = share_of([after[b] for _, b in shared.pairs])
         comparison = compare_measures(first, second, groups=groups)
-        made = contrast_of("variance-share", comparison, _level(shared.by, len(shared.pairs)))
-        yield replace(made, one=f"{left.name}, node {node}", other=f"{right.name}, node {node}")
+        contrast = contrast_of("variance-share", comparison, _level(shared.by, len(shared.pairs)))
+        yield replace(contrast, one=f"{left.name}, node {node}", other=f"{right.name}, node {node}")
 
 
 _UNPAIRED = "unpaired: no case is on both sides"
@@ -206,59 +213,53 @@ def share_of(parts: Sequence[str]) -> Sums:
     return quotient(items, "part", "whole")
 
 
-def _corrected(
+def _corrected_contrast(
     left: Side, right: Side, shared: Common, measures: Collection[str]
 ) -> Iterator[Contrast]:
     """The difference by the human standard, if labels are on a random sample of both."""
-    sides = left, right
-    if not all(side.random and any(side.outcomes.labels) for side in sides):
-        return
-    names = {_corrected_name(side) for side in sides}
-    name = names.pop()
-    if names or name not in measures:
-        return
-    scales = {(0.0, 1.0) if name == "corrected-pass-rate" else side.scale for side in sides}
-    if len(scales) > 1 or (scale := scales.pop()) is None:
+    kinds = {_corrected_kind(side) for side in (left, right)}
+    name, scale = kinds.pop()
+    if kinds or name not in measures or scale is None:
         return
     level = f"{_level(shared.by, len(shared.pairs))}, from labels of a random sample"
     if refused := left.refused or right.refused:
         yield Contrast("", "", Figure(name, None, level=level, note=refused))
         return
-    low, high = scale
-    first, second = (
-        _by_people(side, places, low, high)
-        for side, places in zip(sides, zip(*shared.pairs, strict=True), strict=True)
-    )
-    groups = [right.group(number) for _, number in shared.pairs]
-    clusters = groups if len(set(groups)) < len(groups) else None
-    result = corrected_difference(first, second, random=True, groups=clusters)
+    sides = (_by_people(side, numbers, *scale) for side, numbers in
+             zip((left, right), zip(*shared.pairs, strict=True), strict=True))  # fmt: skip
+    clusters = clusters_of([right.group(number) for _, number in shared.pairs])
+    result = corrected_difference(*sides, random=True, groups=clusters)
     if isinstance(result, Unknown):
         yield Contrast("", "", shown(name, result, level))
         return
-    size, bounds = high - low, result.estimate
+    size, bounds = scale[1] - scale[0], result.estimate
     ends = size * bounds.low, size * bounds.high
     scaled = replace(bounds, value=size * bounds.value, low=ends[0], high=ends[1])
     yield Contrast("", "", shown(name, scaled, level), result.p)
 
 
-def _corrected_name(side: Side) -> str:
-    """Name of a corrected figure from labels and judge; nothing if labels are other verdicts."""
+def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
+    """Name of a corrected figure and scale of its labels; no name if there is no such figure."""
+    labels = {*side.outcomes.labels}
+    if not side.random or not any(labels):
+        return "", None
     if not side.outcomes.said:
-        return "corrected-mean-score"
-    return "corrected-pass-rate" if {*side.outcomes.labels} <= {"pass", "fail", ""} else ""
+        return "corrected-mean-score", side.scale
+    return "corrected-pass-rate" if labels <= {"pass", "fail", ""} else "", (0.0, 1.0)
 
 
 def _by_people(
-    side: Side, places: Sequence[int], low: float, high: float
+    side: Side, cases: Sequence[int], low: float, high: float
 ) -> tuple[list[float | None], list[float | None]]:
     """The judge's score and human label of each case, from 0 to 1; labels go `low` to `high`."""
-    labels = [side.outcomes.labels[place] for place in places]
-    # A label as a card has it: pass or fail, a number, or nothing.
-    numbers = [float(_AS_NUMBER.get(label, label)) if label else None for label in labels]
-    shares = [None if value is None else (value - low) / (high - low) for value in numbers]
+    shares: list[float | None] = []
+    for label in (side.outcomes.labels[case] for case in cases):
+        # A label as a card has it: pass or fail, a number, or nothing.
+        value = float(_AS_NUMBER.get(label, label)) if label else None
+        shares.append(None if value is None else (value - low) / (high - low))
     if side.outcomes.said:
-        return [_AS_NUMBER.get(side.outcomes.said[place]) for place in places], shares
-    return [mean_score(side.case(place).scores) for place in places], shares
+        return [_AS_NUMBER.get(side.outcomes.said[case]) for case in cases], shares
+    return [mean_score(side.case(case).scores) for case in cases], shares
 
 
 _AS_NUMBER = {"pass": 1.0, "fail": 0.0}
@@ -268,7 +269,9 @@ def _level(by: str, cases: int) -> str:
     return f"by {by}, {cases} {by}s on both sides"
 
 
-def _paired(name: str, changes: Sequence[float], groups: Sequence[Hashable], by: str) -> Contrast:
+def _paired_contrast(
+    name: str, changes: Sequence[float], groups: Sequence[Hashable], by: str
+) -> Contrast:
     """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases.
 
     `changes` are by case, nan where a side has no value.
@@ -361,11 +364,10 @@ def between_cards(
         raise InputError(
             f"the measure {stray[0]} cannot be compared; use one of {', '.join(COMPARED)}"
         )
-    judges = [card.binding.judges for card in (old, new)]
-    if all(len(own) == 1 for own in judges):
-        before, after = (judge_name(own[0]) for own in judges)
+    if len(old.binding.judges) == len(new.binding.judges) == 1:
+        judges = judge_name(old.binding.judges[0]), judge_name(new.binding.judges[0])
         # Names of judges say more than "old" and "new", if they tell the cards apart.
-        names = names if before == after else (before, after)
+        names = names if judges[0] == judges[1] else judges
     earlier = {metric.metric: metric for metric in old.metrics}
     pairs: list[tuple[Side, Side]] = []
     for metric in new.metrics:
@@ -381,7 +383,7 @@ def between_cards(
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "
-            f"{_shown(old)}; the second has {_shown(new)}"
+            f"{_names_of(old)}; the second has {_names_of(new)}"
         )
     return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
 
@@ -400,6 +402,5 @@ def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
     }  # fmt: skip
 
 
-def _shown(card: JudgeCard) -> str:
-    places = (f"{metric.metric} ({u.setting})" for metric in card.metrics for u in metric.settings)
-    return ", ".join(places)
+def _names_of(card: JudgeCard) -> str:
+    return ", ".join(f"{metric.metric} ({under.setting})" for metric, under in every_setting(card))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,7 @@ from dagengine.reliability.labels import Given, labels_of
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.comparisons import compare_repeated
+from dagengine.reliability.statistics.intervals import clusters_of
 from dagengine.reliability.statistics.intervals import needs as needed
 from dagengine.reliability.statistics.sums import mean
 from dagengine.reliability.statistics.votes import Picks, best_of, flips_of_votes
@@ -77,10 +79,11 @@ def contest_card(
     together = clusters(cases, (), groups, [replay.plan.fields])
     right = _right({} if labels is None else labels_of(cases, labels), contests.names, cases)
     conditions = list(contests.scores)
-    sides = [
-        _Side(at, array[:, :, : _width(array)], contests.names, right, cases, together, ties)
-        for at, array in contests.scores.items()
-    ]
+    sides: list[_Side] = []
+    for at, array in contests.scores.items():
+        runs_with_scores = needed("numpy").isfinite(array).any((0, 1)).nonzero()[0]
+        width = int(runs_with_scores.max(initial=0)) + 1
+        sides.append(_Side(at, array[:, :, :width], contests.names, right, cases, together, ties))
     settings = tuple(
         Setting(named_setting(side.at, conditions), side.at, side.most) for side in sides
     )
@@ -123,12 +126,6 @@ def _right(given: Given, names: Sequence[Sequence[str]], cases: Sequence[TestCas
         if len(best) == 1 or best[0][1] > best[1][1]:
             right[case] = names[case].index(best[0][0])
     return right
-
-
-def _width(array: Any) -> int:
-    """The number of runs that have a score."""
-    numpy = needed("numpy")
-    return int(numpy.isfinite(array).any((0, 1)).nonzero()[0].max(initial=0)) + 1
 
 
 @dataclass(frozen=True)
@@ -239,10 +236,9 @@ class _Side:
     def contrast(self, before: Any, after: Any, name: str, level: str) -> Contrast:
         """The gain of the second over the first, on the same cases."""
         is_paired = ~needed("numpy").isnan(before + after)
-        groups = [group for group, there in zip(self.groups, is_paired, strict=True) if there]
+        groups = clusters_of([*compress(self.groups, is_paired)])
         pairs = list(zip(before[is_paired].tolist(), after[is_paired].tolist(), strict=True))
-        alone = len({*groups}) == len(groups)
-        return contrast_of(name, compare_repeated(pairs, groups=None if alone else groups), level)
+        return contrast_of(name, compare_repeated(pairs, groups=groups), level)
 
     def _flips(self, votes: int, confidence: float) -> Figure:
         """The flip rate of picks by so many other scores; a tie is a pick of its own."""
@@ -259,9 +255,8 @@ class _Side:
         """The share of right picks, and how much of what chance leaves open that is."""
         right = self._figure(f"best-{self.ties}", self.by_rule(votes), votes, confidence)
         chance = sum(1 / len(own) for own in self.names) / len(self.names)
-        ends = (None if end is None else (end - chance) / (1 - chance)
-                for end in (right.value, right.low, right.high))  # fmt: skip
-        value, low, high = ends
+        value, low, high = (None if end is None else (end - chance) / (1 - chance)
+                            for end in (right.value, right.low, right.high))  # fmt: skip
         return right, replace(right, name="best-kappa", value=value, low=low, high=high)
 
     def _hits(self) -> dict[int, bool]:
@@ -270,24 +265,31 @@ class _Side:
 
     def _outcomes(self) -> Outcomes:
         """The results of runs by themselves; without labels only equal picks are equal."""
-        hits, places = self._hits(), [int(right) for right in self.right]
-        labelled = [right >= 0 for right in places]
-        rows: Any = zip(*(picks.share.tolist() for picks in self.singly), strict=True)
-        if not any(labelled):
-            rows = [[math.nan if run.score is None else run.score for run in row]
-                    for row in self.runs]  # fmt: skip
-            labelled = [True] * len(self.names)
-        marks = [["-" if value != value else f"{value:.3g}" for value in row] if there else []
-                 for row, there in zip(rows, labelled, strict=True)]  # fmt: skip
+        hits = self._hits()
+        right: list[int] = self.right.tolist()
+        marks = self._marks(right)
+        lines = tuple(map(" ".join, marks))
         if not hits:
-            return Outcomes(tuple(map(" ".join, marks)))
+            return Outcomes(lines)
         return Outcomes(
-            tuple(map(" ".join, marks)),
+            lines,
             tuple("".join(mark if mark in "-1" else "0" for mark in row) for row in marks),
             "".join(str(int(hits[case])) if case in hits else "-" for case in range(len(marks))),
-            tuple(own[right] if right >= 0 else "" for own, right in
-                  zip(self.names, places, strict=True)),
+            tuple(own[number] if number >= 0 else "" for own, number in
+                  zip(self.names, right, strict=True)),
         )  # fmt: skip
+
+    def _marks(self, right: Sequence[int]) -> list[list[str]]:
+        """Marks of runs by case: the share of right picks, or without any label the picks."""
+        if max(right, default=-1) < 0:
+            return [["-" if run.score is None else f"{run.score:.3g}" for run in row]
+                    for row in self.runs]  # fmt: skip
+        marks: list[list[str]] = []
+        shares = zip(*(picks.share.tolist() for picks in self.singly), strict=True)
+        for row, number in zip(shares, right, strict=True):
+            values = row if number >= 0 else ()
+            marks.append(["-" if math.isnan(value) else f"{value:.3g}" for value in values])
+        return marks
 
     def _disagreements(self) -> Iterator[Disagreement]:
         """The cases that all scores get wrong."""

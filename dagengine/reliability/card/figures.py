@@ -49,15 +49,16 @@ def figure(
     return Figure(name, value, bounds.low, bounds.high, bounds.level, count, level)
 
 
-def reaching(measure: Figure, bounds: Sequence[Figure]) -> Figure:
-    """The figure with an interval that also holds what other rules for missing answers give."""
-    if measure.value is None or not bounds:
+def reaching(sides: Sequence[Figure]) -> Figure:
+    """The first figure, whose interval also holds those by other rules for missing answers."""
+    measure = sides[0]
+    if measure.value is None or len(sides) < 2:
         return measure
-    ends = [measure, *bounds]
-    lows = [end.value if end.low is None else end.low for end in ends if end.value is not None]
-    highs = [end.value if end.high is None else end.high for end in ends if end.value is not None]
-    values = [low for low in (*lows, *highs) if low is not None]
-    return replace(measure, low=min(values), high=max(values))
+    ends: list[float] = []
+    for side in sides:
+        if side.value is not None:
+            ends += (side.value if end is None else end for end in (side.low, side.high))
+    return replace(measure, low=min(ends), high=max(ends))
 
 
 _REASONS = {

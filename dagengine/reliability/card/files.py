@@ -26,13 +26,7 @@ from dagengine.reliability.card.values import (
     every_setting,
     shown_as,
 )
-from dagengine.reliability.card.verdict import (
-    DEMANDS,
-    MARKS,
-    SIGNS,
-    errors,
-    verdict,
-)
+from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
 from dagengine.reliability.card.words import (
     CONTEST_HEADS,
     bought,

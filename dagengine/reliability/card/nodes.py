@@ -13,12 +13,7 @@ from functools import partial
 
 from dagengine.errors import InputError
 from dagengine.graph.nodes import RatingNode
-from dagengine.reliability.attribution import (
-    CaseNoise,
-    attribute,
-    flip_effect,
-    independence,
-)
+from dagengine.reliability.attribution import CaseNoise, attribute, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
 from dagengine.reliability.card.again import mean_of_runs
@@ -104,11 +99,11 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
         over("flip-effect", flip_effect.sums, "no two runs first differ here"),
         share,
         _votes(node, runs, target),
-        unsupported=_unsupported(speaker, runs),
+        unsupported=_unsupported_rate(speaker, runs),
     )
 
 
-def _unsupported(speaker: Speaker, runs: Runs) -> Figure | None:
+def _unsupported_rate(speaker: Speaker, runs: Runs) -> Figure | None:
     """Frequency of verdicts without support; of code, one of the nodes that it reads."""
     nodes = speaker.reads or (speaker.node,)
 

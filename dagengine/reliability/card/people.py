@@ -6,8 +6,8 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import chain
+from functools import cache, cached_property, partial
+from itertools import compress
 from random import Random
 from typing import Any
 
@@ -55,6 +55,7 @@ from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     Interval,
     Unknown,
+    clusters_of,
     jackknife,
     needs,
 )
@@ -80,7 +81,7 @@ def compare_with_labels(
     are left out; one without a majority counts as a miss. `grouped` cases belong to documents or
     dialogues, within which numbers are correlated, too.
     """
-    read = reading(labels.kind, threshold)
+    marked = marked_runs(runs, threshold, labels)
     if all(run.score is None for run in runs.every()):
         names = ("spearman",) if labels.kind == "number" else _AGAINST_LABELS
         yield from (Figure(name, None, note="no run has a score") for name in names)
@@ -88,17 +89,43 @@ def compare_with_labels(
     elif labels.kind == "number":
         yield from _correlations(runs, labels.by_case)
         yield from _within_groups(runs, labels.by_case) if grouped else ()
-    elif read is None:
+    elif marked is None:
         why = "the metric has no threshold, so no case passes or fails"
         yield from (Figure(name, None, note=why) for name in _AGAINST_LABELS)
     else:
-        subject = "last verdicts" if labels.kind == "verdict" else "pass or fail"
-        yield from _verdicts(runs, labels, read, subject)
-        yield from people_among_themselves(runs, labels, read)
+        yield from _verdicts(marked)
+        yield from people_among_themselves(runs, labels, marked.read)
 
 
 Reader = Callable[[Run], Vote | None]
 """The vote of a run; None without a score."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Runs, labels that say what their outcomes should be, and the reader of these outcomes."""
+
+    runs: Runs
+    labels: Labels
+    read: Reader
+
+    @cached_property
+    def rows(self) -> list[tuple[int, Vote, tuple[Vote | None, ...]]]:
+        """Number, label and votes of every case with a label, one vote per run."""
+        labels = self.labels.by_case
+        return [(case, labels[case], votes) for case, votes in self.runs.by_case(self.read).items()
+                if case in labels]  # fmt: skip
+
+    @property
+    def groups(self) -> list[Hashable]:
+        """The group of each row."""
+        return [self.runs.group(case) for case, *_ in self.rows]
+
+
+def marked_runs(runs: Runs, threshold: float | None, labels: Labels | None) -> Marked | None:
+    """The runs with labels; None without any, and if labels are numbers, or nothing to compare."""
+    read = None if labels is None else reading(labels.kind, threshold)
+    return None if labels is None or read is None else Marked(runs, labels, read)
 
 
 def reading(kind: Kind, threshold: float | None) -> Reader | None:
@@ -114,12 +141,13 @@ def _last_verdict(run: Run) -> Vote | None:
     return str(run.path[-1][1]) if run.path else ""
 
 
-def _labelled(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[tuple[int, Vote, list[Run]]]:
-    """Number, label and runs with a score of every case that has a label."""
-    for number, settings in runs.cases.items():
-        if number in labels:
-            scored = [run for row in settings.values() for run in row if run.score is not None]
-            yield number, labels[number], scored
+def _means_by_label(
+    runs: Runs, labels: Mapping[int, Vote]
+) -> Iterator[tuple[Hashable, float, float]]:
+    """Group, mean score and label of every case that has a label and a score."""
+    for case in runs.cases:
+        if case in labels and (scores := runs.scores(case)):
+            yield runs.group(case), statistics.fmean(scores), float(labels[case])
 
 
 _AGAINST_LABELS = ("accuracy", "kappa", "baseline")
@@ -131,30 +159,21 @@ _ONE_LABEL = "people and judge gave only one label"
 class _Judged:
     """Cases with a label and runs: the label, the majority of the runs, the share that is right.
 
-    `pairs` leave runs without a score out. In `wrong` they are wrong, in `right` they are right:
-    what figures would be at worst and at best. Both are empty if every run has a score. `often`
-    says which runs count where cases ran differently often.
+    The first of `sides` leaves runs without a score out. If there are any, two more follow, in
+    which they are wrong, and right: figures at worst, and at best. `shares` has the same sides.
+    `often` says which runs count where cases ran differently often.
     """
 
-    pairs: Labelled
-    singly: Sequence[float | None]
+    sides: Sequence[Labelled]
+    shares: Sequence[Sequence[float | None]]
     groups: Sequence[Hashable]
-    wrong: Labelled = ()
-    right: Labelled = ()
-    ends: tuple[Sequence[float], Sequence[float]] = ((), ())
-    often: int | None = None
-
-    @property
-    def clusters(self) -> Sequence[Hashable] | None:
-        """The groups where some hold several cases; None if cases are independent."""
-        return self.groups if len(set(self.groups)) < len(self.groups) else None
+    often: int | None
 
     def over(self, measured: Callable[[Labelled], Figure]) -> Figure:
         """A figure of the pairs, whose interval reaches over what missing answers leave open."""
-        pairs = enumerate(self.pairs)
-        answered = {self.groups[k] for k, (label, _) in pairs if label is not None}
-        bounds = [measured(side) for side in (self.wrong, self.right) if side]
-        return replace(reaching(measured(self.pairs), bounds), items=len(answered))
+        rows = zip(self.sides[0], self.groups, strict=True)
+        answered = {group for (label, _), group in rows if label is not None}
+        return replace(reaching([*map(measured, self.sides)]), items=len(answered))
 
 
 def often_enough(rows: Iterable[Sequence[object]]) -> int | None:
@@ -167,50 +186,43 @@ def often_enough(rows: Iterable[Sequence[object]]) -> int | None:
     return None if len(sizes) < 2 else max(min(sizes) - 1 + min(sizes) % 2, 1)
 
 
-def _judged(runs: Runs, labels: Mapping[int, Vote], read: Reader) -> _Judged:
-    cases = [(labels[case], votes) for case, votes in runs.by_case(read).items() if case in labels]
-    often = often_enough(votes for _, votes in cases)
+def _judge_cases(marked: Marked) -> _Judged:
+    often = often_enough(votes for *_, votes in marked.rows)
     tally_of = cache(_Tally.of)  # of many cases some are equal
-    tallies = [tally_of(label, votes, often) for label, votes in cases]
-    pairs, wrong, right = ([tally.pairs[side] for tally in tallies] for side in range(3))
-    singly = [tally.single for tally in tallies]
-    groups = [runs.group(case) for case in runs.cases if case in labels]
-    if all(tally.complete for tally in tallies):
-        return _Judged(pairs, singly, groups, often=often)
-    ends = [tally.least for tally in tallies], [tally.most for tally in tallies]
-    return _Judged(pairs, singly, groups, wrong, right, ends, often)
+    tallies = [tally_of(label, votes, often) for _, label, votes in marked.rows]
+    numbers = range(_sides_of(marked))
+    sides = [[tally.pairs[side] for tally in tallies] for side in numbers]
+    shares = [[tally.shares[side] for tally in tallies] for side in numbers]
+    return _Judged(sides, shares, marked.groups, often)
+
+
+def _sides_of(marked: Marked) -> int:
+    """The number of ways to count runs without a score: one if every run has one."""
+    return 3 if any(None in votes for *_, votes in marked.rows) else 1
 
 
 @dataclass(frozen=True)
 class _Tally:
     """One case: the label with the majority of its runs, and the share of runs that meets it.
 
-    `pairs` are as answered, with all missing answers wrong, and with all of them right; `least` and
-    `most` are the shares then.
+    Both are as answered, with all missing answers wrong, and with all of them right.
     """
 
     pairs: tuple[Pair, Pair, Pair]
-    single: float | None
-    least: float
-    most: float
-    complete: bool
+    shares: tuple[float | None, float, float]
 
     @classmethod
     def of(cls, label: Vote, row: Sequence[Vote | None], often: int | None) -> _Tally:
-        answers, worst, best = _filled(label, row[:often])
-        pairs: tuple[Pair, Pair, Pair] = (
-            (label, majority(answers)) if answers else (None, None),
-            (label, majority(worst)),
-            (label, majority(best)),
-        )
+        answers, worst, best = _fill(label, row[:often])
+        answered: Pair = (label, majority(answers)) if answers else (None, None)
         hits = [vote == label for vote in row if vote is not None]
         share = statistics.fmean(hits) if hits else None
-        wrong = len(hits) - sum(hits)
-        complete = len(hits) == len(row)
-        return cls(pairs, share, sum(hits) / len(row), 1 - wrong / len(row), complete)
+        right, wrong = sum(hits) / len(row), hits.count(False) / len(row)
+        pairs = answered, (label, majority(worst)), (label, majority(best))
+        return cls(pairs, (share, right, 1 - wrong))
 
 
-def _filled(label: Vote, row: Sequence[Vote | None]) -> tuple[list[Vote | None], ...]:
+def _fill(label: Vote, row: Sequence[Vote | None]) -> tuple[list[Vote | None], ...]:
     """The answers of runs as they are, then with all missing ones wrong, and with them right."""
     answers: list[Vote | None] = [vote for vote in row if vote is not None]
     missing = len(row) - len(answers)
@@ -219,65 +231,62 @@ def _filled(label: Vote, row: Sequence[Vote | None]) -> tuple[list[Vote | None],
     return answers, [*answers, *[miss] * missing], [*answers, *[label] * missing]
 
 
-def _verdicts(runs: Runs, labels: Labels, read: Reader, subject: str) -> Iterator[Figure]:
-    judged = _judged(runs, labels.by_case, read)
-    kinds = labels.kinds
+def _verdicts(marked: Marked) -> Iterator[Figure]:
+    judged, kinds = _judge_cases(marked), marked.labels.kinds
+    subject = "last verdicts" if marked.labels.kind == "verdict" else "pass or fail"
     runs_counted = "runs" if judged.often is None else f"first {counted(judged.often, 'run')}"
     level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
-    groups, clusters = judged.groups, judged.clusters
+    groups, clusters = judged.groups, clusters_of(judged.groups)
+    why = _ONE_LABEL if groups else _NONE
 
     def hits(pairs: Labelled) -> Figure:
         return figure("accuracy", pairs, accuracy.sums, _NONE, groups, level)
 
     yield judged.over(hits)
     single = f"{subject}: single runs, cases with a label"
-    once = figure("single-run-accuracy", judged.singly, mean, _NONE, groups, single)
-    yield reaching(
-        once, [figure(once.name, end, mean, _NONE, groups, single) for end in judged.ends if end]
-    )
+    yield reaching([figure("single-run-accuracy", shares, mean, _NONE, groups, single)
+                    for shares in judged.shares])  # fmt: skip
     shares: list[list[Shared]] = [
         [(label, {} if label is None else {verdict: 1.0}) for label, verdict in side]
-        for side in (judged.pairs, judged.wrong, judged.right) if side
-    ]  # fmt: skip
-    why = _ONE_LABEL if judged.pairs else _NONE
-    yield _kappa(shares or [[]], groups, kinds, level, why)
+        for side in judged.sides
+    ]
+    yield _kappa(shares, groups, kinds, level, why)
 
     def beyond(pairs: Labelled) -> Figure:
         ac1 = ac1_interval(pairs, kinds=kinds, groups=clusters)
-        return shown("ac1", ac1, level, _why_constant(judged, ac1))
+        return shown("ac1", ac1, level, _if_undefined(ac1, why))
 
     yield judged.over(beyond)
+    labels = [label for label, _ in judged.sides[0]]
+    absent = [outcome_name(kind) for kind in kinds if kind not in labels]
+    unbalanced = f"no case is labelled {' or '.join(absent)}" if absent else ""
 
     def even(pairs: Labelled) -> Figure:
         balanced = balanced_accuracy_interval(pairs, kinds=kinds, groups=clusters)
-        return shown("balanced-accuracy", balanced, level, unbalanced)
+        return shown("balanced-accuracy", balanced, level, unbalanced if groups else _NONE)
 
-    labelled = {label for label, _ in judged.pairs}
-    absent = [outcome_name(kind) for kind in kinds if kind not in labelled]
-    unbalanced = f"no case is labelled {' or '.join(absent)}" if absent else ""
-    unbalanced = unbalanced if judged.pairs else _NONE
     yield judged.over(even)
-    alone = [(label, None) for label, _ in judged.pairs]
+    alone = [(label, None) for label in labels]
     base = figure("baseline", alone, majority_baseline.sums, _NONE, groups, level)
     # The commonest label is chosen from the labels themselves: its interval is one of its own.
     ends = baseline_interval(alone, kinds=kinds, groups=clusters)
     yield replace(base, low=ends.low if ends else None, high=ends.high if ends else None)
-    rates = [
-        {rate.label: rate for rate in label_rates(pairs, groups=clusters)}
-        for pairs in (judged.pairs, judged.wrong, judged.right)
-        if pairs
-    ]
-    every = list(rates[0]) if rates else []
-    # Of two labels, the second one's are the first one's in turn.
-    first = sorted(every, key=lambda label: label is not True)
-    for label in first[:1] if len(every) == 2 else every:
-        named = outcome_name(label)
-        sides = [rate[label] for rate in rates]
-        met = [shown("sensitivity", side.sensitivity, f"human label “{named}”") for side in sides]
-        yield reaching(met[0], met[1:])
-        against = f"any human label but “{named}”"
-        met = [shown("specificity", side.specificity, against) for side in sides]
-        yield reaching(met[0], met[1:])
+    yield from _rates_of_labels(judged.sides, clusters)
+
+
+def _rates_of_labels(
+    sides: Sequence[Labelled], clusters: Sequence[Hashable] | None
+) -> Iterator[Figure]:
+    """Sensitivity and specificity; of two labels, the second one's are the first one's in turn."""
+    rates = [{rate.label: rate for rate in label_rates(side, groups=clusters)} for side in sides]
+    labels = list(rates[0])
+    if len(labels) == 2:
+        labels = sorted(labels, key=lambda label: label is not True)[:1]
+    for label in labels:
+        word = outcome_name(label)
+        for name, level in (("sensitivity", f"human label “{word}”"),
+                            ("specificity", f"any human label but “{word}”")):  # fmt: skip
+            yield reaching([shown(name, getattr(rate[label], name), level) for rate in rates])
 
 
 def _kappa(
@@ -289,7 +298,7 @@ def _kappa(
     `sides` have every case's label with the shares of its verdicts, as answered, then with missing
     answers wrong and right. `why` says why it may be undefined.
     """
-    together = len(set(groups)) < len(groups)
+    clustered = clusters_of(groups) is not None
 
     def measured(side: Sequence[Shared]) -> Figure:
         parts = [(label, verdict, share, group)
@@ -297,22 +306,20 @@ def _kappa(
                  for verdict, share in shares.items()]  # fmt: skip
         kappa = kappa_interval(
             [(label, verdict) for label, verdict, _, _ in parts], kinds=kinds,
-            groups=[group for *_, group in parts] if together else None,
+            groups=[group for *_, group in parts] if clustered else None,
             weights=[share for _, _, share, _ in parts], level=confidence,
         )  # fmt: skip
-        undefined = not isinstance(kappa, Unknown) or kappa.reason == "undefined"
-        return shown("kappa", kappa, level, why if undefined else "")
+        return shown("kappa", kappa, level, _if_undefined(kappa, why))
 
     ideal = measured([(label, {label: 1.0} if shares else {}) for label, shares in sides[0]])
-    kappa = reaching(measured(sides[0]), [measured(side) for side in sides[1:]])
     answered = {group for (_, shares), group in zip(sides[0], groups, strict=True) if shares}
+    kappa = reaching([*map(measured, sides)])
     return replace(kappa, items=len(answered), best=ideal.low)
 
 
-def _why_constant(judged: _Judged, measured: Interval | Unknown) -> str:
-    if isinstance(measured, Unknown) and measured.reason != "undefined":
-        return ""
-    return _ONE_LABEL if judged.pairs else _NONE
+def _if_undefined(result: Interval | Unknown, why: str) -> str:
+    """The note, unless the result says itself why it is not known."""
+    return "" if isinstance(result, Unknown) and result.reason != "undefined" else why
 
 
 def outcome_name(outcome: object) -> str:
@@ -324,12 +331,9 @@ def outcome_name(outcome: object) -> str:
     return str(outcome) if outcome else "no outcome"
 
 
-def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionTable | None:
-    """The confusion table, by the majority of a case's runs; None for numbers."""
-    read = reading(labels.kind, threshold)
-    if read is None:
-        return None
-    table = confusion_table(_judged(runs, labels.by_case, read).pairs)
+def confusion(marked: Marked) -> ConfusionTable:
+    """The confusion table, by the majority of a case's runs."""
+    table = confusion_table(_judge_cases(marked).sides[0])
     counts = tuple(tuple(map(int, row)) for row in table.counts)
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
 
@@ -350,8 +354,7 @@ def people_among_themselves(
         for case, people in several.items():
             if case not in runs.cases:
                 continue
-            every = chain.from_iterable(runs.cases[case].values())
-            votes = [read(run) for run in every if run.score is not None]
+            votes = [read(run) for run in runs.of(case) if run.score is not None]
             verdict = majority(votes)
             # The share of the people whose label the majority of the runs meets
             shares.append(statistics.fmean(label == verdict for label in people) if votes else None)
@@ -360,29 +363,23 @@ def people_among_themselves(
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
-    rows = [row for row in _labelled(runs, labels) if row[2]]
-    pairs = [(_mean_of(scored), float(label)) for _, label, scored in rows]
-    groups = [runs.group(number) for number, _, _ in rows]
+    rows = list(_means_by_label(runs, labels))
+    groups = [group for group, *_ in rows]
 
     def over(name: str, of: Callable[[Sequence[float], Sequence[float]], float | None]) -> Figure:
-        def statistic(items: Sequence[tuple[float, float]]) -> float | None:
-            return of([score for score, _ in items], [label for _, label in items])
+        def statistic(items: Sequence[tuple[Hashable, float, float]]) -> float | None:
+            return of([mean for _, mean, _ in items], [label for *_, label in items])
 
-        return figure(name, pairs, statistic, "labels or scores are all equal", groups)
+        return figure(name, rows, statistic, "labels or scores are all equal", groups)
 
     yield from (over("pearson", pearson), over("spearman", spearman), over("kendall", kendall))
-
-
-def _mean_of(scored: Sequence[Run]) -> float:
-    return statistics.fmean(run.score for run in scored if run.score is not None)
 
 
 def _within_groups(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
     """Whether the judge orders the cases of one document or dialogue as people do."""
     groups: dict[Hashable, list[tuple[float | None, float | None]]] = {}
-    for number, label, scored in _labelled(runs, labels):
-        if scored:
-            groups.setdefault(runs.group(number), []).append((_mean_of(scored), float(label)))
+    for group, *pair in _means_by_label(runs, labels):
+        groups.setdefault(group, []).append((pair[0], pair[1]))
     why = "no group has two cases that differ in score and in label"
     for name, of in (("spearman", spearman), ("kendall", kendall)):
         measure = partial(group_correlation.sums, of=of)
@@ -401,21 +398,19 @@ def corrected_figures(
     `random` says that the labelled cases are a random sample of all; `known` are numbers of all
     cases in which a random sample does not differ. Nothing if all have a label.
     """
-    rows = {case: [*chain.from_iterable(settings.values())]
-            for case, settings in runs.cases.items()}  # fmt: skip
-    marks = [labels.by_case.get(case) for case in rows]
+    marks = [labels.by_case.get(case) for case in runs.cases]
     if None not in marks:
         return
-    traits = {name: [values[case] for case in rows] for name, values in known.items()}
-    groups = [runs.group(case) for case in rows] if runs.groups else None
+    traits = {name: [values[case] for case in runs.cases] for name, values in known.items()}
+    groups = [*map(runs.group, runs.cases)] if runs.groups else None
     sample: dict[str, Any] = {"random": random, "groups": groups, "known": traits}
     if labels.kind == "number":
-        yield _corrected_mean(rows.values(), marks, labels.scale, sample)
+        yield _corrected_mean(runs, marks, labels.scale, sample)
     elif labels.kind == "pass" and threshold is not None:
-        verdicts = [majority(run.passed(threshold) for run in row) for row in rows.values()]
+        verdicts = [*map(majority, runs.by_case(outcome(threshold)).values())]
         truths = [None if label is None else bool(label) for label in marks]
         estimate = corrected_rate(verdicts, truths, **sample)
-        yield _corrected("corrected-pass-rate", estimate, sample["random"])
+        yield _corrected_figure("corrected-pass-rate", estimate, random)
     elif random:
         why = "labels name verdicts, not pass or fail"
         if labels.kind == "pass":
@@ -424,7 +419,7 @@ def corrected_figures(
 
 
 def _corrected_mean(
-    rows: Iterable[Sequence[Run]], marks: Sequence[Vote | None],
+    runs: Runs, marks: Sequence[Vote | None],
     scale: tuple[float, float] | None, sample: Mapping[str, Any],
 ) -> CorrectedFigure:  # fmt: skip
     """The mean score on the scale of the labels, which has to be stated."""
@@ -433,14 +428,14 @@ def _corrected_mean(
         why = "the scale of the labels is not stated: --label-scale 1,5"
         return CorrectedFigure(Figure(name, None, note=why))
     least, most = scale
-    means = [mean_score([run.score for run in row]) for row in rows]
+    means = map(mean_score, runs.by_case(score).values())
     scaled = [None if value is None else least + value * (most - least) for value in means]
     stated = [None if label is None else float(label) for label in marks]
     estimate = corrected_mean(scaled, stated, limits=scale, **sample)
-    return _corrected(name, estimate, sample["random"])
+    return _corrected_figure(name, estimate, sample["random"])
 
 
-def _corrected(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
+def _corrected_figure(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
     if isinstance(result, Unknown):
         why = ""
         if result.reason == "labels are not random":
@@ -486,19 +481,16 @@ def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: 
     scores = tuple(" ".join(map(in_words, by_case.get(case, ()))) for case in range(cases))
     if labels is None:
         return Outcomes(scores)
-    labelled = tuple(
-        outcome_name(labels.by_case[case]) if case in labels.by_case else ""
-        for case in range(cases)
-    )
-    read = reading(labels.kind, threshold)
-    if read is None:
+    words = {case: outcome_name(label) for case, label in labels.by_case.items()}
+    labelled = tuple(words.get(case, "") for case in range(cases))
+    marked = marked_runs(runs, threshold, labels)
+    if marked is None:
         return Outcomes(scores, labels=labelled if labels.kind == "number" else ())
-    rows = runs.by_case(read)
-    often = often_enough(row for case, row in rows.items() if case in labels.by_case)
+    rows, often = runs.by_case(marked.read), often_enough(row for *_, row in marked.rows)
     against = cache(_against)
     results = [against(rows.get(case, ()), labels.by_case.get(case), often)
                for case in range(cases)]  # fmt: skip
-    right, hits, verdicts = (tuple(result[part] for result in results) for part in range(3))
+    right, hits, verdicts = zip(*results, strict=True) if results else ((), (), ())
     return Outcomes(scores, right, "".join(hits), labelled, verdicts)
 
 
@@ -537,7 +529,7 @@ def voted(
     sizes = [len(row) - row.count(None) for row in table]
     seen = statistics.median_low(sizes) if sizes else 0
     groups = runs.rows if runs.groups else None
-    read = None if labels is None else reading(labels.kind, threshold)
+    marked = marked_runs(runs, threshold, labels)
     most = 1 if unlike.first or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
     for votes in range(1, most + 1, 2):
         level = f"majorities of {votes}" if votes > 1 else "single runs"
@@ -545,62 +537,50 @@ def voted(
         if seen > 1:
             rate = flips_of_votes(table, votes, groups=groups, level=confidence)
         flips = shown("flip-rate", rate, level, "every case ran once; use --times 2 or more")
-        if labels is None or read is None:
+        if marked is None:
             why = _NOT_LABELLED if labels is None else _NUMBERS
             right = [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
         else:
-            # Shares over all runs, or all subsets of them: no choice of some of them decides.
-            sides = _majorities(runs, labels.by_case, read, votes)
-            names = [runs.group(case) for case in runs.cases if case in labels.by_case]
-            answered, *bounds = [
-                figure("accuracy", [shares.get(label, 0.0) if shares else None
-                                    for label, shares in side],
-                       mean, _NONE, names, level, confidence)
-                for side in sides
-            ]  # fmt: skip
-            why = _ONE_LABEL if names else _NONE
-            kappa = _kappa(sides, names, labels.kinds, level, why, confidence)
-            right = [reaching(answered, bounds), kappa]
+            right = _agreement(marked, votes, level, confidence)
         yield Voted(votes, unlike.without(flips), *right)
 
 
-def _majorities(
-    runs: Runs, labels: Mapping[int, Vote], read: Reader, votes: int
-) -> list[list[Shared]]:
-    """Majorities of so many runs on each case with a label: the sides of `_kappa`."""
-    cases = [(labels[case], row) for case, row in runs.by_case(read).items() if case in labels]
+def _agreement(marked: Marked, votes: int, level: str, confidence: float) -> list[Figure]:
+    """Accuracy and kappa of majorities of so many runs of each case.
+
+    They are shares over all runs, or all subsets of them: no choice of some of them decides.
+    """
 
     @cache
     def share_of(label: Vote, row: Sequence[Vote | None], side: int) -> Shared:
-        return label, majority_odds(_filled(label, row)[side], votes)
+        return label, majority_odds(_fill(label, row)[side], votes)
 
-    sides = 3 if any(None in row for _, row in cases) else 1
-    return [[share_of(*case, side) for case in cases] for side in range(sides)]
+    groups, accuracies = marked.groups, list[Figure]()
+    sides = [[share_of(label, row, side) for _, label, row in marked.rows]
+             for side in range(_sides_of(marked))]  # fmt: skip
+    for side in sides:
+        hits = [shares.get(label, 0.0) if shares else None for label, shares in side]
+        accuracies.append(figure("accuracy", hits, mean, _NONE, groups, level, confidence))
+    why = _ONE_LABEL if groups else _NONE
+    kappa = _kappa(sides, groups, marked.labels.kinds, level, why, confidence)
+    return [reaching(accuracies), kappa]
 
 
-def disagreements(
-    runs: Runs, threshold: float | None, labels: Labels | None, cases: Sequence[TestCase]
-) -> list[Disagreement]:
+def disagreements(marked: Marked, cases: Sequence[TestCase]) -> list[Disagreement]:
     """The cases where people and judge differ, those first where the judge is surest."""
-    read = None if labels is None else reading(labels.kind, threshold)
-    if labels is None or read is None:
-        return []
     differing: list[Disagreement] = []
-    answers = runs.by_case(read)
-    for case, label, scored in _labelled(runs, labels.by_case):
-        votes = [vote for vote in answers[case] if vote is not None]
-        wrong = len(votes) - votes.count(label)
-        if 2 * wrong < len(votes) or not votes:
+    for case, label, row in marked.rows:
+        votes = [vote for vote in row if vote is not None]
+        wrong = Counter(vote for vote in votes if vote != label)
+        if 2 * wrong.total() < len(votes) or not votes:
             continue
-        most = Counter(vote for vote in votes if vote != label).most_common(1)[0][0]
-        path = next((run.path[-1] for run in scored if read(run) == most and run.path), None)
-        differing.append(
-            Disagreement(
-                case_label(cases[case], case), outcome_name(label), outcome_name(most),
-                votes.count(most), len(votes),
-                f"{path[0]} → {outcome_name(path[1])}" if path and path[0] else "",
-            )
-        )  # fmt: skip
+        ((most, count),) = wrong.most_common(1)
+        paths = (run.path[-1] for run in marked.runs.of(case)
+                 if run.path and marked.read(run) == most)  # fmt: skip
+        node, verdict = next(paths, ("", ""))
+        path = f"{node} → {outcome_name(verdict)}" if node else ""
+        differing.append(Disagreement(case_label(cases[case], case), outcome_name(label),
+                                      outcome_name(most), count, len(votes), path))  # fmt: skip
     return sorted(differing, key=lambda differs: -differs.votes / differs.runs)
 
 
@@ -608,34 +588,28 @@ SEGMENTS = 8
 """Fields with more values than this make no segments."""
 
 
-def segments(
-    runs: Runs, threshold: float | None, labels: Labels | None, cases: Sequence[TestCase]
-) -> list[Segment]:
+def segments(marked: Marked, cases: Sequence[TestCase]) -> list[Segment]:
     """Segments in which the judge is right less often: long answers, tags, fields with few values.
 
     Only what differs by more than chance (p < 0.05 after Holm's correction for all that was looked
     at). Cases of one group count as one: a group is right if most of its cases are.
     """
-    read = None if labels is None else reading(labels.kind, threshold)
-    if labels is None or read is None:
-        return []
     hits: dict[int, bool] = {}
-    for case, row in runs.by_case(read).items():
-        answered = [vote for vote in row if vote is not None]
-        if answered and case in labels.by_case:
-            hits[case] = majority(answered) == labels.by_case[case]
-    return segments_of(hits, cases, runs.group)
+    for case, label, row in marked.rows:
+        if votes := [vote for vote in row if vote is not None]:
+            hits[case] = majority(votes) == label
+    return segments_of(hits, cases, marked.runs.group)
 
 
 def segments_of(
     hits: Mapping[int, bool], cases: Sequence[TestCase], group: Callable[[int], Hashable]
 ) -> list[Segment]:
     """As `segments`, of cases that are known to be right or wrong."""
-    parts = [(name, chosen) for name, chosen in _parts(cases, hits) if len(chosen) >= 5
-             and len(hits) - len(chosen) >= 5]  # fmt: skip
     tables, ps = [], []
-    for name, chosen in parts:
-        inside, outside = _hits_of(group, hits, chosen), _hits_of(group, hits, set(hits) - chosen)
+    for name, members in _parts(cases, hits):
+        if min(len(members), len(hits) - len(members)) < 5:
+            continue
+        inside, outside = _hits_of(group, hits, members), _hits_of(group, hits, set(hits) - members)
         table = [[sum(side), len(side) - sum(side)] for side in (inside, outside)]
         tables.append((name, table))
         ps.append(float(needs("scipy.stats").fisher_exact(table, "less").pvalue))
@@ -650,27 +624,14 @@ LEAST_RESULTS = 10
 """Results on either side, below which it is not known how the sides differ."""
 
 
-def beside_unsupported(
-    runs: Runs, threshold: float | None, labels: Labels | None
-) -> tuple[Figure, str] | None:
+def beside_unsupported(marked: Marked) -> tuple[Figure, str] | None:
     """The accuracy of results that rest on an unsupported verdict, minus that of the others.
 
-    The text says it in words. None if labels are no outcomes, and if no result rests on such a
-    verdict. The interval is the jackknife of the difference, over cases or their groups, with t for
-    those of the smaller side. It is not given where that has few, or a side no error or no hit.
+    The text says it in words. None if no result rests on such a verdict. The interval is the
+    jackknife of the difference, over cases or their groups, with t for those of the smaller side.
+    It is not given where that has few, or a side no error or no hit.
     """
-    read = None if labels is None else reading(labels.kind, threshold)
-    if labels is None or read is None:
-        return None
-    labelled = list(_labelled(runs, labels.by_case))
-    groups = [runs.group(case) for case, _, _ in labelled]
-    sides: list[Sums] = []
-    for unsupported in (True, False):
-        hits = [[read(run) == label for run in scored
-                 if any(run.unsupported.values()) is unsupported]
-                for _, label, scored in labelled]  # fmt: skip
-        items = [{"right": sum(row), "results": len(row)} if row else {} for row in hits]
-        sides.append(quotient(items, "right", "results"))
+    sides = [_accuracy_of_results(marked, unsupported) for unsupported in (True, False)]
     (right, results), (plain_right, plain) = (
         (int(totals["right"]), int(totals["results"]))
         for totals in (total(side.items) for side in sides)
@@ -681,25 +642,31 @@ def beside_unsupported(
         "Results that rest on an unsupported verdict (no quote of it is there) are right in "
         f"{right} of {results}, the others in {plain_right} of {plain}"
     )
-    change = difference(*sides)
-    undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
     if min(results, plain) < LEAST_RESULTS:
+        undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
         measure = shown("unsupported-effect", None, note=undecided)
         return measure, f"{words}. Whether they are worse is not known: {undecided}."
-    sizes = [len({group for group, adds in zip(groups, sums.adds, strict=True) if adds})
-             for sums in (*sides, change)]  # fmt: skip
+    change, groups = difference(*sides), marked.groups
+    sizes = [len(set(compress(groups, sums.adds))) for sums in (*sides, change)]
+    level = measure_of("unsupported-effect").level
+    measure = Figure("unsupported-effect", change.value(), items=sizes[-1], level=level)
     # A side that is all right, or all wrong, hides its variance.
     mixed = 0 < right < results and 0 < plain_right < plain
-    ends = None
     if mixed and min(sizes) >= LEAST_GROUPS:
         ends = jackknife(groups, lambda _: change, groups=groups, telling=min(sizes))
-    measure = Figure(
-        "unsupported-effect", change.value(), items=sizes[-1],
-        level=measure_of("unsupported-effect").level,
-    )  # fmt: skip
-    if ends is not None:
-        measure = replace(measure, low=max(ends[0], -1.0), high=min(ends[1], 1.0))
+        if ends is not None:
+            measure = replace(measure, low=max(ends[0], -1.0), high=min(ends[1], 1.0))
     return measure, f"{words}."
+
+
+def _accuracy_of_results(marked: Marked, unsupported: bool) -> Sums:
+    """The share of right results among those that rest on an unsupported verdict, or on none."""
+    items: list[dict[str, int]] = []
+    for case, label, _ in marked.rows:
+        hits = [marked.read(run) == label for run in marked.runs.of(case) if run.score is not None
+                and any(run.unsupported.values()) is unsupported]  # fmt: skip
+        items.append({"right": sum(hits), "results": len(hits)} if hits else {})
+    return quotient(items, "right", "results")
 
 
 def _hits_of(
@@ -736,16 +703,15 @@ def next_labels(runs: Runs, labels: Labels | None, threshold: float | None) -> l
     Only the random half says how right the judge is over all cases; the others find its mistakes.
     """
     free = [case for case in runs.cases if labels is None or case not in labels.by_case]
-    read = outcome(threshold)
+    rows = runs.by_case(outcome(threshold))
 
-    def split(case: int) -> float:
-        row = [read(run) for rows in runs.cases[case].values() for run in rows]
-        return Counter(row).most_common(1)[0][1] / len(row)
+    def largest_share(case: int) -> float:
+        return Counter(rows[case]).most_common(1)[0][1] / len(rows[case])
 
     # Always the same ones: asking again is no way to choose among samples.
-    drawn = Random(0).sample(free, min(5, len(free)))
-    rest = sorted((case for case in free if case not in drawn), key=split)
-    return [*drawn, *(case for case in rest[:5] if split(case) < 1)]
+    sample = Random(0).sample(free, min(5, len(free)))
+    split = sorted((case for case in free if case not in sample), key=largest_share)
+    return [*sample, *(case for case in split[:5] if largest_share(case) < 1)]
 
 
 # Probabilities that a judge stated, if there are any.
@@ -795,15 +761,15 @@ def _against_labels(runs: Runs, threshold: float | None, labels: Labels) -> Stat
     """Whether people agree as often as a path's probability, or a weighted score, states."""
     answers: list[tuple[float, bool]] = []
     groups: list[Hashable] = []
-    read = reading(labels.kind, threshold)
+    marked = marked_runs(runs, threshold, labels)
     for case, run in runs.each():
         label = labels.by_case.get(case)
         if label is None or run.score is None:
             continue
         if run.weighted and labels.kind == "pass":
             answers.append((run.score, bool(label)))
-        elif run.stated is not None and read is not None:
-            answers.append((run.stated, read(run) == label))
+        elif run.stated is not None and marked is not None:
+            answers.append((run.stated, marked.read(run) == label))
         else:
             continue
         groups.append(runs.group(case))

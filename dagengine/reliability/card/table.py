@@ -16,14 +16,7 @@ from dagengine.reliability.card.values import (
     SettingCard,
     every_setting,
 )
-from dagengine.reliability.card.verdict import (
-    DEMANDS,
-    MARKS,
-    SIGNS,
-    Verdict,
-    errors,
-    verdict,
-)
+from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, Verdict, errors, verdict
 from dagengine.reliability.card.words import (
     CONTEST_HEADS,
     bought,

@@ -24,10 +24,7 @@ from dagengine.reliability.card.values import (
     Voted,
 )
 from dagengine.reliability.card.words import bounded, bounded_or_why, number, runs_of_cases
-from dagengine.reliability.statistics.comparisons import (
-    compare_shares,
-    labels_within,
-)
+from dagengine.reliability.statistics.comparisons import compare_shares, labels_within
 from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
 from dagengine.terminal import counted
@@ -163,7 +160,7 @@ class _Table:
     def _all(self, demand: str, state: State) -> bool:
         return bool(self.states) and all(states[demand] == state for states in self.states)
 
-    def _made(
+    def _advice(
         self, kind: Kind, row: str, headline: str, why: str, step: str, place: int = 0
     ) -> Verdict:
         states = tuple(self.states[place].items()) if self.states else ()
@@ -197,7 +194,7 @@ class _Table:
             return None
         why = next(iter(self.under.notes), "no run has a score")
         step = f"Mend the answers, then ask again: {self._again(self.runs)}."
-        return self._made("stop", "1", "Nothing to judge: no run has a score", why, step)
+        return self._advice("stop", "1", "Nothing to judge: no run has a score", why, step)
 
     def _unusable(self) -> Verdict | None:
         departures = self.under.departures
@@ -208,7 +205,7 @@ class _Table:
             f"Ask that run again: {self._again(1)}." if alone
             else f"Ask all again without caches: {self._again(self.runs)}."
         )  # fmt: skip
-        return self._made(
+        return self._advice(
             "stop", "2", f"These runs cannot answer: {departures[0]}",
             "Runs of a case have to be repeats of each other. These are not (p < 0.02), so nothing "
             "follows about votes, nodes or how steady the judge is.", step,
@@ -229,7 +226,7 @@ class _Table:
         return True
 
     def _coin(self) -> Verdict | None:
-        flips, reliability = self._voted(0, "flips"), self.under.figure("test-retest")
+        flips, reliability = self._first_figure(0, "flips"), self.under.figure("test-retest")
         two = flips is not None and flips.low is not None and flips.low >= _COIN_FLIPS
         alike = (
             reliability is not None and reliability.high is not None
@@ -239,7 +236,7 @@ class _Table:
         if not two and not alike:
             return None
         assert flips is not None
-        return self._made(
+        return self._advice(
             "no", "3", "Do not use: close to a coin",
             f"Asked again, {bounded(flips)} of results differ. Votes cannot help: they bring the "
             "same answer to every case.", _OTHER_JUDGE,
@@ -251,11 +248,11 @@ class _Table:
         kappa = max(voted.kappa.high or 0.0 for voted in self.under.voted)
         constant = self._best_constant()
         if constant:
-            return self._made(
+            return self._advice(
                 "no", "4a", f"Do not use: no better than always “{constant}”",
                 f"Always saying “{constant}” would agree with people as often.", _OTHER_JUDGE,
             )  # fmt: skip
-        return self._made(
+        return self._advice(
             "no", "4b", f"Do not use: it tells little (kappa at most {kappa:.2f})",
             f"Beyond chance it agrees with people by {bounded(self.under.voted[0].kappa)}; "
             f"you need {self.needs.kappa:g}.", _OTHER_JUDGE,
@@ -287,7 +284,7 @@ class _Table:
             and people.high is not None
             and (people.high < self.needs.agreement)
         ):
-            return self._made(
+            return self._advice(
                 "open", "5", "Settle the labels first: people disagree too often",
                 f"One person's label is met in at most {100 * people.high:.0f} % of cases by any "
                 f"judge; {need}.", "Let the people agree on the cases that they label differently.",
@@ -297,13 +294,13 @@ class _Table:
         # By people who walked the tree; the worst of the nodes, so that luck names none of several.
         high, node = min(bounds, default=(1.0, ""))
         if high < self.needs.agreement:
-            return self._made(
+            return self._advice(
                 "no", "5a", f"Not as it is. Rewrite {node}: it answers as people do in at "
                 f"most {100 * high:.0f} %",
                 f"All in all the judge is right in at most {100 * most:.0f} %, {need}.",
                 f"Rewrite {node}, then ask again: {self._again(self.runs)}.",
             )  # fmt: skip
-        return self._made(
+        return self._advice(
             "no", "5b", f"Do not use: right in at most {100 * most:.0f} %, {need}",
             f"It agrees with people in {bounded(self.under.voted[0].agreement)} of cases.",
             f"{_OTHER_JUDGE} The cases it gets wrong are below.",
@@ -317,7 +314,7 @@ class _Table:
         with_votes = (
             f"With one {asked[:-1]}" if last.votes == 1 else f"Also with {last.votes} {asked}"
         )
-        return self._made(
+        return self._advice(
             "no", "6",
             f"Not steady: {number(last.flips)} of results flip"
             + ("" if last.votes == 1 else f" with {last.votes} {asked}"),
@@ -337,23 +334,32 @@ class _Table:
         noisy = next((key for key in keys if key.noisy), None)
         if noisy is not None:
             return f"Rewrite “{noisy.key}”: it causes {bounded(noisy.share)} of the noise."
-        blamed = next((node for node in nodes if (node.share.low or 0.0) >= 0.5), None)
-        if len(nodes) > 1 and blamed is not None:
-            return f"Rewrite {blamed.node}: it causes {bounded(blamed.share)} of the flips."
-        enough = max((node.votes.most or 0 for node in nodes if node.votes), default=0)
+        cause = next((node for node in nodes if (node.share.low or 0.0) >= 0.5), None)
+        if len(nodes) > 1 and cause is not None:
+            return f"Rewrite {cause.node}: it causes {bounded(cause.share)} of the flips."
+        return self._more_votes()
+
+    def _more_votes(self) -> str:
+        """The runs that would show that more votes are enough, if they are few enough to ask."""
+        costs = [node.votes for node in self.under.nodes if node.votes]
+        enough = max((votes.most or 0 for votes in costs), default=0)
         # Whether two majorities of n votes differ is seen in 2n runs.
-        if len(nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
+        if len(self.under.nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
             return (
                 f"{enough} votes would be enough, by the spread of the flips over cases; ask "
                 f"{2 * enough} runs to see it: {self._again(2 * enough - self.runs)}."
             )
-        more = max((node.votes.runs_to_tell or 0 for node in nodes if node.votes), default=0)
-        if 0 < more <= _MOST_RUNS:
-            return (
-                f"Ask {more} runs of each case, more votes may be enough: "
-                f"{self._again(more - self.runs)}."
-            )
-        return _OTHER_JUDGE
+        runs = self._runs_to_tell()
+        if not runs:
+            return _OTHER_JUDGE
+        price = self._again(runs - self.runs)
+        return f"Ask {runs} runs of each case, more votes may be enough: {price}."
+
+    def _runs_to_tell(self) -> int:
+        """The runs that would show how many votes are enough; 0 if they are too many to ask."""
+        runs = (node.votes.runs_to_tell or 0 for node in self.under.nodes if node.votes)
+        most = max(runs, default=0)
+        return most if most <= _MOST_RUNS else 0
 
     def _never_both(self) -> Verdict | None:
         if not self.states or not all("missed" in states.values() for states in self.states):
@@ -361,7 +367,7 @@ class _Table:
         fewest = min(range(len(self.states)),
                      key=lambda k: [*self.states[k].values()].count("missed"))  # fmt: skip
         missed = [name for name, state in self.states[fewest].items() if state == "missed"]
-        return self._made(
+        return self._advice(
             "no", "7", "No number of votes is both right and steady",
             f"{counted(self.under.voted[fewest].votes, 'vote')}: {' and '.join(missed)} missed.",
             _OTHER_JUDGE, fewest,
@@ -378,7 +384,7 @@ class _Table:
             f"{bounded(voted.agreement)} of cases, kappa {bounded(voted.kappa)}."
         )
         if place == 0:
-            return self._made("use", "8", "Use it", why,
+            return self._advice("use", "8", "Use it", why,
                               f"Using it takes {self._per_thousand(1)}.")  # fmt: skip
         cheaper = next((k for k, states in enumerate(self.states[:place])
                         if "missed" not in states.values()), None)  # fmt: skip
@@ -398,13 +404,13 @@ class _Table:
         asked = "scores of each candidate" if self.under.contest else "votes"
         headline = f"Use it with {voted.votes} {asked}{'' if alone is None else f' at {alone}'}"
         more = self._per_thousand(voted.votes - 1)
-        return self._made("use_with", "9", f"{headline}: +{more}", why, buy, place)
+        return self._advice("use_with", "9", f"{headline}: +{more}", why, buy, place)
 
     def _fewer_open(self, place: int, enough: Voted, buy: str) -> Verdict:
         """More votes meet all demands, but fewer may as well: nobody should pay for them unseen."""
         states, votes = self.states[place], self.under.voted[place].votes
         settle = self._run_step() if states["flips"] == "open" else self._label_step(place)
-        return self._made(
+        return self._advice(
             "open", "10",
             f"Not known yet whether {counted(votes, 'vote')} {'is' if votes == 1 else 'are'} "
             f"enough; {enough.votes} are", self._reason(place), f"{settle} Or pay: {buy}", place,
@@ -413,9 +419,9 @@ class _Table:
     # What is not known yet.
 
     def _open(self) -> Verdict:
-        agreement = self._voted(0, "agreement")
+        agreement = self._first_figure(0, "agreement")
         if self.metric.threshold is None and (agreement is None or agreement.value is None):
-            return self._made(
+            return self._advice(
                 "open", "13", "Not known: the metric has no threshold, so nothing passes or fails",
                 "Without pass and fail there is no result that flips, or that people share.",
                 "Give the metric a threshold; that makes no new calls with --store.",
@@ -425,25 +431,28 @@ class _Table:
                 return self._label_more(index)
         for index, states in enumerate(self.states):
             if states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed":
+                headline = "Right, but not known to be steady"
+                if self.under.voted[index].flips.value is None:
+                    headline = "Right, but steadiness was not measured"
                 step = self._run_step()
-                flips = self.under.voted[index].flips
-                headline = (
-                    "Right, but steadiness was not measured" if flips.value is None
-                    else "Right, but not known to be steady"
-                )  # fmt: skip
-                return self._made("open", "12", headline, self._reason(index), step, index)
+                return self._advice("open", "12", headline, self._reason(index), step, index)
+        return self._more_of_both()
+
+    def _more_of_both(self) -> Verdict:
+        """Labels and runs are too few; labels do not mend what one vote has missed."""
         missed = [demand for demand in DEMANDS if self.states[0][demand.name] == "missed"]
         labels, runs = self._label_step(0), self._run_step()
         if not missed:
-            return self._made(
+            return self._advice(
                 "open", "13", "Not known yet: labels and runs are too few", self._reason(0),
                 f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
             )  # fmt: skip
-        # Labels settle what is open; they do not mend what one vote has missed.
-        names = " and ".join(f"{each.name} {bounded(each.figure(self.under.voted[0]))}, target "
-                             f"{each.side} {each.line(self.needs)}" for each in missed)  # fmt: skip
+        names = " and ".join(
+            f"{demand.name} {bounded(demand.figure(self.under.voted[0]))}, target {demand.side} "
+            f"{demand.line(self.needs)}" for demand in missed
+        )  # fmt: skip
         mend = self._steadier() if missed[0].name == "flips" else runs
-        return self._made(
+        return self._advice(
             "open", "13", f"One vote is not enough: {names}", self._reason(0),
             f"{mend} Then {labels[:1].lower()}{labels[1:]}",
         )  # fmt: skip
@@ -460,29 +469,19 @@ class _Table:
         return " ".join(f"{'Missed' if state == 'missed' else 'Undecided'}: {'; '.join(lines)}."
                         for state, lines in parts.items() if lines)  # fmt: skip
 
-    def _label_more(self, place: int) -> Verdict:
+    def _label_more(self, index: int) -> Verdict:
+        agreement, states = self.under.voted[index].agreement, self.states[index]
         if not any(self.under.outcomes.labels):
-            return self._made(
-                "open", "11", "Steady, but nobody compared it with people",
-                self._reason(place), self._label_step(place), place,
-            )  # fmt: skip
-        agreement = self.under.voted[place].agreement
-        if agreement.value is None:
-            return self._made(
-                "open", "11", "Steady, but these labels do not say how often it is right",
-                self._reason(place), self._label_step(place), place,
-            )  # fmt: skip
-        if "random" in agreement.note:
-            return self._made(
-                "open", "11", "Not known: these labels do not say how right it is on all cases",
-                self._reason(place), self._label_step(place), place,
-            )  # fmt: skip
-        unknown = " and ".join(name for name in ("agreement", "kappa")
-                               if self.states[place][name] == "open")  # fmt: skip
-        return self._made(
-            "open", "11", f"Steady, but {unknown} not known yet: label more cases",
-            self._reason(place), self._label_step(place), place,
-        )  # fmt: skip
+            headline = "Steady, but nobody compared it with people"
+        elif agreement.value is None:
+            headline = "Steady, but these labels do not say how often it is right"
+        elif "random" in agreement.note:
+            headline = "Not known: these labels do not say how right it is on all cases"
+        else:
+            names = " and ".join(name for name in ("agreement", "kappa") if states[name] == "open")
+            headline = f"Steady, but {names} not known yet: label more cases"
+        reason, step = self._reason(index), self._label_step(index)
+        return self._advice("open", "11", headline, reason, step, index)
 
     def _label_step(self, place: int) -> str:
         """The next labels: at most as many cases as there are, then the card is read again."""
@@ -490,14 +489,14 @@ class _Table:
         labelled = sum(map(bool, self.under.outcomes.labels))
         free = self.cases - labelled
         if agreement.value is None or not agreement.items:
-            first = min(max(_LABELS, labels_within(0.8, 0.1)), self.cases)
+            count = min(max(_LABELS, labels_within(0.8, 0.1)), self.cases)
             # Numbers of people are compared by rank; they do not say how often a result is right.
             how = "as pass or fail, " if labelled else ""
-            half = 196 * math.sqrt(0.16 / max(first, 1))
-            return f"Label {counted(first, 'case')} {how}drawn at random (±{half:.0f} points)."
+            half = 196 * math.sqrt(0.16 / max(count, 1))
+            return f"Label {counted(count, 'case')} {how}drawn at random (±{half:.0f} points)."
         if "random" in agreement.note:
-            first = min(_LABELS, self.cases)
-            return f"Label {counted(first, 'case')} drawn at random, and add --labels-random."
+            count = min(_LABELS, self.cases)
+            return f"Label {counted(count, 'case')} drawn at random, and add --labels-random."
         table = self.under.confusion
         more = None if table is None else _forecast(table.counts, self.needs)
         number = min(more or self.cases, free or self.cases)
@@ -522,16 +521,13 @@ class _Table:
         return f"Or change the target of {100 * self.needs.agreement:g} %, which agreement is near."
 
     def _run_step(self) -> str:
-        flips = self._voted(0, "flips")
+        flips = self._first_figure(0, "flips")
         if flips is None or flips.value is None or self.runs < 2:
             return f"Ask each case {_RUNS - 1} more times: {self._again(_RUNS - 1)}."
-        tell = max((node.votes.runs_to_tell or 0 for node in self.under.nodes if node.votes),
-                   default=0)  # fmt: skip
-        runs = max(tell if tell <= _MOST_RUNS else 0, 2 * self.runs)
-        more = runs - self.runs
-        return f"Ask each case {more} more times, or add as many cases: {self._again(more)}."
+        runs = max(self._runs_to_tell(), 2 * self.runs) - self.runs
+        return f"Ask each case {runs} more times, or add as many cases: {self._again(runs)}."
 
-    def _voted(self, place: int, name: str) -> Figure | None:
+    def _first_figure(self, place: int, name: str) -> Figure | None:
         return getattr(self.under.voted[place], name) if self.under.voted else None
 
 

@@ -62,12 +62,7 @@ from dagengine.reliability.statistics.inter_rater import (
     krippendorff_alpha,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
-from dagengine.reliability.statistics.spread import (
-    drift,
-    icc,
-    icc_interval,
-    score_spread,
-)
+from dagengine.reliability.statistics.spread import drift, icc, icc_interval, score_spread
 from dagengine.reliability.statistics.votes import (
     Picks,
     SteadyVotes,

@@ -11,20 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.spread import correlation
-from dagengine.reliability.statistics.sums import Sums, Totals, Vote, mean, measure, numbers
-
-__all__ = [
-    "Compared",
-    "Measured",
-    "first_wins",
-    "length_bias",
-    "list_bias",
-    "longer_wins",
-    "position_consistency",
-    "position_preference",
-]
-
+from dagengine.reliability.statistics.spread import correlation, within_ends
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, Vote, mean, numbers
 
 # Position in a pair.
 
@@ -32,7 +20,7 @@ Orders = Sequence[tuple[Vote | None, Vote | None]]
 """The winner with A shown first, and the winner of the same pair with B shown first."""
 
 
-@measure
+@SummedMeasure
 def position_consistency(pairs: Orders) -> Sums:
     """The share of pairs with the same winner in both orders, from 0 to 1.
 
@@ -43,7 +31,7 @@ def position_consistency(pairs: Orders) -> Sums:
     return mean(None if None in pair else float(pair[0] == pair[1]) for pair in pairs)
 
 
-@measure
+@SummedMeasure
 def position_preference(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
     """Position that wins when the orders disagree: 1 the first, 0 the second, 0.5 neither.
 
@@ -58,7 +46,7 @@ def position_preference(pairs: Orders, *, first: Vote = "A", second: Vote = "B")
     )
 
 
-@measure
+@SummedMeasure
 def first_wins(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
     """The share of decided comparisons won by what was shown first; 0.5 is no bias.
 
@@ -76,7 +64,7 @@ def first_wins(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
 # Place in a list.
 
 
-@measure
+@SummedMeasure
 def list_bias(lists: Sequence[Sequence[float | None]]) -> Sums:
     """Correlation of the place in a list with the score it got, from -1 to 1.
 
@@ -87,26 +75,17 @@ def list_bias(lists: Sequence[Sequence[float | None]]) -> Sums:
     """
     items: list[Totals] = []
     for row in lists:
-        numbers(row)
-        shown = [
-            (float(position), score) for position, score in enumerate(row) if score is not None
-        ]
-        places, scores = [position for position, _ in shown], [score for _, score in shown]
-        size = len(shown)
+        scores = numbers(row)
+        positions = [float(index) for index, score in enumerate(row) if score is not None]
+        size = len(scores)
         # A list of one item has no place to prefer: it counts as no item at all.
-        totals: Totals = {}
-        if size > 1:
-            totals = {
-                "xx": size * statistics.pvariance(places),
-                "yy": size * statistics.pvariance(scores),
-                "xy": statistics.covariance(places, scores) * (size - 1),
-            }
-        items.append(totals)
-    return Sums(
-        items,
-        # Rounding may carry a perfect correlation beyond its ends.
-        lambda all_: max(-1.0, min(1.0, all_["xy"] / math.sqrt(all_["xx"] * all_["yy"]))),
-    )
+        items.append({} if size < 2 else {
+            "xx": size * statistics.pvariance(positions),
+            "yy": size * statistics.pvariance(scores),
+            "xy": statistics.covariance(positions, scores) * (size - 1),
+        })  # fmt: skip
+    # Rounding may carry a perfect correlation beyond its ends.
+    return Sums(items, lambda all_: within_ends(all_["xy"] / math.sqrt(all_["xx"] * all_["yy"])))
 
 
 # Length.
@@ -121,7 +100,7 @@ class Compared:
     first_won: bool | None
 
 
-@measure
+@SummedMeasure
 def longer_wins(comparisons: Sequence[Compared]) -> Sums:
     """The share of decided comparisons won by the longer answer, from 0 to 1.
 
@@ -145,7 +124,7 @@ class Measured:
     label: float | None = None
 
 
-@measure
+@SummedMeasure
 def length_bias(answers: Sequence[Measured]) -> Sums:
     """Correlation of score with length, from -1 to 1, with the human label held constant.
 
@@ -177,7 +156,5 @@ def _partial(all_: Totals) -> float | None:
     score, length = correlation(all_, "s", "y"), correlation(all_, "l", "y")
     if plain is None or score is None or length is None:
         return None
-    left = (1 - score * score) * (1 - length * length)
-    if left < 1e-12:
-        return None
-    return max(-1.0, min(1.0, (plain - score * length) / math.sqrt(left)))
+    square = (1 - score * score) * (1 - length * length)
+    return within_ends((plain - score * length) / math.sqrt(square)) if square >= 1e-12 else None

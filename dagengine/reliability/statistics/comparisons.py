@@ -26,25 +26,10 @@ from dagengine.reliability.statistics.intervals import (
     mean_of,
     means_of_groups,
     needs,
+    quantile_of_t,
     variance_of,
 )
 from dagengine.reliability.statistics.sums import Sums, difference, numbers
-
-__all__ = [
-    "Comparison",
-    "cases_needed",
-    "compare_means",
-    "compare_measures",
-    "compare_repeated",
-    "compare_shares",
-    "compare_unpaired",
-    "holm",
-    "labels_to_decide",
-    "labels_within",
-    "more_often",
-    "shown_more_often",
-    "visible_difference",
-]
 
 # Fewer cases than this are too few for the tails of t: all changes of sign are counted.
 _FEW = 20
@@ -88,21 +73,17 @@ def compare_shares(
     """
     if groups is not None:
         return compare_means(pairs, groups=groups, level=level)
-    decided = [
-        (first, second) for first, second in pairs if first is not None and second is not None
-    ]
-    if not decided:
+    changes = [change for change in changes_of(pairs) if change is not None]
+    if not changes:
         return Unknown("too few items", 0, 1)
-    lost = sum(bool(first) and not second for first, second in decided)
-    won = sum(bool(second) and not first for first, second in decided)
-    size = len(decided)
-    value = (won - lost) / size
-    interval = _agresti_min(won - lost, won + lost, size, level)
-    visible = visible_difference(size, (won + lost + 1) / (size + 2))
+    gains, losses, size = changes.count(1), changes.count(-1), len(changes)
+    differing = gains + losses
+    interval = _agresti_min(gains - losses, differing, size, level)
+    visible = visible_difference(size, (differing + 1) / (size + 2))
     # McNemar's exact p is too high on average: mid-p takes half of the outcome that was seen.
-    binom, few, differing = needs("scipy.stats").binom, min(won, lost), won + lost
-    p = float(2 * binom.cdf(few, differing, 0.5) - binom.pmf(few, differing, 0.5))
-    return Comparison(value, interval, min(p, 1.0), "McNemar mid-p", size, differing, visible)
+    binom, few = needs("scipy.stats").binom, min(gains, losses)
+    p = min(float(2 * binom.cdf(few, differing, 0.5) - binom.pmf(few, differing, 0.5)), 1.0)
+    return Comparison(interval.value, interval, p, "McNemar mid-p", size, differing, visible)
 
 
 def compare_means(
@@ -116,18 +97,16 @@ def compare_means(
     Unknown with fewer than two pairs, or fewer than eight groups.
     """
     numbers(chain.from_iterable(pairs))
-    changes = [
-        None if before is None or after is None else after - before for before, after in pairs
-    ]
+    changes = changes_of(pairs)
     interval = mean_of(changes, level=level, groups=groups)
     if isinstance(interval, Unknown) and interval.reason != "no variation":
         return interval
-    each = means_of_groups(changes, groups)
-    size, value, differing = len(each), statistics.fmean(each), sum(map(bool, each))
-    variance, deviation = variance_of(each)
+    means = means_of_groups(changes, groups)
+    size, value, differing = len(means), statistics.fmean(means), sum(map(bool, means))
+    variance, deviation = variance_of(means)
     if size < _FEW or isinstance(interval, Unknown):
         test: Test = "sign permutation mid-p"
-        p = _sign_p(each)
+        p = _sign_p(means)
     else:
         test, t = "paired t", value / deviation * math.sqrt(size)
         p = float(2 * needs("scipy.special").stdtr(size - 1, -abs(t)))
@@ -145,9 +124,7 @@ def compare_repeated(
     held 94 to 100 % where that of t held 81 to 96.
     """
     compared = compare_means(pairs, groups=groups, level=level)
-    changes = [
-        after - before for before, after in pairs if before is not None and after is not None
-    ]
+    changes = [change for change in changes_of(pairs) if change is not None]
     if groups is not None or len(changes) < 2 or isinstance(compared, Unknown):
         return compared
     squares = math.fsum(change * change for change in changes)
@@ -172,14 +149,11 @@ def compare_measures(
     if limits is None:
         return Unknown("too few items", size)
     low, high = limits
-    interval: Interval | Unknown = Interval(
-        value, min(low, value), max(high, value), level, "jackknife", size
-    )
-    stats = needs("scipy.stats")
-    error = (high - low) / 2 / stats.t.ppf((1 + level) / 2, size - 1)
+    error = (high - low) / 2 / quantile_of_t(level, size)
     if error <= 1e-12:
         return Comparison(value, Unknown("no variation", size), 1.0, "jackknife t", size, 0)
-    p = float(2 * stats.t.sf(abs(low + high) / 2 / error, size - 1))
+    p = float(2 * needs("scipy.stats").t.sf(abs(low + high) / 2 / error, size - 1))
+    interval = Interval(value, min(low, value), max(high, value), level, "jackknife", size)
     return Comparison(value, interval, p, "jackknife t", size, size)
 
 
@@ -190,21 +164,21 @@ def compare_unpaired(
 
     Unknown with fewer than two values on a side, or when neither side varies.
     """
-    before, after = numbers(first), numbers(second)
-    size = min(len(before), len(after))
+    sides = numbers(first), numbers(second)
+    size = min(map(len, sides))
     if size < 2:
         return Unknown("too few items", size, 2)
-    if len({*before}) < 2 and len({*after}) < 2:
+    if all(len(set(side)) < 2 for side in sides):
         return Unknown("no variation", size)
-    value = statistics.fmean(after) - statistics.fmean(before)
-    parts = [(statistics.variance(side) / len(side), len(side) - 1) for side in (before, after)]
+    value = statistics.fmean(sides[1]) - statistics.fmean(sides[0])
+    parts = [(statistics.variance(side) / len(side), len(side) - 1) for side in sides]
     square = math.fsum(part for part, _ in parts)
     freedom = square**2 / math.fsum(part**2 / free for part, free in parts)
     t, error = needs("scipy.stats").t, math.sqrt(square)
     half = float(t.ppf((1 + level) / 2, freedom)) * error
     p = float(2 * t.sf(abs(value) / error, freedom))
     interval = Interval(value, value - half, value + half, level, "t", size)
-    count = len(before) + len(after)
+    count = sum(map(len, sides))
     return Comparison(value, interval, p, "Welch t", count, count)
 
 
@@ -217,9 +191,9 @@ def holm(ps: Sequence[float]) -> list[float]:
     if bad := [p for p in ps if not 0 <= p <= 1]:
         raise InputError(f"a p value lies between 0 and 1, got {bad[0]}")
     corrected, worst = [0.0] * len(ps), 0.0
-    for rank, place in enumerate(sorted(range(len(ps)), key=lambda k: ps[k])):
-        worst = max(worst, min((len(ps) - rank) * ps[place], 1.0))
-        corrected[place] = worst
+    for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        worst = max(worst, min((len(ps) - rank) * ps[index], 1.0))
+        corrected[index] = worst
     return corrected
 
 
@@ -237,19 +211,16 @@ def shown_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) 
     https://doi.org/10.1002/(SICI)1521-4036(199812)40:8<935::AID-BIMJ935>3.0.CO;2-4). In at most 5
     of 200 families any is false, as with one side of two-sided tests at 95 %.
     """
-    ps = [more_often(won, lost) for won, lost in pairs]
-    least = [0.5 ** (won + lost) for won, lost in pairs]
-    left, shown = set(range(len(pairs))), set[int]()
-    while left:
+    least = [0.5 ** sum(pair) for pair in pairs]
+    open_pairs = set(range(len(pairs)))
+    while True:
         count = 1
-        while sum(least[place] <= level / count for place in left) > count:
+        while sum(least[index] <= level / count for index in open_pairs) > count:
             count += 1
-        new = {place for place in left if ps[place] <= level / count}
+        new = {index for index in open_pairs if more_often(*pairs[index]) <= level / count}
         if not new:
-            break
-        shown |= new
-        left -= new
-    return [place in shown for place in range(len(pairs))]
+            return [index not in open_pairs for index in range(len(pairs))]
+        open_pairs -= new
 
 
 # What could be seen.
@@ -265,7 +236,7 @@ def visible_difference(
     rate F, differ by chance with a variance of F/T. The result is √(z²·square/(cases + z²)), z² =
     7.85 for 80 % at 95 % (Connor 1987, https://doi.org/10.2307/2531961).
     """
-    z = _needed(power, level)
+    z = _squared_z(power, level)
     return math.sqrt(z * square / (cases + z)) if cases else math.inf
 
 
@@ -275,16 +246,20 @@ def cases_needed(
     """Number of cases that show a difference of this size; see `visible_difference`."""
     if difference <= 0:
         raise InputError(f"difference must be above 0, got {difference}")
-    left = max(square - difference * difference, 0.0)
-    return max(math.ceil(_needed(power, level) * left / difference**2), 2)
+    variance = max(square - difference * difference, 0.0)
+    return max(math.ceil(_squared_z(power, level) * variance / difference**2), 2)
 
 
-def _needed(power: float, level: float) -> float:
-    normal = NormalDist()
-    return (normal.inv_cdf((1 + level) / 2) + normal.inv_cdf(power)) ** 2
+def _squared_z(power: float, level: float) -> float:
+    return (NormalDist().inv_cdf((1 + level) / 2) + NormalDist().inv_cdf(power)) ** 2
 
 
 # Paired values.
+
+
+def changes_of(pairs: Pairs) -> list[float | None]:
+    """The second minus the first of each pair; None where either is missing."""
+    return [None if old is None or new is None else new - old for old, new in pairs]
 
 
 def _agresti_min(total: float, squares: float, size: int, level: float) -> Interval:
@@ -301,17 +276,17 @@ def _agresti_min(total: float, squares: float, size: int, level: float) -> Inter
 
 def _sign_p(changes: Sequence[float]) -> float:
     """The share of all changes of sign with a mean farther from 0, and half of those as far."""
-    moved = [change for change in changes if change]
-    if not moved:
+    changes = [change for change in changes if change]
+    if not changes:
         return 1.0
-    if len(moved) >= _FEW:  # nothing varies: all signs are equal
-        return float(2.0 ** -len(moved))
+    if len(changes) >= _FEW:  # nothing varies: all signs are equal
+        return float(2.0 ** -len(changes))
     numpy, sums = needs("numpy"), needs("numpy").zeros(1)
-    for change in moved:
+    for change in changes:
         sums = numpy.concatenate((sums + change, sums - change))
-    surplus = abs(sums) - abs(math.fsum(moved))
+    surplus = abs(sums) - abs(math.fsum(changes))
     # Sums in another order differ by rounding: these are as far, and count half.
-    slack = 1e-9 * max(map(abs, moved))
+    slack = 1e-9 * max(map(abs, changes))
     return float((surplus > slack).mean() + (abs(surplus) <= slack).mean() / 2)
 
 

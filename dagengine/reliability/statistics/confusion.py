@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from statistics import NormalDist
 from typing import Any
 
@@ -38,23 +39,16 @@ from dagengine.reliability.statistics.intervals import (
     needs,
     quantile_of_t,
 )
-from dagengine.reliability.statistics.sums import Sums, Table, Totals, Vote, mean, measure, quotient
-
-__all__ = [
-    "Confusion",
-    "LabelRates",
-    "ac1_interval",
-    "accuracy",
-    "balanced_accuracy_interval",
-    "baseline_interval",
-    "confusion_table",
-    "kappa_interval",
-    "label_ceiling",
-    "label_kappa",
-    "label_rates",
-    "majority_baseline",
-    "people_agreement",
-]
+from dagengine.reliability.statistics.sums import (
+    SummedMeasure,
+    Sums,
+    Table,
+    Totals,
+    Vote,
+    indices,
+    mean,
+    quotient,
+)
 
 _DRAWS = 4000
 Groups = Sequence[Hashable]
@@ -62,7 +56,7 @@ Labelled = Sequence[tuple[Vote | None, Vote | None]]
 """Pairs of a human label and the judge's verdict."""
 
 
-@measure
+@SummedMeasure
 def accuracy(pairs: Labelled) -> Sums:
     """The share of verdicts equal to the label, from 0 to 1, over the pooled pairs.
 
@@ -73,7 +67,7 @@ def accuracy(pairs: Labelled) -> Sums:
     return quotient(items, "right", "items", most=1.0)
 
 
-@measure
+@SummedMeasure
 def majority_baseline(pairs: Labelled) -> Sums:
     """The accuracy of always giving the most common label, from 0 to 1."""
     items = [{} if label is None else {label: 1.0} for label, _ in pairs]
@@ -84,15 +78,14 @@ def majority_baseline(pairs: Labelled) -> Sums:
     return Sums(items, commonest)
 
 
-@measure
+@SummedMeasure
 def label_kappa(pairs: Labelled) -> Sums:
     """Cohen's kappa of the judge with the labels, from -1 to 1; 0 for a constant judge."""
     # A missing verdict is an answer that no label equals: left out, kappa would be that of the
     # cases on which runs agree.
     rated = cohen_kappa.sums(pairs, missing="own category")
-    labelled = zip(pairs, rated.items, strict=True)
-    items = [totals if pair[0] is not None else {} for pair, totals in labelled]
-    return Sums(items, rated.formula, arrays=rated.arrays)
+    rows = zip(pairs, rated.items, strict=True)
+    return replace(rated, items=[{} if pair[0] is None else totals for pair, totals in rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +109,14 @@ def confusion_table(
     What occurs beside `kinds` follows as it occurs, and a missing verdict comes last. A pair
     without a label is left out. `weights` are the parts of a case that pairs are; 1 without them.
     """
-    used = [pair for pair in pairs if pair[0] is not None]
-    seen = dict.fromkeys([*kinds, *(vote for pair in used for vote in pair)])
-    order = [kind for kind in seen if kind is not None] + ([None] if None in seen else [])
-    counts: dict[Any, float] = dict(Counter(used))
+    labelled = [pair for pair in pairs if pair[0] is not None]
+    order = list(dict.fromkeys(chain(kinds, *labelled)))
+    order.sort(key=lambda kind: kind is None)
+    counts: dict[Any, float] = dict(Counter(labelled))
     for pair, weight in zip(pairs, weights or (), strict=weights is not None):
         counts[pair] = counts.get(pair, 0) + weight - 1
-    return Confusion(
-        tuple(order),
-        tuple(tuple(counts.get((row, column), 0) for column in order) for row in order),
-    )
+    rows = (tuple(counts.get((label, verdict), 0) for verdict in order) for label in order)
+    return Confusion(tuple(order), tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +130,15 @@ class LabelRates:
 
 def label_rates(pairs: Labelled, *, groups: Groups | None = None) -> list[LabelRates]:
     """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval."""
-    used, names = _with_groups(pairs, groups)
-    labels = dict.fromkeys(label for label, _ in used)
-    named = list(zip(used, names, strict=True))
-    return [
-        LabelRates(
-            label,
-            _share([(verdict == label, g) for (x, verdict), g in named if x == label]),
-            # A tie, or no verdict, is right about no case: as in the sensitivity, and in accuracy.
-            _share([(verdict not in (label, None), g) for (x, verdict), g in named if x != label]),
-        )
-        for label in labels
-        if label is not None
-    ]
+    rows = _with_groups(pairs, groups)
+    rates: list[LabelRates] = []
+    for label in dict.fromkeys(label for label, *_ in rows):
+        met = [(verdict == label, group) for own, verdict, group in rows if own == label]
+        # A tie, or no verdict, is right about no case: as in the sensitivity, and in accuracy.
+        rejected = [(verdict not in (label, None), group)
+                    for own, verdict, group in rows if own != label]  # fmt: skip
+        rates.append(LabelRates(label, _share(met), _share(rejected)))
+    return rates
 
 
 def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
@@ -161,10 +148,7 @@ def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
 
 
 def baseline_interval(
-    pairs: Labelled,
-    *,
-    kinds: Sequence[Vote] = (),
-    groups: Groups | None = None,
+    pairs: Labelled, *, kinds: Sequence[Vote] = (), groups: Groups | None = None
 ) -> Interval | None:
     """The accuracy of always giving the most common label, from 0 to 1, by Wilson's intervals.
 
@@ -173,12 +157,9 @@ def baseline_interval(
     labels, and the upper end the largest upper end. Of K possible `kinds` one has 1/K at least.
     None if a share has no interval.
     """
-    used, names = _with_groups(pairs, groups)
-    counts = Counter(label for label, _ in used)
-    shares = [
-        _share([(label == kind, g) for (label, _), g in zip(used, names, strict=True)])
-        for kind in counts
-    ]
+    rows = _with_groups(pairs, groups)
+    shares = [_share([(label == kind, group) for label, _, group in rows])
+              for kind in dict.fromkeys(label for label, *_ in rows)]  # fmt: skip
     intervals = [interval for interval in shares if isinstance(interval, Interval)]
     if not intervals or len(intervals) < len(shares):
         return None
@@ -216,10 +197,10 @@ def balanced_accuracy_interval(
         return Unknown("undefined", table.items)
     numpy = needs("numpy")
     counts = numpy.array(table.counts, dtype=float).reshape(2 * (len(table.kinds),))
-    value = float(_balanced(counts))
+    value = float(_mean_recall(counts))
     if math.isnan(value):
         return Unknown("undefined", table.items)
-    effect = _effect(pairs, groups, table, _balanced)
+    effect = _effect(pairs, groups, table, _mean_recall)
     if isinstance(effect, Unknown):
         return effect
     below, above = _jeffreys_distances(counts / effect, level)
@@ -284,16 +265,17 @@ def ac1_interval(
 
 def _with_groups(
     pairs: Labelled, groups: Groups | None
-) -> tuple[list[tuple[Vote | None, Vote | None]], list[Hashable]]:
-    names = list(range(len(pairs)) if groups is None else groups)
+) -> list[tuple[Vote, Vote | None, Hashable]]:
+    """Label, verdict and group of the pairs with a label."""
+    names = range(len(pairs)) if groups is None else groups
     if len(names) != len(pairs):
         raise InputError(f"{len(pairs)} pairs need as many groups, got {len(names)}")
-    kept = [(pair, name) for pair, name in zip(pairs, names, strict=True) if pair[0] is not None]
-    return [pair for pair, _ in kept], [name for _, name in kept]
+    return [(label, verdict, name) for (label, verdict), name in zip(pairs, names, strict=True)
+            if label is not None]  # fmt: skip
 
 
 def _effect(
-    pairs: Labelled, groups: Groups | None, seen: Confusion, of: Tables,
+    pairs: Labelled, groups: Groups | None, table: Confusion, of: Tables,
     weights: Sequence[float] | None = None,
 ) -> float | Unknown:  # fmt: skip
     """Design effect: dependent cases worth one that is independent, for this measure.
@@ -304,26 +286,23 @@ def _effect(
     """
     if groups is None:
         return 1.0
-    used, names = _with_groups(pairs, groups)
-    members: dict[Hashable, list[int]] = {}
-    for index, name in enumerate(names):
-        members.setdefault(name, []).append(index)
-    numpy, kinds, count = needs("numpy"), len(seen.kinds), len(members)
-    parts = numpy.ones(len(used)) if weights is None else numpy.array(weights)
-    worth = independent([round(float(parts[rows].sum())) for rows in members.values()])
+    rows = _with_groups(pairs, groups)
+    numpy = needs("numpy")
+    names = numpy.array(indices(name for *_, name in rows), int)
+    parts = numpy.ones(len(rows)) if weights is None else numpy.array(weights)
+    sizes = numpy.bincount(names, parts)
+    kinds, count, worth = len(table.kinds), len(sizes), independent(sizes.round().tolist())
     if count < LEAST_GROUPS or worth < LEAST_WORTH:
         return Unknown("too few groups", count, LEAST_GROUPS if count < LEAST_GROUPS else None)
-    places = {kind: index for index, kind in enumerate(seen.kinds)}
-    cells = numpy.array([places[label] * kinds + places[verdict] for label, verdict in used])
-    whole = numpy.array(seen.counts, dtype=float)
-    grouped = numpy.stack(
-        [numpy.bincount(cells[rows], parts[rows], kinds * kinds) for rows in members.values()]
-    )
+    numbers = {kind: index for index, kind in enumerate(table.kinds)}
+    cells = numpy.array([numbers[label] * kinds + numbers[verdict] for label, verdict, _ in rows])
+    whole, size = numpy.array(table.counts, dtype=float), kinds * kinds
+    grouped = numpy.bincount(names * size + cells, parts, count * size)
     together = _left_out_variance(whole, grouped.reshape(-1, kinds, kinds), numpy.ones(count), of)
     # Cases in one cell of the table are alike: each cell is left out once and counts as often.
-    single = numpy.eye(kinds * kinds).reshape(-1, kinds, kinds)[whole.ravel() > 0]
+    single = numpy.eye(size).reshape(-1, kinds, kinds)[whole.ravel() > 0]
     alone = _left_out_variance(whole, single, whole.ravel()[whole.ravel() > 0], of)
-    effect = together / alone if alone > 1e-15 else seen.items / count
+    effect = together / alone if alone > 1e-15 else table.items / count
     wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
     # Intervals grow with the root of the effect, hence the square.
     return float(max(effect, 1.0) * wider**2)
@@ -333,8 +312,8 @@ def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> floa
     """The jackknife's variance; what is undefined without a part is left out."""
     numpy = needs("numpy")
     values = of(whole - parts)
-    there = ~numpy.isnan(values)
-    values, weights = values[there], weights[there]
+    defined = ~numpy.isnan(values)
+    values, weights = values[defined], weights[defined]
     size = weights.sum()
     if size < 2:
         return 0.0
@@ -408,7 +387,7 @@ def _posterior(
     )
 
 
-def _balanced(tables: Any) -> Any:
+def _mean_recall(tables: Any) -> Any:
     """Undefined with one label only: nothing is balanced."""
     numpy = needs("numpy")
     labelled = tables.sum(-1)
@@ -443,7 +422,7 @@ def _beyond_chance(shares: Any, chance: Any) -> Any:
 # People among themselves.
 
 
-@measure
+@SummedMeasure
 def people_agreement(labels: Table) -> Sums:
     """The share of human labels that equal the majority of the other people on the case.
 

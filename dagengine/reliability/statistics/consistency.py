@@ -22,6 +22,7 @@ from itertools import accumulate
 from dagengine.reliability.statistics.intervals import Interval, bootstrap
 from dagengine.reliability.statistics.sums import (
     Missing,
+    SummedMeasure,
     Sums,
     Table,
     Vote,
@@ -29,20 +30,9 @@ from dagengine.reliability.statistics.sums import (
     counted,
     difference,
     mean,
-    measure,
     quotient,
     rectangular,
 )
-
-__all__ = [
-    "entropy",
-    "entropy_interval",
-    "flip_rate",
-    "majority_share",
-    "missing_effect",
-    "missing_rate",
-    "total_agreement",
-]
 
 Votes = list[Vote | None]
 
@@ -51,7 +41,7 @@ _LN2 = math.log(2)
 _FEW_KINDS = 5
 
 
-@measure
+@SummedMeasure
 def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     """The probability that two independent answers to one question differ, from 0 to 1.
 
@@ -65,8 +55,8 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     # The highest flip rate of an item: answers that are spread evenly over all kinds.
     most = 0.0
     for size in {len(row) for row in different if len(row) > 1}:
-        often, more = divmod(size, kinds)
-        equal = more * math.comb(often + 1, 2) + (kinds - more) * math.comb(often, 2)
+        often, oftener = divmod(size, kinds)
+        equal = oftener * math.comb(often + 1, 2) + (kinds - oftener) * math.comb(often, 2)
         most = max(most, 1 - equal / math.comb(size, 2))
     # There may be answers that nobody gave: some were given on one item only.
     items = Counter[Vote | None]()
@@ -85,7 +75,7 @@ def flips_of(row: Iterable[Vote | None]) -> float | None:
     return 1 - sum(math.comb(n, 2) for n in counts) / pairs if pairs else None
 
 
-@measure
+@SummedMeasure
 def total_agreement(table: Table) -> Sums:
     """Total agreement rate over N answers, from 0 to 1; depends on N.
 
@@ -98,7 +88,7 @@ def total_agreement(table: Table) -> Sums:
     return mean(by_row(lambda row: float(len(set(row)) == 1) if len(row) > 1 else None, table))
 
 
-@measure
+@SummedMeasure
 def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
     """The share of the most common answer, from 1/N to 1; depends on N.
 
@@ -113,7 +103,7 @@ def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
     return mean(by_row(share, table))
 
 
-@measure
+@SummedMeasure
 def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     """Entropy of the judge's answer to a question, in bits: 0 says always the same.
 
@@ -149,14 +139,14 @@ def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) 
     return replace(interval, high=interval.high + math.fsum(unseen) / len(unseen))
 
 
-@measure
+@SummedMeasure
 def missing_rate(table: Table) -> Sums:
     """The share of answers that are missing, from 0 to 1, over the pooled table."""
     items = [{"answers": float(len(row)), "missing": float(row.count(None))} for row in table]
     return quotient(items, "missing", "answers", most=1.0)
 
 
-@measure
+@SummedMeasure
 def missing_effect(table: Table) -> Sums:
     """Rise of the flip rate when a missing answer counts as its own verdict."""
     return difference(flip_rate.sums(table, missing="own category"), flip_rate.sums(table))
@@ -169,7 +159,7 @@ def hidden_flips(runs: int) -> float:
     2p(1 - p) / (1 - pᵀ - (1 - p)ᵀ) at its highest: 1 for two runs, which hide as much as they show,
     and near 1/2 for many, of which a coin cannot hide.
     """
-    grid = [place / 400 for place in range(1, 201)]
+    grid = [k / 400 for k in range(1, 201)]
     return max(2 * p * (1 - p) / (1 - p**runs - (1 - p) ** runs) for p in grid)
 
 

@@ -20,6 +20,7 @@ from statistics import NormalDist
 from typing import Any
 
 from dagengine.errors import InputError
+from dagengine.reliability.statistics.comparisons import changes_of
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     Interval,
@@ -31,8 +32,6 @@ from dagengine.reliability.statistics.intervals import (
     quantile_of_t,
 )
 from dagengine.reliability.statistics.sums import Vote, mean, numbers
-
-__all__ = ["Corrected", "corrected_difference", "corrected_mean", "corrected_rate"]
 
 LEAST_LABELS = 10
 _DRAWS = 4000
@@ -97,7 +96,7 @@ def corrected_rate(
         raise InputError(f"labels must be True or False (1 or 0), got {stray[0]!r}")
     names = _groups(groups, len(labels))
     asked = [name for name, label in zip(names, labels, strict=True) if label is not None]
-    if refused := _refused(asked, random, groups is not None) or _unlike(
+    if refused := _refusal(asked, random, groups is not None) or _unlike(
         {**_shares_of(verdicts), **(known or {})}, labels, names
     ):
         return refused
@@ -133,11 +132,11 @@ def corrected_mean(
     """
     _check(scores, labels)
     cases = _Cases.of(scores, labels, groups)
-    if refused := _refused(cases.asked, random, groups is not None) or _unlike(
+    if refused := _refusal(cases.asked, random, groups is not None) or _unlike(
         {"results": scores, **(known or {})}, labels, _groups(groups, len(labels))
     ):
         return refused
-    labelled, unlabelled = cases.labelled, cases.unlabelled
+    labelled = cases.labelled
     alone = mean_of([label for label, _ in labelled], level=level, groups=cases.asked)
     if isinstance(alone, Unknown):
         return alone
@@ -147,8 +146,7 @@ def corrected_mean(
     estimate = _interval(value, ends, level, "PPI++", len(labelled))
     # The labels alone know nothing of the limits; both intervals are compared within them.
     alone = replace(alone, low=max(alone.low, limits[0]), high=min(alone.high, limits[1]))
-    judge = statistics.fmean([*(f for _, f in labelled), *unlabelled])
-    return _result(estimate, alone, judge, len(labelled), len(labelled) + len(unlabelled))
+    return _result(estimate, alone, cases.judge, len(labelled), cases.judged)
 
 
 def corrected_difference(
@@ -166,46 +164,40 @@ def corrected_difference(
     two more labels, +1 and -1, at cases where the judge sees no difference. Without them the
     interval is far too short near 0 and 1. Unknown as in `corrected_rate`.
     """
-    changes: list[list[float | None]] = []
-    for before, after in zip(first, second, strict=True):
-        if len(before) != len(after):
-            raise InputError(f"two systems need the same cases, got {len(before)} and {len(after)}")
-        pairs = zip(before, after, strict=True)
-        changes.append([None if a is None or b is None else b - a for a, b in pairs])
-    scores, labels = changes
+    for old, new in zip(first, second, strict=True):
+        if len(old) != len(new):
+            raise InputError(f"two systems need the same cases, got {len(old)} and {len(new)}")
+    scores, labels = (changes_of([*zip(*sides, strict=True)])
+                      for sides in zip(first, second, strict=True))  # fmt: skip
     _check(scores, labels)
     cases = _Cases.of(scores, labels, groups)
-    if refused := _refused(cases.asked, random, groups is not None) or _unlike(
+    if refused := _refusal(cases.asked, random, groups is not None) or _unlike(
         {"results": scores}, labels, _groups(groups, len(labels))
     ):
         return refused
-    labelled, unlabelled = cases.labelled, cases.unlabelled
+    labelled, asked = cases.labelled, cases.asked
     z = NormalDist().inv_cdf((1 + level) / 2)
     if groups is not None:
-        z = quantile_of_t(level, len(set(cases.asked)))
-    pseudo = replace(
-        cases,
-        labelled=[*labelled, (1.0, 0.0), (-1.0, 0.0)],
-        asked=[*cases.asked, object(), object()],
-    )
+        z = quantile_of_t(level, len(set(asked)))
+    pseudo = replace(cases, labelled=[*labelled, (1.0, 0.0), (-1.0, 0.0)],
+                     asked=[*asked, object(), object()])  # fmt: skip
     labels_only = replace(pseudo, unlabelled=[], unlabelled_groups=[])
     results = [_powered(part, z) for part in (pseudo, labels_only)]
     estimate, alone = (
         _interval(value, (value - half, value + half), level, "PPI++", len(labelled), -1.0)
         for value, half in results
     )
-    judge = statistics.fmean([*(f for _, f in labelled), *unlabelled])
-    helped = _result(estimate, alone, judge, len(labelled), len(labelled) + len(unlabelled))
-    value, half = results[0 if helped.telling else 1]
-    return replace(helped, p=2 * NormalDist().cdf(-abs(value) / half * z))
+    result = _result(estimate, alone, cases.judge, len(labelled), cases.judged)
+    value, half = results[0 if result.telling else 1]
+    return replace(result, p=2 * NormalDist().cdf(-abs(value) / half * z))
 
 
 def _result(
     estimate: Interval, alone: Interval, judge: float, labelled: int, judged: int
 ) -> Corrected:
     worth = labelled * ((alone.high - alone.low) / (estimate.high - estimate.low)) ** 2
-    helped = Corrected(estimate, judge, alone, labelled, judged, worth)
-    return helped if helped.telling else Corrected(alone, judge, alone, labelled, judged, worth)
+    result = Corrected(estimate, judge, alone, labelled, judged, worth)
+    return result if result.telling else replace(result, estimate=alone)
 
 
 # Refusals.
@@ -224,7 +216,7 @@ def _groups(groups: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
     return range(size) if groups is None else groups
 
 
-def _refused(asked: Sequence[Hashable], random: bool, grouped: bool) -> Unknown | None:
+def _refusal(asked: Sequence[Hashable], random: bool, grouped: bool) -> Unknown | None:
     if not random:
         return Unknown("labels are not random", len(asked))
     if len(asked) < LEAST_LABELS:
@@ -244,24 +236,30 @@ def _unlike(
     The covariance of the trait's rank with having a label. Its variance is that over all choices
     of the labelled cases, or over groups where that is larger.
     """
-    rankdata = needs("scipy.stats").rankdata
     for name, values in traits.items():
         rows = [(value, label is not None, group) for value, label, group in
                 zip(values, labels, groups, strict=True) if value is not None]  # fmt: skip
-        size, share = len(rows), statistics.fmean(row[1] for row in rows) if rows else 0.0
-        if size < 2 or not 0 < share < 1:
+        labelled = [has_label for _, has_label, _ in rows]
+        if len(set(labelled)) < 2:
             continue
-        ranks = (rankdata([row[0] for row in rows]) - (size + 1) / 2).tolist()
-        square = share * (1 - share) * math.fsum(rank * rank for rank in ranks) * size / (size - 1)
-        parts = [rank * (row[1] - share) for rank, row in zip(ranks, rows, strict=True)]
-        if len({row[2] for row in rows}) < size:
-            square = max(square, _grouped_squares(parts, [row[2] for row in rows]))
-        if square and 2 * NormalDist().cdf(-abs(math.fsum(parts)) / math.sqrt(square)) < _CHANCE:
-            return Unknown("labels are not random", sum(row[1] for row in rows), detail=name)
+        ranks = needs("scipy.stats").rankdata([value for value, *_ in rows])
+        if _chance(ranks, labelled, [group for *_, group in rows]) < _CHANCE:
+            return Unknown("labels are not random", sum(labelled), detail=name)
     return None
 
 
-def _grouped_squares(parts: Sequence[float], groups: Sequence[Hashable]) -> float:
+def _chance(ranks: Any, labelled: Sequence[bool], groups: Sequence[Hashable]) -> float:
+    """The probability of so large a covariance, or a larger one, by chance."""
+    size, share = len(labelled), statistics.fmean(labelled)
+    ranks = (ranks - (size + 1) / 2).tolist()
+    square = share * (1 - share) * math.fsum(rank * rank for rank in ranks) * size / (size - 1)
+    parts = [rank * (label - share) for rank, label in zip(ranks, labelled, strict=True)]
+    if len(set(groups)) < size:
+        square = max(square, _sum_of_squares(parts, groups))
+    return 2 * NormalDist().cdf(-abs(math.fsum(parts)) / math.sqrt(square)) if square else 1.0
+
+
+def _sum_of_squares(parts: Sequence[float], groups: Sequence[Hashable]) -> float:
     """The sum of the squares of what groups add up to."""
     sums: defaultdict[Hashable, float] = defaultdict(float)
     for part, group in zip(parts, groups, strict=True):
@@ -320,20 +318,20 @@ class _Strata:
         level: float,
     ) -> float:
         """Design effect: factor by which dependent cases count less, from what each adds."""
-        added, asked, rate = [], set(), self.rate
+        parts, labelled, rate = [], set(), self.rate
         for verdict, label, group in zip(verdicts, labels, groups, strict=True):
             own = self.rate_of(verdict)
             part = own - rate
             if label is not None:
-                asked.add(group)
+                labelled.add(group)
                 part += self.sizes[verdict] * (bool(label) - own) / self.seen[verdict]
-            added.append(part)
-        single = math.fsum(part * part for part in added)
-        whole = _grouped_squares(added, groups)
+            parts.append(part)
+        single = math.fsum(part * part for part in parts)
+        whole = _sum_of_squares(parts, groups)
         # Where no label differs from the rate of its verdict, nothing shows how cases of a group
         # depend on each other: each group is one.
-        effect = whole / single if single > 1e-12 else self.seen.total() / len(asked)
-        wider = quantile_of_t(level, len(asked)) / NormalDist().inv_cdf((1 + level) / 2)
+        effect = whole / single if single > 1e-12 else self.seen.total() / len(labelled)
+        wider = quantile_of_t(level, len(labelled)) / NormalDist().inv_cdf((1 + level) / 2)
         return max(effect, 1.0) * wider**2
 
     def ends(self, effect: float, level: float, seed: int) -> tuple[float, float]:
@@ -365,37 +363,46 @@ class _Cases:
     ) -> _Cases:  # fmt: skip
         numbers(scores)
         rows = list(zip(labels, scores, _groups(groups, len(scores)), strict=True))
-        both = [(y, f, g) for y, f, g in rows if y is not None and f is not None]
-        rest = [(f, g) for y, f, g in rows if y is None and f is not None]
-        return cls([(y, f) for y, f, _ in both], [g for _, _, g in both],
-                   [f for f, _ in rest], [g for _, g in rest])  # fmt: skip
+        labelled = [((y, f), g) for y, f, g in rows if y is not None and f is not None]
+        unlabelled = [(f, g) for y, f, g in rows if y is None and f is not None]
+        return cls([pair for pair, _ in labelled], [g for _, g in labelled],
+                   [f for f, _ in unlabelled], [g for _, g in unlabelled])  # fmt: skip
+
+    @property
+    def judge(self) -> float:
+        """The mean score of all cases."""
+        return statistics.fmean([*(f for _, f in self.labelled), *self.unlabelled])
+
+    @property
+    def judged(self) -> int:
+        return len(self.labelled) + len(self.unlabelled)
 
 
 def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
     """The estimate, and half the width of its interval."""
     labels, scores = [y for y, _ in cases.labelled], [f for _, f in cases.labelled]
-    n, more = len(labels), len(cases.unlabelled)
+    n, free = len(labels), len(cases.unlabelled)
     spread = statistics.variance(scores)
     weight = 0.0
     # The judge helps only if its scores vary, and if there are cases without a label to judge.
-    if spread > 1e-12 and more > 1:
-        weight = statistics.covariance(labels, scores) / (spread * (1 + n / more))
+    if spread > 1e-12 and free > 1:
+        weight = statistics.covariance(labels, scores) / (spread * (1 + n / free))
         weight = min(max(weight, 0.0), 1.0)
-    left = [y - weight * f for y, f in cases.labelled]
-    centre = statistics.fmean(left)
-    parts = [(part - centre) / n for part in left]
+    residuals = [y - weight * f for y, f in cases.labelled]
+    centre = statistics.fmean(residuals)
+    parts = [(residual - centre) / n for residual in residuals]
     moved = 0.0
-    if more > 1:
+    if free > 1:
         mean_score = statistics.fmean(cases.unlabelled)
         moved = mean_score - statistics.fmean(scores)
         # The mean score of cases without a label is uncertain as well, though less.
-        parts += [weight * (f - mean_score) / more for f in cases.unlabelled]
-    names = [*cases.asked, *(cases.unlabelled_groups if more > 1 else ())]
+        parts += [weight * (f - mean_score) / free for f in cases.unlabelled]
+    names = [*cases.asked, *(cases.unlabelled_groups if free > 1 else ())]
     if len(set(names)) < len(names):
-        square = _grouped_squares(parts, names)
+        square = _sum_of_squares(parts, names)
     else:
         square = math.fsum(part * part for part in parts[:n]) * n / (n - 1)
-        square += math.fsum(part * part for part in parts[n:]) * more / max(more - 1, 1)
+        square += math.fsum(part * part for part in parts[n:]) * free / max(free - 1, 1)
     return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(square)
 
 

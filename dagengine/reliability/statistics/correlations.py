@@ -14,17 +14,9 @@ from typing import Any, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.intervals import needs
-from dagengine.reliability.statistics.sums import Sums, mean, measure
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, mean
 
 H = TypeVar("H", bound=Hashable)
-
-__all__ = [
-    "group_correlation",
-    "kendall",
-    "majority",
-    "pearson",
-    "spearman",
-]
 
 
 # Scores against scores.
@@ -62,7 +54,7 @@ def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
     return float(needs("scipy.stats").kendalltau(first, second)[0])
 
 
-@measure
+@SummedMeasure
 def group_correlation(
     groups: Sequence[Sequence[tuple[float | None, float | None]]],
     *,

@@ -10,15 +10,14 @@ move over the runs (a model that was updated), and one run that stands apart (a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from dagengine.reliability.statistics.comparisons import holm
 from dagengine.reliability.statistics.intervals import needs
-from dagengine.reliability.statistics.sums import Table
-
-__all__ = ["Departure", "departures"]
+from dagengine.reliability.statistics.sums import Table, indices
 
 FALSE_ALARMS = 0.02
 """How many of 100 benchmarks of repeats are said not to be repeats, all tests together."""
@@ -54,6 +53,11 @@ class Departure:
     run: int | None = None
     sure: bool = True
 
+    @property
+    def is_copy(self) -> bool:
+        """Return whether answers were copied from other runs."""
+        return self.way.startswith("copied")
+
 
 def departures(
     table: Table, *, groups: Sequence[Hashable] | None = None, level: float = FALSE_ALARMS
@@ -65,39 +69,42 @@ def departures(
     Cochran's Q (1950, https://doi.org/10.2307/2332378) sees all runs together; a single run that
     stands apart, or a single place where results moved, is seen better by looking at each.
     """
-    names = range(len(table)) if groups is None else groups
-    varying = [(row, name) for row, name in zip(table, names, strict=True)
-               if None not in row and len(set(row)) > 1]  # fmt: skip
-    # Shuffling needs a rectangle: of rows of several lengths those of the commonest are kept.
-    widths = [len(row) for row, _ in varying]
-    width = max(widths, key=widths.count, default=0)
-    rows = [row for row, _ in varying if len(row) == width]
-    together = [name for row, name in varying if len(row) == width]
-    if len(set(together)) < _LEAST_VARYING or len(rows[0]) < 3:
+    rows, names = _varying_rows(table, range(len(table)) if groups is None else groups)
+    if len(set(names)) < _LEAST_VARYING or len(rows[0]) < 3:
         return []
     numpy = needs("numpy")
     # Answers as numbers that are only equal or not.
-    places = ({value: index for index, value in enumerate(dict.fromkeys(row))} for row in rows)
-    coded = numpy.array(
-        [[codes[value] for value in row] for row, codes in zip(rows, places, strict=True)]
-    )
-    numbers = numpy.array([_numbers(row) for row in rows])
-    tested = _tested(coded, numbers, together, level)
-    apart = next((d.run for d in tested if d.sure and d.way == "stands apart"), None)
+    coded, numbers = numpy.array([*map(indices, rows)]), numpy.array([*map(_numbers, rows)])
+    ways = _test_ways(coded, numbers, names, level)
+    sure = [departure for departure in ways if departure.sure]
+    apart = next((departure.run for departure in sure if departure.way == "stands apart"), None)
     if apart is None or len(rows[0]) < 4:
-        # What is shown and does not follow from another departure; else what is suspected
-        sure = [departure for departure in tested if departure.sure]
-        copies = [departure for departure in sure if departure.way.startswith("copied")]
-        if any(departure.way in _SHOCKS for departure in sure):
-            return [departure for departure in sure if departure not in copies]
-        # Copies make later runs like earlier ones, so results seem to move.
-        return copies or sure or tested
-    # A run that stands apart makes its neighbours seem alike: what do the rest say without it?
-    rest = numpy.delete(coded, apart, 1), numpy.delete(numbers, apart, 1)
-    again = _tested(*rest, together, level)
-    still = {"stands apart", *(departure.way for departure in again if departure.sure)}
-    kept = [departure for departure in tested if departure.sure and departure.way in still]
-    return sorted(kept, key=lambda departure: departure.way != "stands apart")
+        return _unexplained(sure) or ways
+    # A run that stands apart makes its neighbours seem alike: what do the others say without it?
+    fewer = numpy.delete(coded, apart, 1), numpy.delete(numbers, apart, 1)
+    lasting = {departure.way for departure in _test_ways(*fewer, names, level) if departure.sure}
+    sure = [departure for departure in sure if departure.way in {"stands apart", *lasting}]
+    return sorted(sure, key=lambda departure: departure.way != "stands apart")
+
+
+def _varying_rows(
+    table: Table, names: Sequence[Hashable]
+) -> tuple[list[Sequence[Any]], list[Hashable]]:
+    """Complete rows that vary, with their names; of several lengths those of the commonest."""
+    rows = [(row, name) for row, name in zip(table, names, strict=True)
+            if None not in row and len(set(row)) > 1]  # fmt: skip
+    widths = Counter(len(row) for row, _ in rows)
+    width = max(widths, key=widths.__getitem__, default=0)
+    rows = [pair for pair in rows if len(pair[0]) == width]
+    return [row for row, _ in rows], [name for _, name in rows]
+
+
+def _unexplained(sure: list[Departure]) -> list[Departure]:
+    """Departures that do not follow from others of these."""
+    if any(departure.way in _SHOCKS for departure in sure):
+        return [departure for departure in sure if not departure.is_copy]
+    # Copies make later runs like earlier ones, so results seem to move.
+    return [departure for departure in sure if departure.is_copy] or sure
 
 
 _SHOCKS = ("stands apart", "differs from run to run")
@@ -109,33 +116,33 @@ _SUSPECTED: dict[Way, float] = {
 }
 
 
-def _tested(
-    coded: Any, numbers: Any, together: Sequence[Hashable], level: float
+def _test_ways(
+    coded: Any, numbers: Any, names: Sequence[Hashable], level: float
 ) -> list[Departure]:
     """All tests at once, on tables with shuffled rows."""
     numpy = needs("numpy")
-    seen = _statistics(coded[None], numbers[None])
-    counts = dict.fromkeys(seen, 0)
-    places = {name: index for index, name in enumerate(dict.fromkeys(together))}
-    group = [places[name] for name in together]
+    off = numbers - numbers.mean(-1, keepdims=True)
+    values = _statistics(coded, off)
+    counts = dict.fromkeys(values, 0)
+    group = indices(names)
     random = numpy.random.default_rng(0)
     step = max(_CELLS // (coded.size * coded.shape[1]), 1)
     for start in range(0, _SHUFFLES, step):
         many = min(step, _SHUFFLES - start)
         # Cases of one group share answers of a run, so their runs change places together.
-        order = random.random((many, len(places), coded.shape[1])).argsort(-1)[:, group]
+        order = random.random((many, max(group) + 1, coded.shape[1])).argsort(-1)[:, group]
         shuffled = (numpy.take_along_axis(numpy.broadcast_to(part, order.shape), order, -1)
-                    for part in (coded, numbers))  # fmt: skip
-        for way, values in _statistics(*shuffled).items():
-            counts[way] += int((values >= seen[way][0] - 1e-9).sum())
+                    for part in (coded, off))  # fmt: skip
+        for way, by_chance in _statistics(*shuffled).items():
+            counts[way] += int((by_chance >= values[way] - 1e-9).sum())
     # The table as it is counts as one of its shuffles, so that no p is 0.
     single = {way: (count + 1) / (_SHUFFLES + 1) for way, count in counts.items()}
-    shown = [
-        Departure(way, p, sure=p <= level, **_details(way, coded, numbers))
+    ways = [
+        Departure(way, p, _run_of(way, coded, off), p <= level)
         for way, p in zip(counts, holm([*single.values()]), strict=True)
         if p <= level or single[way] <= _SUSPECTED.get(way, 0)
     ]
-    return sorted(shown, key=lambda departure: departure.p)
+    return sorted(ways, key=lambda departure: departure.p)
 
 
 def _numbers(row: Sequence[Any]) -> list[float]:
@@ -146,30 +153,27 @@ def _numbers(row: Sequence[Any]) -> list[float]:
     return [float(value == most) for value in row]
 
 
-def _statistics(coded: Any, numbers: Any) -> dict[Way, Any]:
-    """The statistics of many tables together; the first axis counts tables."""
-    numpy, off = needs("numpy"), _off(numbers)
-    moved = off.sum(-2)
+def _statistics(coded: Any, off: Any) -> dict[Way, Any]:
+    """The statistics of a table, or of many together: the last two axes are cases and runs.
+
+    `coded` are the answers, and `off` how far each result is from the mean of its case.
+    """
+    numpy, moved = needs("numpy"), off.sum(-2)
     return {
         "copied from the run before": (coded[..., 1:] == coded[..., :-1]).sum((-1, -2)),
         "copied from the first run": (coded[..., 1:] == coded[..., :1]).sum((-1, -2)),
-        "moved": numpy.abs(_steps(moved)).max(-1),
+        "moved": _steps(moved).max(-1),
         "stands apart": numpy.maximum(*_apart(coded, off)),
         "differs from run to run": (moved**2).sum(-1),
     }
 
 
-def _off(numbers: Any) -> Any:
-    """Deviation of each result from the mean of its case."""
-    return numbers - numbers.mean(-1, keepdims=True)
-
-
 def _steps(moved: Any) -> Any:
-    """Rise from earlier to later runs at each index, in standard errors of a shuffle."""
+    """Distance of earlier from later runs at each index, in standard errors of a shuffle."""
     numpy = needs("numpy")
-    runs = moved.shape[-1]
-    before = numpy.arange(1, runs)
-    return moved.cumsum(-1)[..., :-1] / numpy.sqrt(before * (runs - before))
+    earlier = numpy.arange(1, moved.shape[-1])
+    later = moved.shape[-1] - earlier
+    return numpy.abs(moved.cumsum(-1)[..., :-1] / numpy.sqrt(earlier * later))
 
 
 def _apart(coded: Any, off: Any) -> tuple[Any, Any]:
@@ -188,19 +192,17 @@ def _apart(coded: Any, off: Any) -> tuple[Any, Any]:
 def _agreeing_rows(coded: Any) -> Any:
     """With how many other runs of its case each run agrees."""
     numpy = needs("numpy")
-    kinds = int(coded.max()) + 1
-    same_kinds = (coded == kind for kind in range(kinds))
-    return sum(numpy.where(same, same.sum(-1, keepdims=True) - 1, 0) for same in same_kinds)
+    alike = (coded == kind for kind in range(int(coded.max()) + 1))
+    return sum(numpy.where(runs, runs.sum(-1, keepdims=True) - 1, 0) for runs in alike)
 
 
-def _details(way: Way, coded: Any, numbers: Any) -> dict[str, Any]:
-    numpy, off = needs("numpy"), _off(numbers)
-    moved = off.sum(-2)
+def _run_of(way: Way, coded: Any, off: Any) -> int | None:
+    """The run that stands apart, or the first one after the results moved."""
+    numpy, moved = needs("numpy"), off.sum(-2)
     if way == "moved":
-        return {"run": int(numpy.abs(_steps(moved)).argmax()) + 1}
-    if way == "stands apart":
-        level, agreement = _apart(coded[None], off[None])
-        by_level = float(level[0]) >= float(agreement[0])
-        least = _agreeing_rows(coded).sum(-2).argmin()
-        return {"run": int(numpy.abs(moved).argmax() if by_level else least)}
-    return {}
+        return int(_steps(moved).argmax()) + 1
+    if way != "stands apart":
+        return None
+    level, agreement = _apart(coded, off)
+    by_level = numpy.abs(moved).argmax()
+    return int(by_level if level >= agreement else _agreeing_rows(coded).sum(-2).argmin())

@@ -12,30 +12,28 @@ import statistics
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from typing import Literal
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.sums import (
     Missing,
+    SummedMeasure,
     Sums,
     Table,
     Totals,
     Vote,
     by_row,
     counted,
-    measure,
     numbers,
     rectangular,
     squared_deviations,
 )
 
-__all__ = ["cohen_kappa", "fleiss_kappa", "krippendorff_alpha"]
-
 Level = Literal["nominal", "interval"]
 
 
-@measure
+@SummedMeasure
 def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     """Cohen's kappa of two raters, from -1 to 1, over rows of two answers.
 
@@ -48,17 +46,23 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     def item(row: Sequence[Vote | None]) -> Totals:
         votes = counted(row, missing)
         # Marginals are counted over the same items as pairs: a half answered one is in neither.
-        keys = (
-            [("both", *votes), ("first", votes[0]), ("second", votes[1]), "items"]
-            if len(votes) == 2
-            else []
-        )
+        if len(votes) < 2:
+            return {}
+        keys = ("both", *votes), ("first", votes[0]), ("second", votes[1]), "items"
         return dict.fromkeys(keys, 1.0)
 
-    return Sums(by_row(item, pairs), _cohen, arrays=_cohen)
+    def kappa(all_: Totals) -> float:
+        keys = [key for key in all_ if isinstance(key, tuple)]
+        observed = sum(all_[key] for key in keys if key[0] == "both" and key[1] != key[2])
+        firsts = [key for key in keys if key[0] == "first"]
+        seconds = [key for key in keys if key[0] == "second"]
+        expected = sum(all_[a] * all_[b] for a, b in product(firsts, seconds) if a[1] != b[1])
+        return 1 - all_["items"] * observed / expected
+
+    return Sums(by_row(item, pairs), kappa, of_arrays=True)
 
 
-@measure
+@SummedMeasure
 def fleiss_kappa(table: Table) -> Sums:
     """Fleiss' kappa of any raters, from -1/(raters - 1) to 1.
 
@@ -79,10 +83,18 @@ def fleiss_kappa(table: Table) -> Sums:
             totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
         return totals
 
-    return Sums(by_row(item, table), _fleiss)
+    def kappa(all_: Totals) -> float | None:
+        shares = [number / all_["items"] for key, number in all_.items() if isinstance(key, tuple)]
+        agreement = all_["agreement"] / all_["paired"]
+        if sum(share > 0 for share in shares) < 2:
+            return None
+        chance = sum(share * share for share in shares)
+        return (agreement - chance) / (1 - chance)
+
+    return Sums(by_row(item, table), kappa)
 
 
-@measure
+@SummedMeasure
 def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     """Krippendorff's alpha of any raters with any answers missing, at most 1.
 
@@ -97,30 +109,6 @@ def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     return _LEVELS[level]([row if len(row) > 1 else [] for row in rows])
 
 
-# Cohen.
-
-
-def _cohen(all_: Totals) -> float:
-    keys = [key for key in all_ if isinstance(key, tuple)]
-    observed = sum(all_[key] for key in keys if key[0] == "both" and key[1] != key[2])
-    firsts = [key for key in keys if key[0] == "first"]
-    seconds = [key for key in keys if key[0] == "second"]
-    expected = sum(all_[a] * all_[b] for a, b in product(firsts, seconds) if a[1] != b[1])
-    return 1 - all_["items"] * observed / expected
-
-
-# Fleiss.
-
-
-def _fleiss(all_: Totals) -> float | None:
-    shares = [number / all_["items"] for key, number in all_.items() if isinstance(key, tuple)]
-    agreement = all_["agreement"] / all_["paired"]
-    if sum(share > 0 for share in shares) < 2:
-        return None
-    chance = sum(share * share for share in shares)
-    return (agreement - chance) / (1 - chance)
-
-
 # Krippendorff: what one item adds, and the formula, by level.
 
 
@@ -132,52 +120,45 @@ def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
             totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
         return totals
 
-    return Sums(by_row(item, rows), _nominal_alpha, arrays=_nominal_alpha)
+    def alpha(all_: Totals) -> float:
+        counts = [number for key, number in all_.items() if isinstance(key, tuple)]
+        size = sum(counts)
+        expected = sum(count * (size - count) for count in counts)
+        return 1 - (size - 1) * all_["observed"] / expected
 
-
-def _nominal_alpha(all_: Totals) -> float:
-    counts = [number for key, number in all_.items() if isinstance(key, tuple)]
-    size = sum(counts)
-    expected = sum(count * (size - count) for count in counts)
-    return 1 - (size - 1) * all_["observed"] / expected
+    return Sums(by_row(item, rows), alpha, of_arrays=True)
 
 
 def _interval(rows: Sequence[Sequence[Vote | None]]) -> Sums:
-
-    def read(row: Sequence[Vote | None]) -> list[float]:
-        if stray := [vote for vote in row if not isinstance(vote, int | float)]:
-            raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
-        return numbers(row)  # type: ignore[arg-type]
-
-    scores = by_row(read, rows)
+    for vote in chain.from_iterable(rows):
+        if not isinstance(vote, int | float):
+            raise InputError(f"this level needs numbers as answers, got {vote!r}")
+    scores: list[list[float]] = by_row(numbers, rows)  # type: ignore[arg-type]
     # Moved to one of the values: distances stay, and a constant table is exactly zero.
     start = next((row[0] for row in scores if row), 0.0)
 
     def item(scored: Sequence[float]) -> Totals:
-        moved, size = [score - start for score in scored], len(scored)
-        totals: Totals = {}
-        if moved:
-            totals = {
-                "votes": float(size),
-                "sum": sum(moved),
-                "squares": sum(score * score for score in moved),
-                # The squared distances of all ordered pairs of an item are 2n² of its variance.
-                "observed": 2 * size * _variance(tuple(sorted(moved))) * size / (size - 1),
-            }
-        return totals
+        distances, size = [score - start for score in scored], len(scored)
+        if not scored:
+            return {}
+        return {
+            "votes": float(size),
+            "sum": sum(distances),
+            "squares": sum(distance * distance for distance in distances),
+            # The squared distances of all ordered pairs of an item are 2n² of its variance.
+            "observed": 2 * size * _variance(tuple(sorted(distances))) * size / (size - 1),
+        }
 
-    return Sums(by_row(item, scores), _interval_alpha, arrays=_interval_alpha)
+    def alpha(all_: Totals) -> float:
+        size = all_["votes"]
+        expected = 2 * size * squared_deviations(size, all_["sum"], all_["squares"])
+        return 1 - (size - 1) * all_["observed"] / expected
+
+    return Sums(by_row(item, scores), alpha, of_arrays=True)
 
 
-@lru_cache(1 << 16)
-def _variance(scores: tuple[float, ...]) -> float:
-    return statistics.pvariance(scores)
-
-
-def _interval_alpha(all_: Totals) -> float:
-    size = all_["votes"]
-    expected = 2 * size * squared_deviations(size, all_["sum"], all_["squares"])
-    return 1 - (size - 1) * all_["observed"] / expected
+# Exact, so it takes long, and many items have the same scores.
+_variance = lru_cache(1 << 16)(statistics.pvariance)
 
 
 _LEVELS = {"nominal": _nominal, "interval": _interval}

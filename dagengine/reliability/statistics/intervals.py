@@ -16,13 +16,12 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError, load_extra
-from dagengine.reliability.statistics.sums import SummedMeasure, Sums, in_groups
-
-__all__ = ["Interval", "Unknown", "bootstrap"]
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, in_groups, indices
 
 T = TypeVar("T")
 Statistic = Callable[[Sequence[T]], Sums | float | None]
@@ -83,7 +82,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why something has no interval: `items` are there, and `needed` would do (None: not known).
+    """Reason why there is no interval: `items` are there, `needed` would do (None: not known).
 
     `detail` says more where the reason leaves it open.
     """
@@ -130,11 +129,10 @@ def bootstrap(
         raise InputError(f"level={level} must lie between 0 and 1, resamples={resamples} above 0")
     if groups is not None and len(groups) != len(items):
         raise InputError(f"{len(items)} items need as many groups, got {len(groups)}")
-    function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
-    sample = _sample(items, function, range(len(items)) if groups is None else groups)
+    sample = _sample(items, statistic, groups)
     if sample.value is None or sample.size < 2:
         return None
-    clustered = groups is not None and len(set(groups)) < len(groups)
+    clustered = clusters_of(groups) is not None
     if sample.size < LEAST_GROUPS and (clustered or sample.most is None):
         return None
     if clustered and sample.independent < LEAST_WORTH:
@@ -158,26 +156,31 @@ def jackknife(
     variance that is added, `telling` how many groups the variance rests on where those are fewer
     than all. None if the statistic is undefined, of all or with one left out.
     """
-    function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
-    sample = _sample(items, function, range(len(items)) if groups is None else groups)
+    sample = _sample(items, statistic, groups)
     if sample.value is None or sample.size < 2:
         return None
     left_out = list(sample.left_out())
     if len(left_out) < sample.parts:
         return None
-    size, centre = sample.parts, statistics.fmean(left_out)
-    variance = (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
+    size = sample.parts
     worth = min(telling or size, size, sample.independent)
-    half = quantile_of_t(level, worth) * math.sqrt(variance + own)
-    middle = size * sample.value - (size - 1) * centre
+    half = quantile_of_t(level, worth) * math.sqrt(_jackknife_variance(left_out) + own)
+    middle = size * sample.value - (size - 1) * statistics.fmean(left_out)
     return middle - half, middle + half
 
 
+def _jackknife_variance(left_out: Sequence[float]) -> float:
+    size, centre = len(left_out), statistics.fmean(left_out)
+    return (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
+
+
+def clusters_of(groups: Sequence[Hashable] | None) -> Sequence[Hashable] | None:
+    """The groups of cases where some hold several; None if cases are independent."""
+    return groups if groups is not None and len(set(groups)) < len(groups) else None
+
+
 def mean_of(
-    values: Sequence[float | None],
-    *,
-    level: float = 0.95,
-    groups: Sequence[Hashable] | None = None,
+    values: Sequence[float | None], *, level: float = 0.95, groups: Sequence[Hashable] | None = None
 ) -> Interval | Unknown:
     """The mean of one value per case, with the interval of t over cases or means of `groups`.
 
@@ -285,27 +288,32 @@ class _Sample:
     unseen: float | None = None
 
 
-def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashable]) -> _Sample:
-    whole = statistic(items)
+def _sample(
+    items: Sequence[T],
+    statistic: Statistic[T] | SummedMeasure[T, ...],
+    groups: Sequence[Hashable] | None,
+) -> _Sample:
+    function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
+    names = range(len(items)) if groups is None else groups
+    whole = function(items)
     if isinstance(whole, Sums):
-        return _of_sums(whole, groups)
+        return _of_sums(whole, names)
     members: defaultdict[Hashable, list[T]] = defaultdict(list)
-    for item, name in zip(items, groups, strict=True):
+    for item, name in zip(items, names, strict=True):
         members[name].append(item)
     clusters = list(members.values())
 
     def of(counts: Any) -> Iterator[float]:
         for row in counts:
-            drawn = [item for n, c in zip(row, clusters, strict=True) for item in n * c]
-            if (value := _number(statistic(drawn))) is not None:
-                yield value
-
-    def left_out() -> Iterator[float]:
-        for out in range(parts):
-            parts_in = (c for index, c in enumerate(clusters) if index % parts != out)
-            value = _number(statistic([item for cluster in parts_in for item in cluster]))
+            copies = (n * cluster for n, cluster in zip(row, clusters, strict=True))
+            result = function([*chain.from_iterable(copies)])
+            value = result.value() if isinstance(result, Sums) else result
             if value is not None:
                 yield value
+
+    def left_out() -> Iterable[float]:
+        return of([int(index % parts != out) for index in range(len(clusters))]
+                  for out in range(parts))  # fmt: skip
 
     parts = min(len(clusters), _PARTS)
     sizes = list(map(len, clusters))
@@ -325,29 +333,25 @@ def independent(sizes: Sequence[int]) -> float:
 
 
 def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
-    numpy, indices = needs("numpy"), dict[Hashable, int]()
-    groups = numpy.array([indices.setdefault(name, len(indices)) for name in names], int)
+    numpy = needs("numpy")
+    groups = numpy.array(indices(names), int)
     sizes = numpy.bincount(groups, sums.adds)
     adding = sizes > 0
 
     def of(counts: Any) -> list[float]:
-        return _defined(sums.each(counts @ in_groups(sums.matrix, groups)[adding]))
+        return _without_nan(sums.each(counts @ in_groups(sums.matrix, groups)[adding]))
 
     count = int(adding.sum())
     return _Sample(
-        count, sums.value(), of, lambda: _defined(sums.left_out(groups)[adding]), count,
+        count, sums.value(), of, lambda: _without_nan(sums.left_out(groups)[adding]), count,
         independent(sizes.tolist()), sums.most, sums.limit,
         sums.unseen if count == sizes.sum() else None,
     )  # fmt: skip
 
 
-def _defined(values: Any) -> list[float]:
+def _without_nan(values: Any) -> list[float]:
     numbers: list[float] = values[~needs("numpy").isnan(values)].tolist()
     return numbers
-
-
-def _number(result: Sums | float | None) -> float | None:
-    return result.value() if isinstance(result, Sums) else result
 
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
@@ -370,9 +374,8 @@ def _new_draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
     rows = max(_CELLS // size, 1)
     for start in range(0, resamples, rows):
         many = min(rows, resamples - start)
-        drawn = random.integers(size, size=(many, size))
-        places = drawn + size * numpy.arange(many)[:, None]
-        yield numpy.bincount(places.ravel(), minlength=many * size).reshape(many, size)
+        cells = random.integers(size, size=(many, size)) + size * numpy.arange(many)[:, None]
+        yield numpy.bincount(cells.ravel(), minlength=many * size).reshape(many, size)
 
 
 # Intervals of what was found.
@@ -414,12 +417,9 @@ def _wilson(
     count. Wilson's would hold in as little as 84 % (Brown, Cai & DasGupta 2001,
     https://doi.org/10.1214/ss/1009213286, section 4.1.1).
     """
-    size = len(left_out)
-    centre = statistics.fmean(left_out)
-    variance = (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
-    share = min(value / most, 1.0)
+    variance, share = _jackknife_variance(left_out), min(value / most, 1.0)
     own = most * most * share * (1 - share)
-    effective = own / variance if variance > 1e-15 and own > 0 else float(size)
+    effective = own / variance if variance > 1e-15 and own > 0 else float(len(left_out))
     middle = (share + t * t / (2 * effective)) / (1 + t * t / effective)
     half = math.sqrt(share * (1 - share) / effective + (t / (2 * effective)) ** 2)
     half *= t / (1 + t * t / effective)

@@ -23,8 +23,6 @@ from typing import Any, Literal, cast
 
 from dagengine.reliability.statistics.intervals import needs
 
-__all__ = ["Mixture"]
-
 _POINTS = 26
 # How exactly limits are found, and weights add up to 1.
 _STEP, _EXACT = 1e-3, 1e-9

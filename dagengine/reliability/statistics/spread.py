@@ -22,22 +22,15 @@ from dagengine.reliability.statistics.intervals import (
 )
 from dagengine.reliability.statistics.sums import (
     ScoreTable,
+    SummedMeasure,
     Sums,
     Totals,
     by_row,
     mean,
-    measure,
     numbers,
     squared_deviations,
     total,
 )
-
-__all__ = [
-    "drift",
-    "icc",
-    "icc_interval",
-    "score_spread",
-]
 
 # The items that an interval of reliability takes: with one left out, two still have to differ.
 _LEAST = 3
@@ -47,7 +40,7 @@ deviation_of = lru_cache(10_000)(statistics.stdev)
 _variance_of = lru_cache(10_000)(statistics.variance)
 
 
-@measure
+@SummedMeasure
 def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None) -> Sums:
     """The standard deviation of an item's scores, averaged over items, in points of the score.
 
@@ -66,7 +59,7 @@ def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None)
     return mean(deviations, most=most)
 
 
-@measure
+@SummedMeasure
 def icc(table: ScoreTable) -> Sums:
     """ICC(1,1), how far one score tells items apart, at most 1.
 
@@ -79,7 +72,7 @@ def icc(table: ScoreTable) -> Sums:
         between, within = _variances(all_)
         return between / (between + within)
 
-    return Sums(_by_item(table), formula, arrays=formula)
+    return Sums(_by_item(table), formula, of_arrays=True)
 
 
 def icc_interval(
@@ -112,8 +105,8 @@ def icc_interval(
     low, high = min(limits[0], value), max(limits[1], value)
     two = len({x for row in table for x in numbers(row)}) == 2
     for row in _unseen(table, scale):
-        more = [*table, row]
-        ends = (_icc_ends(more, [*names, object()], level) if two else None) or (icc(more),)
+        larger = [*table, row]
+        ends = (_icc_ends(larger, [*names, object()], level) if two else None) or (icc(larger),)
         bounds = [end for end in ends if end is not None]
         low, high = min(low, *bounds), max(high, *bounds)
     return Interval(value, low, high, level, "jackknife", size)
@@ -125,7 +118,7 @@ def _icc_ends(
     """The ends by the jackknife alone; None if scores vary in too few groups."""
     sums = _by_item(table)
     varying = {name for name, totals in zip(groups, sums, strict=True) if totals.get("within")}
-    whole = Sums(sums, _log_ratio, arrays=_log_ratios)
+    whole = Sums(sums, _log_ratio, of_arrays=True)
     limits = jackknife(range(len(table)), lambda _: whole, level=level, groups=groups,
                        telling=len(varying) + 1)  # fmt: skip
     if limits is None:
@@ -176,25 +169,17 @@ def drift(
         numbers(row)
         # The index of a run among all of its case, also of those that have no score.
         end = max(len(row) - 1, 1)
-        seen = [(k / end - 0.5, score) for k, score in enumerate(row) if score is not None]
-        return statistics.linear_regression(*zip(*seen, strict=True)).slope if seen[1:] else None
+        runs = [(k / end - 0.5, score) for k, score in enumerate(row) if score is not None]
+        return statistics.linear_regression(*zip(*runs, strict=True)).slope if runs[1:] else None
 
     return mean_of(by_row(slope, table), level=level, groups=groups)
 
 
-def _log_ratio(all_: Totals) -> float | None:
+def _log_ratio(all_: Totals) -> Any:
     """The variance of the items' means over the part of it that is noise (MSB/MSW)."""
-    between, within = _variances(all_)
-    noise = within / _repeats(all_)
-    return math.log((between + noise) / noise) if between + noise > 0 and within > 0 else None
-
-
-def _log_ratios(all_: Totals) -> Any:
-    """`_log_ratio` of many totals; numpy's own logarithms differ in their last digits."""
     numpy, (between, within) = needs("numpy"), _variances(all_)
     noise = within / _repeats(all_)
-    ratios = numpy.where((between + noise > 0) & (within > 0), (between + noise) / noise, -1)
-    return numpy.array([math.log(ratio) if ratio > 0 else math.nan for ratio in ratios.tolist()])
+    return numpy.log(numpy.where(between + noise > 0, (between + noise) / noise, numpy.nan))
 
 
 def _by_item(table: ScoreTable) -> list[Totals]:
@@ -230,14 +215,10 @@ def _repeats(all_: Totals) -> Any:
     An item with one repetition has the mean noise of the others.
     """
     within: Any = all_["within"] / all_["repeated"]
-    single = all_["1/size"] - all_["1/often"]
-    if isinstance(within, float):
-        if not within:
-            return all_["items"] / all_["1/size"]
-        return within * all_["items"] / (all_["noise"] + single * within)
-    shared = within * all_["items"] / (all_["noise"] + single * within)
-    repeats: Any = needs("numpy").where(within, shared, all_["items"] / all_["1/size"])
-    return repeats
+    # Without any noise every item has one that is the same.
+    still = within == 0
+    within, noise = within + still, all_["noise"] + still * all_["1/often"]
+    return within * all_["items"] / (noise + (all_["1/size"] - all_["1/often"]) * within)
 
 
 def correlation(sums: Totals, x: str = "x", y: str = "y") -> float | None:
@@ -249,5 +230,9 @@ def correlation(sums: Totals, x: str = "x", y: str = "y") -> float | None:
     yy = squared_deviations(size, sums[y], sums[y + y])
     if not xx or not yy:
         return None
-    r = (sums[x + y] - sums[x] * sums[y] / size) / math.sqrt(xx * yy)
+    return within_ends((sums[x + y] - sums[x] * sums[y] / size) / math.sqrt(xx * yy))
+
+
+def within_ends(r: float) -> float:
+    """The correlation, which rounding may have carried beyond -1 or 1."""
     return min(max(r, -1.0), 1.0)

@@ -40,13 +40,12 @@ P = ParamSpec("P")
 class Sums:
     """What every item adds, and the formula of the totals.
 
-    `formula` returns None if the measure is not defined; a quotient of zero by zero is
-    undefined by itself. `most` says that the measure is a mean over items of shares that lie
+    `formula` gives None, or not a number, if the measure is not defined; a quotient of zero by zero
+    is undefined by itself. `most` says that the measure is a mean over items of shares that lie
     between 0 and this; None, that it is something else. `limit` is what such a mean is expected
     to be at most, where that is less. `unseen` is the most that an item can add on average, over
-    the chance that it does not add 0: behind a 0 of many repetitions little is hidden. `arrays` is
-    the formula of many totals together, each a numpy array. It gives not a number where the measure
-    is undefined. It is there if the formula would take long for every resample.
+    the chance that it does not add 0: behind a 0 of many repetitions little is hidden. `of_arrays`
+    says that the formula also takes arrays, of many totals together.
     """
 
     items: Sequence[Totals]
@@ -54,7 +53,7 @@ class Sums:
     most: float | None = None
     limit: float | None = None
     unseen: float | None = None
-    arrays: Callable[[Totals], Any] | None = None
+    of_arrays: bool = False
     _left_out: dict[bytes, Any] = field(default_factory=dict, init=False, compare=False)
 
     def value(self) -> float | None:
@@ -64,9 +63,10 @@ class Sums:
     def of(self, totals: Totals) -> float | None:
         """The measure of these totals."""
         try:
-            return self.formula(totals)
+            value = self.formula(totals)
         except ZeroDivisionError:
             return None
+        return None if value is None or math.isnan(value) else value
 
     @cached_property
     def adds(self) -> list[bool]:
@@ -75,10 +75,9 @@ class Sums:
 
     @cached_property
     def matrix(self) -> Any:
-        """What each item adds, a row per item and a column per total; equal items may be one."""
+        """The addends, a row per item and a column per total; equal items may be one object."""
         numpy, keys = import_module("numpy"), self._keys
-        indices: dict[int, int] = {}
-        rows = [indices.setdefault(id(item), len(indices)) for item in self.items]
+        rows = indices(map(id, self.items))
         different = dict(zip(rows, self.items, strict=True)).values()
         values = [[item.get(key, 0.0) for key in keys] for item in different]
         return numpy.array(values, dtype=float).reshape(-1, len(keys))[rows]
@@ -91,25 +90,24 @@ class Sums:
         key = groups.tobytes()
         if key not in self._left_out:
             numpy, matrix = import_module("numpy"), in_groups(self.matrix, groups)
-            # What stands before and what stands after: less an item, a total of zero would be one
-            # of rounding.
-            before = numpy.cumsum(matrix, axis=0)[:-1]
-            after = numpy.cumsum(matrix[::-1], axis=0)[-2::-1]
-            none = numpy.zeros((1, matrix.shape[1]))
-            totals = numpy.vstack([none, before]) + numpy.vstack([after, none])
-            self._left_out[key] = self.each(totals)
+            # All above a row and all below it: less an item, a total of zero would be one of
+            # rounding.
+            empty = numpy.zeros((1, matrix.shape[1]))
+            above = numpy.vstack([empty, matrix[:-1]]).cumsum(0)
+            below = numpy.vstack([empty, matrix[:0:-1]]).cumsum(0)[::-1]
+            self._left_out[key] = self.each(above + below)
         return self._left_out[key]
 
     def each(self, totals: Any) -> Any:
         """The measure of each row of totals, an array; nan where it is undefined."""
         numpy = import_module("numpy")
-        if self.arrays is None:
+        if not self.of_arrays:
             rows = (defaultdict(float, zip(self._keys, row, strict=True))
                     for row in totals.tolist())  # fmt: skip
             return numpy.array([self.of(row) for row in rows], dtype=float)
         columns = defaultdict(float, zip(self._keys, totals.T, strict=True))
         with numpy.errstate(invalid="ignore", divide="ignore"):
-            values = self.arrays(columns)
+            values: Any = self.formula(columns)
         return numpy.where(numpy.isfinite(values), values, numpy.nan)
 
     @cached_property
@@ -124,8 +122,8 @@ class _Difference(Sums):
     sides: tuple[Sums, ...] = ()
 
     def value(self) -> float | None:
-        first, second = (side.value() for side in self.sides)
-        return None if first is None or second is None else first - second
+        value, subtrahend = (side.value() for side in self.sides)
+        return None if value is None or subtrahend is None else value - subtrahend
 
     @cached_property
     def matrix(self) -> Any:
@@ -147,7 +145,10 @@ def in_groups(matrix: Any, groups: Any) -> Any:
 
 
 class SummedMeasure(Generic[Item, P]):
-    """A function of items whose value is a number, and whose `sums` can be resampled."""
+    """A function of items whose value is a number, and whose `sums` can be resampled.
+
+    It decorates the function that makes the sums.
+    """
 
     def __init__(self, sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> None:
         self.sums = sums
@@ -155,11 +156,6 @@ class SummedMeasure(Generic[Item, P]):
 
     def __call__(self, items: Sequence[Item], *args: P.args, **kwargs: P.kwargs) -> float | None:
         return self.sums(items, *args, **kwargs).value()
-
-
-def measure(sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> SummedMeasure[Item, P]:
-    """Turn a function that makes `Sums` into a measure of the same name."""
-    return SummedMeasure(sums)
 
 
 def total(items: Sequence[Totals]) -> Totals:
@@ -189,16 +185,19 @@ def mean(
 def quotient(items: Sequence[Totals], above: str, below: str, *, most: float | None = None) -> Sums:
     """One total over another, as a mean or a share of unequal items is."""
 
-    def formula(all_: Totals) -> Any:
-        return all_[above] / all_[below]
-
-    return Sums(items, formula, most, arrays=formula)
+    return Sums(items, lambda all_: all_[above] / all_[below], most, of_arrays=True)
 
 
 def difference(one: Sums, other: Sums) -> Sums:
     """The first measure minus the second, of the same items."""
-    items = [first or second for first, second in zip(one.items, other.items, strict=True)]
+    items = [item or counterpart for item, counterpart in zip(one.items, other.items, strict=True)]
     return _Difference(items, one.formula, sides=(one, other))
+
+
+def indices(values: Iterable[Hashable]) -> list[int]:
+    """The number of each value; different ones are numbered as they occur."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
 def by_row(of: Callable[[tuple[Item, ...]], Value], table: Iterable[Sequence[Item]]) -> list[Value]:
@@ -231,5 +230,5 @@ def rectangular(table: Sequence[Sequence[Item]], columns: int | None = None) -> 
 
 def squared_deviations(size: float, sum_: float, squares: float) -> float:
     """Σ (x - mean)² from the sums of x and x²; 0 when nothing is left but rounding."""
-    left = squares - sum_ * sum_ / size
-    return left * (left > 1e-12 * squares) + 0.0  # of arrays, too
+    deviations = squares - sum_ * sum_ / size
+    return deviations * (deviations > 1e-12 * squares) + 0.0  # of arrays, too

@@ -29,8 +29,6 @@ from dagengine.reliability.statistics.intervals import (
 from dagengine.reliability.statistics.mixture import Mixture
 from dagengine.reliability.statistics.sums import Sums, Table, Vote, by_row, mean
 
-__all__ = ["Picks", "SteadyVotes", "best_of", "flips_of_votes", "majority_odds", "steady_votes"]
-
 H = TypeVar("H", bound=Hashable)
 
 MOST = 99
@@ -302,12 +300,12 @@ def _exact(often: int, rare: int, votes: int) -> float:
     for won in range(votes // 2 + 1, min(votes, rare) + 1):
         # What the second majority is drawn from, of which the frequent verdict has to win.
         left = often - votes + won, rare - won
-        second = math.fsum(_drawn(*left, votes, count) for count in most)
-        lost.append(_drawn(often, rare, votes, won) * second)
+        second = math.fsum(_chance_of(*left, votes, count) for count in most)
+        lost.append(_chance_of(often, rare, votes, won) * second)
     return min(2 * math.fsum(lost), 1.0)
 
 
-def _drawn(often: int, rare: int, votes: int, won: int) -> float:
+def _chance_of(often: int, rare: int, votes: int, won: int) -> float:
     """The probability of `won` rare ones among this many (hypergeometric)."""
     ways = math.comb(rare, won) * math.comb(often, votes - won)
     return ways / math.comb(often + rare, votes)

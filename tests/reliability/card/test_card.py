@@ -466,7 +466,7 @@ def test_a_file_that_is_no_card_says_what_is_wrong(card: JudgeCard, tmp_path: Pa
     with pytest.raises(InputError, match="not a judge card: binding: Field required"):
         read_card(file)
     write_card(replace(card, format=99), file)
-    with pytest.raises(InputError, match="has format 99"):
+    with pytest.raises(InputError, match="has the format 99"):
         read_card(file)
 
 

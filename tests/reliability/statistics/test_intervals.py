@@ -168,7 +168,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'dagengine\[benchmark\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "dagengine\[benchmark\]"'):
         bootstrap(TABLE, flip_rate)
 
 

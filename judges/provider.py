@@ -121,7 +121,7 @@ class ProviderJudge(SharedJudge[_Opened]):
         return _Opened(client, own)
 
     def _setup_error(self, error: BaseException) -> JudgeSetupError:
-        cause = clip_text(f"{type(error).__name__}: {self._public(error)}")
+        cause = clip_text(f"{type(error).__name__}: {public_text(str(error), self.secrets)}")
         provider = self.model.partition("/")[0]
         lacks = ""
         if _lacks_credentials(error):  # what to set so that the provider's client finds them
@@ -129,10 +129,6 @@ class ProviderJudge(SharedJudge[_Opened]):
             key = " or pass api_key=" if names[0].endswith("_API_KEY") else ""
             lacks = f"; set {' and '.join(names)}{key}"
         return JudgeSetupError(f"the judge {self.model!r} cannot be set up: {cause}{lacks}")
-
-    def _public(self, error: object) -> str:
-        """The text of an error without secrets."""
-        return public_text(str(error), self.secrets)
 
     @property
     def secrets(self) -> list[str]:

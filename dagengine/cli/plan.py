@@ -111,7 +111,7 @@ def plan(
     speeds = None
     if latency is None:
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
-    answered, lost = (None, []) if store is None else _answered(loaded, cases, model, store)
+    answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
     budget = Assumptions(
         tuple(names), shared.prices(price), latency, most_calls, items, results is not None,
         answered, speeds,
@@ -233,7 +233,7 @@ def _latency(judges: Sequence[Judge]) -> float | None:
     return None if any(map(is_own, judges)) else LATENCY
 
 
-def _answered(
+def _stored_answers(
     metrics: Sequence[Any], cases: Cases, model: Any, path: Path
 ) -> tuple[int, list[str]]:
     """Number of questions that a store answers, and lines on nodes whose words it does not have."""

@@ -196,10 +196,10 @@ class _Source:
 
     def _set(self, call: ast.Call, name: str, value: str) -> _Edit:
         """A keyword argument with another value, or one more."""
-        place = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-        if place is None:
+        written = next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+        if written is None:
             return self._keyword_edit(call, f"{name}={value}")
-        return _Edit(*self._span(place), value)
+        return _Edit(*self._span(written), value)
 
     def _votes(self, metric: BaseMetric, title: str, votes: int) -> Iterator[_Edit]:
         """A line that lets the variable of the metric vote, and the import of what it needs."""

@@ -220,7 +220,7 @@ def totals_of(totals: Totals) -> TotalsRecord:
     return TotalsRecord(**{name: getattr(totals, name) for name in names}, **_tokens(totals.usage))
 
 
-def spent_of(
+def spending_of_judges(
     spent: Iterable[Spent], judges: Sequence[JudgeRecord]
 ) -> tuple[tuple[JudgeRecord, ...], tuple[SpentRecord, ...]]:
     """The judges with those that a node's own code asked, and what was spent at each."""

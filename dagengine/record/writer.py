@@ -20,7 +20,7 @@ from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
 from dagengine.record.columns import ColumnsWriter, columns_in
 from dagengine.record.costs import Costs
-from dagengine.record.definition import spent_of, totals_of
+from dagengine.record.definition import spending_of_judges, totals_of
 from dagengine.record.hiding import Hiding
 from dagengine.record.run_conditions import Figures
 from dagengine.record.times import times_line
@@ -178,7 +178,7 @@ class RunWriter:
 
     def _end(self, error: BaseException | None) -> None:
         totals, spent = self._spent()
-        judges, usage = spent_of(spent, self.manifest.judges)
+        judges, usage = spending_of_judges(spent, self.manifest.judges)
         summary = self._summing.result()
         names = ("cases", "passed", "failed", "no_score")
         counts = CountsRecord(**{name: getattr(summary, name) for name in names})

@@ -146,16 +146,15 @@ def labels_among(
         return str(source), ""
     places = Places(cases)
     read = list(table_of(Path(source)).read())
-    kept = [record for record in read if places.has_name(_name_in(record))]
+    kept = list[Record]()
+    for record in read:
+        row = record.value if isinstance(record.value, Mapping) else {}
+        name = next(iter(named_cells(row, ("case", "name")).values()), None)
+        kept += [record] if places.has_name(name) else []
     if not kept or len(kept) == len(read):
         return str(source), ""
     line = f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here"
     return _labels_in(Path(source), places, kept), line
-
-
-def _name_in(record: Record) -> Any:
-    row = record.value if isinstance(record.value, Mapping) else {}
-    return next(iter(named_cells(row, ("case", "name")).values()), None)
 
 
 def _votes(value: object) -> Iterator[Vote]:

@@ -140,7 +140,7 @@ def collected(
     return _collection(*_of_metric(path, list(_rows(path)), metric), scale, threshold)
 
 
-def collected_of_two(
+def read_two_files(
     small: Path, large: Path, *, metric: str | None = None,
     scale: tuple[float, float] = (0.0, 1.0), threshold: float | None = None,
 ) -> Collected:  # fmt: skip

@@ -140,15 +140,15 @@ class SharedAnswers:
         short = key[:16]
         bucket = int.from_bytes(key[16:20], "big") % _BUCKETS * _BUCKET
         with hold_byte(self._table_file, bucket):
-            places = self._table[bucket : bucket + _BUCKET]
-            at = places.find(short)
+            slots = self._table[bucket : bucket + _BUCKET]
+            at = slots.find(short)
             while at % _PLACE.size and at > 0:  # by chance, in the middle of other places
-                at = places.find(short, at + 1)
+                at = slots.find(short, at + 1)
             if at < 0:
-                begins = range(0, len(places), _PLACE.size)
-                empty = (at for at in begins if places.startswith(_EMPTY, at))
+                begins = range(0, len(slots), _PLACE.size)
+                empty = (at for at in begins if slots.startswith(_EMPTY, at))
                 at = next(empty, short[0] * _PLACE.size % _BUCKET)
-            place = _Place(bucket + at, *_PLACE.unpack_from(places, at))
+            place = _Place(bucket + at, *_PLACE.unpack_from(slots, at))
             if place.key == short and (place.length or not self._is_gone(place.process)):
                 return place, False
             mine = _Place(place.at, short, self._process, 0, 0)

@@ -248,7 +248,7 @@ class Generation:
         rows: list[CaseResult] = []
         cases = confirming.cases([pair_case(pair) for pair in by_places.values()])
         await confirming.run(cases, OnRow(rows.append))
-        results = {places: row.metrics[0] for places, row in zip(by_places, rows, strict=True)}
+        results = {numbers: row.metrics[0] for numbers, row in zip(by_places, rows, strict=True)}
         failures = [result.failure for result in results.values() if result.failure is not None]
         for failure in failures:
             problem = f"{failure.kind} at {failure.node}"
@@ -256,7 +256,7 @@ class Generation:
             self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
         alike = sum((LIKENESS, True) in result.path for result in results.values())
         self.report.nominated += alike + len(failures)
-        equal_pairs = {places for places, result in results.items() if (SAME, True) in result.path}
+        equal_pairs = {pair for pair, result in results.items() if (SAME, True) in result.path}
         self.report.confirmed += len(equal_pairs)
         return equal_pairs
 

@@ -62,12 +62,12 @@ def assert_test(
         raise failed
 
 
-def judged_at_once(
+def assert_at_once(
     test_case: TestCase, metrics: Sequence[Metric], **settings: Unpack[Settings]
 ) -> CaseResult:
     """The row of a case, judged now; in a test that pytest runs with all its other cases."""
     __tracebackhide__ = True
-    check_settings(judged_at_once, settings)
+    check_settings(assert_at_once, settings)
     metrics, session = as_metrics(metrics), _session()
     judge = _verdict if session is None else session.verdict
     verdict = judge(test_case, metrics, settings, at_once=True)

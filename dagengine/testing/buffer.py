@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import pytest
 from _pytest.runner import call_and_report, check_interactive_exception
 
-from dagengine.testing.fixtures import untimed, wait_for
+from dagengine.testing.fixtures import wait_for, without_timer
 from dagengine.testing.messages import AnswerMissingError, EvaluationFailed
 from dagengine.testing.values import Pending, Verdict
 
@@ -116,7 +116,7 @@ class Buffer:
         )
         room = 0 if has_subtests else self._window - 1
         if len(self._queue) > room:
-            with untimed(item):
+            with without_timer(item):
                 self.retire(down_to=room)
         if self._stopping:
             return

@@ -27,7 +27,7 @@ def wait_for(future: Future[Any], look: Callable[[], None] | None = None) -> Non
 
 
 @contextmanager
-def untimed(item: pytest.Item | None) -> Iterator[None]:
+def without_timer(item: pytest.Item | None) -> Iterator[None]:
     """No timeout runs in the test `item`, which waits for others; then its timer is set again."""
     settings = None if item is None else item.stash.get(TIMEOUT, None)
     if item is None or settings is None:
@@ -71,6 +71,6 @@ class FixtureGuard:
                 self._waiting.setdefault(definition, []).append(future)
 
     def _wait(self, definition: Any) -> None:
-        with untimed(self._running()):
+        with without_timer(self._running()):
             for future in self._waiting.pop(definition, ()):
                 wait_for(future, self._look)

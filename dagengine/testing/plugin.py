@@ -379,9 +379,9 @@ def dagengine_case() -> Callable[..., CaseResult]:
     For code that needs scores, and not only a verdict: the test waits for them. The case counts
     in the summary of the session; nothing fails.
     """
-    from dagengine.testing.assertion import judged_at_once
+    from dagengine.testing.assertion import assert_at_once
 
-    return judged_at_once
+    return assert_at_once
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

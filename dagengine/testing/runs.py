@@ -62,7 +62,7 @@ class SessionRun:
             self.judges.setdefault(judge.identity, judge)
         indices = [list(self.judges).index(judge.identity) for judge in judges]
         for metric in metrics:
-            self.metrics.setdefault(metric.name, _renumbered(metric, indices))
+            self.metrics.setdefault(metric.name, _with_numbers(metric, indices))
 
     def save(self, folder: Path, totals: Totals) -> None:
         """Write the folder, which the session holds (`sole_writer`), and its page.
@@ -141,13 +141,13 @@ def label_of(test: str, number: int) -> str:
     return test if not number else f"{test} #{number + 1}"
 
 
-def _renumbered(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:
+def _with_numbers(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:
     """The metric with other places of judges."""
     nodes = tuple(
         node.model_copy(
             update={
                 "judges": tuple(places[judge] for judge in node.judges),
-                "metric": None if node.metric is None else _renumbered(node.metric, places),
+                "metric": None if node.metric is None else _with_numbers(node.metric, places),
             }
         )
         for node in metric.nodes

@@ -135,9 +135,9 @@ def escalation(options: EscalationOptions) -> None:
 def _replay_files(options: EscalationOptions) -> Replayed:
     """Both judges from files of verdicts, or from runs of one judgement."""
     from dagengine.improvement.replaying import observe_verdicts, replay_judges
-    from dagengine.reliability.verdict_files import collected_of_two
+    from dagengine.reliability.verdict_files import read_two_files
 
-    seen = collected_of_two(Path(options.small), Path(options.large), metric=options.metric)
+    seen = read_two_files(Path(options.small), Path(options.large), metric=options.metric)
     rows = [*observe_verdicts(seen)]
     columns = {number: row.columns for number, row in reversed(seen.runs)}
     labels, groups = options.labels or seen.labels, options.groups or seen.groups

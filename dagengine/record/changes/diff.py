@@ -19,7 +19,6 @@ from dagengine.record.changes.run_comparison import RunComparison, start_compari
 from dagengine.record.columns import outline_of
 from dagengine.record.run import Run
 from dagengine.record.run_files import RunFiles
-from dagengine.record.values import Manifest
 from dagengine.results import CaseResult
 
 _SIDES: tuple[Side, Side] = (0, 1)
@@ -109,10 +108,11 @@ class _Reader:
         self._sides = sides
         self._comparison = comparison
         self._alignment = Alignment()
-        self._readers = tuple(
-            _Side(files, [_course(run, metric.name) for metric in comparison.metrics])
-            for files, run in zip(sides, (comparison.old, comparison.new), strict=True)
-        )
+        self._readers = list[_Side]()
+        for files, run in zip(sides, (comparison.old, comparison.new), strict=True):
+            numbers = {recorded.name: n for n, recorded in enumerate(run.metrics)}
+            courses = [f"course.{numbers[metric.name]}" for metric in comparison.metrics]
+            self._readers.append(_Side(files, courses))
         # Equal courses are the same answers, if nodes have the same names.
         self._by_course = all(files.columns is not None for files in sides) and not any(
             metric.trees.renamed for metric in comparison.metrics
@@ -202,11 +202,6 @@ class _Reader:
 def _key(content: str | None, index: int, case: str) -> Hashable:
     """The content of a case; a row of the data that was not a test case is known by its place."""
     return content or (index, case)
-
-
-def _course(run: Manifest, metric: str) -> str:
-    """The column with the courses of a metric."""
-    return f"course.{[recorded.name for recorded in run.metrics].index(metric)}"
 
 
 def _without_name(side: RunFiles, place: Place) -> Hashable | None:

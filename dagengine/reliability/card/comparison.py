@@ -139,7 +139,7 @@ def common(one: Side, other: Side) -> Common:
     for by, of in _SAME:
         before, after = one.places(of), other.places(of)
         repeated = any(count > 1 for _, count in (*before, *after))
-        pairs = [(before[key], place) for key, place in after.items() if key in before]
+        pairs = [(before[key], number) for key, number in after.items() if key in before]
         if pairs and not (repeated and by == "input"):
             return Common(pairs, by)
     return Common((), "")

@@ -24,7 +24,7 @@ from dagengine.reliability.card.values import (
     NodeCard,
     SettingCard,
     every_setting,
-    shown_as,
+    page_form,
 )
 from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
 from dagengine.reliability.card.words import (
@@ -68,8 +68,8 @@ def read_card(path: str | Path) -> JudgeCard:
         return _ADAPTER.validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(str(step) for step in first["loc"]) or "the file"
-        raise InputError(f"{path} is not a judge card: {place}: {first['msg']}") from None
+        key_path = ".".join(str(step) for step in first["loc"]) or "the file"
+        raise InputError(f"{path} is not a judge card: {key_path}: {first['msg']}") from None
 
 
 def _require_format(text: bytes, path: Path) -> None:
@@ -91,7 +91,7 @@ def _require_format(text: bytes, path: Path) -> None:
 # The page.
 
 
-@shown_as
+@page_form
 def card_page(card: JudgeCard) -> str:
     """The page; equal cards give equal pages."""
     filters = {

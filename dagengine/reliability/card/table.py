@@ -75,7 +75,7 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
         if under.contest is not None:
             out.print(*_contest(under, verbose or len(unders) <= SHOWN), sep="\n")
     if len(unders) > 1:
-        out.print(_compared(card))
+        out.print(_comparison_lines(card))
         out.print(_text(compared_together(card), style="dim"))
     else:
         metric, under = unders[0]
@@ -122,7 +122,7 @@ def _demands(card: JudgeCard, made: Verdict, under: SettingCard) -> Table:
     return table
 
 
-def _compared(card: JudgeCard) -> Table:
+def _comparison_lines(card: JudgeCard) -> Table:
     """Metrics and settings beside each other, with one vote."""
     heads = (demand.title.split()[0] for demand in DEMANDS)
     table = _grid("setting", *heads, "questions per case", "verdict")

@@ -469,7 +469,7 @@ class JudgeCard:
         return self.binding.sha256
 
 
-def shown_as(page: Callable[[JudgeCard], str]) -> Callable[[JudgeCard], str]:
+def page_form(page: Callable[[JudgeCard], str]) -> Callable[[JudgeCard], str]:
     """Make a function of a card what notebooks show of cards: pages know cards, not cards pages."""
     _PAGES.append(page)
     return page

@@ -374,19 +374,19 @@ class _Table:
         )  # fmt: skip
 
     def _use(self) -> Verdict | None:
-        place = next((k for k, states in enumerate(self.states)
+        index = next((k for k, states in enumerate(self.states)
                       if all(state == "met" for state in states.values())), None)  # fmt: skip
-        if place is None:
+        if index is None:
             return None
-        voted = self.under.voted[place]
+        voted = self.under.voted[index]
         why = (
             f"Asked again, {bounded(voted.flips)} of results differ. It agrees with people in "
             f"{bounded(voted.agreement)} of cases, kappa {bounded(voted.kappa)}."
         )
-        if place == 0:
+        if index == 0:
             return self._advice("use", "8", "Use it", why,
                               f"Using it takes {self._per_thousand(1)}.")  # fmt: skip
-        cheaper = next((k for k, states in enumerate(self.states[:place])
+        cheaper = next((k for k, states in enumerate(self.states[:index])
                         if "missed" not in states.values()), None)  # fmt: skip
         # Votes at a node are what whole runs showed only if it is the only one that speaks.
         alone = self.under.nodes[0].node if len(self.under.nodes) == 1 else None
@@ -404,7 +404,7 @@ class _Table:
         asked = "scores of each candidate" if self.under.contest else "votes"
         headline = f"Use it with {voted.votes} {asked}{'' if alone is None else f' at {alone}'}"
         more = self._per_thousand(voted.votes - 1)
-        return self._advice("use_with", "9", f"{headline}: +{more}", why, buy, place)
+        return self._advice("use_with", "9", f"{headline}: +{more}", why, buy, index)
 
     def _fewer_open(self, place: int, enough: Voted, buy: str) -> Verdict:
         """More votes meet all demands, but fewer may as well: nobody should pay for them unseen."""

@@ -140,7 +140,7 @@ def corrected_mean(
     alone = mean_of([label for label, _ in labelled], level=level, groups=cases.asked)
     if isinstance(alone, Unknown):
         return alone
-    value, half = _powered(cases, quantile_of_t(level, len(set(cases.asked))))
+    value, half = _power_shares(cases, quantile_of_t(level, len(set(cases.asked))))
     ends = (max(value - half, limits[0]), min(value + half, limits[1]))
     value = min(max(value, limits[0]), limits[1])
     estimate = _interval(value, ends, level, "PPI++", len(labelled))
@@ -182,7 +182,7 @@ def corrected_difference(
     pseudo = replace(cases, labelled=[*labelled, (1.0, 0.0), (-1.0, 0.0)],
                      asked=[*asked, object(), object()])  # fmt: skip
     labels_only = replace(pseudo, unlabelled=[], unlabelled_groups=[])
-    results = [_powered(part, z) for part in (pseudo, labels_only)]
+    results = [_power_shares(part, z) for part in (pseudo, labels_only)]
     estimate, alone = (
         _interval(value, (value - half, value + half), level, "PPI++", len(labelled), -1.0)
         for value, half in results
@@ -378,7 +378,7 @@ class _Cases:
         return len(self.labelled) + len(self.unlabelled)
 
 
-def _powered(cases: _Cases, quantile: float) -> tuple[float, float]:
+def _power_shares(cases: _Cases, quantile: float) -> tuple[float, float]:
     """The estimate, and half the width of its interval."""
     labels, scores = [y for y, _ in cases.labelled], [f for _, f in cases.labelled]
     n, free = len(labels), len(cases.unlabelled)

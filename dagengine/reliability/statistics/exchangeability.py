@@ -79,7 +79,7 @@ def departures(
     sure = [departure for departure in ways if departure.sure]
     apart = next((departure.run for departure in sure if departure.way == "stands apart"), None)
     if apart is None or len(rows[0]) < 4:
-        return _unexplained(sure) or ways
+        return _without_copies(sure) or ways
     # A run that stands apart makes its neighbours seem alike: what do the others say without it?
     fewer = numpy.delete(coded, apart, 1), numpy.delete(numbers, apart, 1)
     lasting = {departure.way for departure in _test_ways(*fewer, names, level) if departure.sure}
@@ -99,7 +99,7 @@ def _varying_rows(
     return [row for row, _ in rows], [name for _, name in rows]
 
 
-def _unexplained(sure: list[Departure]) -> list[Departure]:
+def _without_copies(sure: list[Departure]) -> list[Departure]:
     """Departures that do not follow from others of these."""
     if any(departure.way in _SHOCKS for departure in sure):
         return [departure for departure in sure if not departure.is_copy]

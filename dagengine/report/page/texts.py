@@ -171,12 +171,12 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
     values = [
         *(step.node if node is None else node, str(step.outcome), verdict, _own_output(step)),
         *(step.reason, step.score, step.mode, step.confidence),
-        *_filled(list(step.votes), tokens, "" if step.kind == usual else step.kind),
-        *_filled(float(f"{cost or 0:.4g}")),
+        *_fill_places(list(step.votes), tokens, "" if step.kind == usual else step.kind),
+        *_fill_places(float(f"{cost or 0:.4g}")),
         _three_digits(step.seconds),
         odds,
         {"words": way, "questions": calls} if way else None,
-        *_filled(step.usage.cached_tokens, quotes, list(step.spans)),
+        *_fill_places(step.usage.cached_tokens, quotes, list(step.spans)),
     ]
     # Values are known by their places: only None at the end can be left out.
     while values[-1] is None:
@@ -192,6 +192,6 @@ def _own_output(step: Step) -> Any:
     return None if implied or scored else step.output
 
 
-def _filled(*values: Any) -> list[Any]:
+def _fill_places(*values: Any) -> list[Any]:
     """Values, with None for those that are empty."""
     return [value or None for value in values]

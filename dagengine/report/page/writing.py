@@ -131,7 +131,7 @@ def _parts(
     parts = {"index": pack({**columns.as_dict(), "said": labels})}
     for name, data in ("slot", array("i", slots).tobytes()), *columns.take(tally.rows).items():
         parts[f"column-{name}"] = pack(data)
-    parts |= _numbered("texts", blocks) | _numbered("prompts", asked)
+    parts |= _number_blocks("texts", blocks) | _number_blocks("prompts", asked)
     paragraphs = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
     body = (
         f"<noscript><main><h1>{escape(first)}</h1>{paragraphs}"
@@ -162,7 +162,7 @@ def _full_record(
     return record
 
 
-def _numbered(name: str, blocks: list[str]) -> dict[str, str]:
+def _number_blocks(name: str, blocks: list[str]) -> dict[str, str]:
     return {f"{name}-{number}": block for number, block in enumerate(blocks)}
 
 

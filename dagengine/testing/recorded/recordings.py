@@ -193,11 +193,11 @@ class Recording:
         if nearest.judge != judge:
             differences.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
         equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
-        rest = f"; {_listed(equal)} equal" if equal else ""
+        rest = f"; {_word_list(equal)} equal" if equal else ""
         return f"against the nearest: {', '.join(differences)}{rest}. Run --evals=record"
 
 
-def _listed(words: Sequence[str]) -> str:
+def _word_list(words: Sequence[str]) -> str:
     *before, last = words
     return f"{', '.join(before)} and {last}" if before else last
 

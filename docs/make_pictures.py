@@ -110,7 +110,7 @@ def readme(folder: Path) -> None:
     command = ("run", MAIN / "metrics.py", "--data", MAIN / "cases.jsonl")
     judge = ("--judge", f"{MAIN / 'judge.py'}:judge", "--out", folder / "out")
     subprocess.run([sys.executable, "-m", "dagengine", *command, *judge], check=True)
-    take(folder / "out" / "report.html", HERE / "page.png", (980, 530), 2)
+    take(folder / "out" / "report.html", HERE / "page.png", (1100, 620), 2)
     subprocess.run([sys.executable, MAIN.parent / "benchmark.py", folder / "card"], check=True)
     take(folder / "card" / "card.html", HERE / "card.png", (830, 226), 2)
     README_MADE_OF.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

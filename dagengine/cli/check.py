@@ -48,8 +48,8 @@ def check(
 
     loaded = load_metrics(metrics, on_copy=say if format is Format.TABLE else None)
     names = [metric.spec().name for metric in loaded]
-    found = chain.from_iterable(find_problems(metric.spec())[0] for metric in loaded)
-    problems = list(dict.fromkeys([*name_problems(names), *found]))
+    listed_problems = chain.from_iterable(find_problems(metric.spec())[0] for metric in loaded)
+    problems = list(dict.fromkeys([*name_problems(names), *listed_problems]))
     wrong = any(problem.severity == "error" for problem in problems)
     if format is Format.TABLE and not wrong:
         _print_judges(compile_metrics(loaded))

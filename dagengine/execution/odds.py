@@ -139,9 +139,9 @@ class _Enumeration:
     ) -> None:
         self._plan, self._metric = plan, metric
         self._skipped = {
-            other.index: Failure(OutcomeKind.SKIPPED, other.spec.name, "another metric")
-            for other in plan.metrics
-            if other.index != metric
+            metric_plan.index: Failure(OutcomeKind.SKIPPED, metric_plan.spec.name, "another metric")
+            for metric_plan in plan.metrics
+            if metric_plan.index != metric
         }
         self._judged, self._opened, self._fixed = judged, opened, fixed
         self._found: dict[tuple[Any, float, bool], float] = {}

@@ -153,9 +153,9 @@ class Folder:
 def _looks(record: Path, sha256: str) -> list[str]:
     """The metrics, by hash, for which a record says that this sealed part was opened."""
     try:
-        known = json.loads(read_whole(record)) if is_there(record) else {"sealed_part": {}}
-        require_format(known, FORMAT, str(record))
-        sealed = known["sealed_part"]
+        record_data = json.loads(read_whole(record)) if is_there(record) else {"sealed_part": {}}
+        require_format(record_data, FORMAT, str(record))
+        sealed = record_data["sealed_part"]
         return list(map(str, sealed["looks"])) if sealed.get("sha256") == sha256 else []
     except InputError:
         raise

@@ -97,12 +97,12 @@ def standing_lines(
 
     `words` name the judges to `judge check`; without them their model does.
     """
-    known = {record.identity: str(record.standing) for record in records if record.standing}
+    standings = {record.identity: str(record.standing) for record in records if record.standing}
     checked = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
-    names = [display_name(judge) for judge in checked if identity_of(judge) not in known]
+    names = [display_name(judge) for judge in checked if identity_of(judge) not in standings]
     hint = f"dagengine judge check {words or '--judge ' + names[0]}" if names else ""
     unknown = f"not known whether {few(names)} can judge; a minute tells: {hint}"
-    return [*known.values(), *([unknown] if names else [])]
+    return [*standings.values(), *([unknown] if names else [])]
 
 
 def identity_of(judge: Judge) -> str:

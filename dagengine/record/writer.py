@@ -195,8 +195,8 @@ class RunWriter:
         path = self.folder / SUMMARY
         with self.rows.naming(path):
             shown = {"identity", "model", "standing"}
-            known = [judge.model_dump(mode="json", include=shown) for judge in judges]
-            figures = {"format": FORMAT, "exit": ended["exit"], "judges": known}
+            judge_facts = [judge.model_dump(mode="json", include=shown) for judge in judges]
+            figures = {"format": FORMAT, "exit": ended["exit"], "judges": judge_facts}
             figures |= summary.as_dict()
             write_whole(path, json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
         self._replace(self.manifest)

@@ -101,14 +101,14 @@ def wins_line(wins: Counter[str]) -> str:
     """Say who won an arena, and in how many cases the second one did."""
     of = counted(wins.total(), "case")
     contestants = sorted(wins.keys() - {Contest.TIE}, key=lambda name: (-wins[name], name))
-    first, *others = contestants
+    first, *losers = contestants
     most = wins[first]
     if not most:
         return f"No winner: all {of} are ties"
     lead = [name for name in contestants if wins[name] == most]
     if len(lead) > 1:
         return f"No winner: {few(lead)} won {most:,} of {of} each"
-    second = [f"{name} {wins[name]:,}" for name in others[:1]]
+    second = [f"{name} {wins[name]:,}" for name in losers[:1]]
     return ", ".join([f"{first} won {most:,} of {of}", *second])
 
 
@@ -176,14 +176,14 @@ def _cases_table(
         if left_out.get(head):
             continue
         table.add_column(head, justify=side, overflow="fold", max_width=most)
-    told: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for row in rows:
-        table.add_row(*_cells(row, several, times, told))
+        table.add_row(*_cells(row, several, times, numbers))
     return table
 
 
 def _cells(row: CaseResult, several: bool, times: bool, told: dict[str, int]) -> list[Any]:
-    """The cells of a row; a long text that an earlier row has (`told`) is not said again."""
+    """The cells of a row; a long text that an earlier row has (`numbers`) is not said again."""
     from rich.text import Text
 
     worst = worst_result(row)

@@ -477,7 +477,7 @@ def test_the_search_answers_a_strangers_questions_within_three_hits(
         opened.page.click(".md-search__input")
         # Hits are read and not seen: to draw those of all questions takes longer than to find them.
         opened.run("document.querySelector('.md-search__output').style.display = 'none'")
-        while not opened.page.evaluate(ANSWERED, "judge"):  # nothing matches before the index is read
+        while not opened.page.evaluate(ANSWERED, "judge"):  # the index is not read yet
             pass
         for question, wanted in QUESTIONS.items():
             hits = opened.page.evaluate(ANSWERED, question)

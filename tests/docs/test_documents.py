@@ -157,7 +157,10 @@ def test_a_page_does_as_printed_and_its_picture_shows_it(
 
 def test_every_code_and_every_outcome_has_its_place_among_the_troubles() -> None:
     home = Path(dagengine.__file__).parent
-    sources = "".join(file.read_text(encoding="utf-8") for file in home.rglob("*.py"))
+    # In a checkout two rooms are links, which are not followed.
+    folders = (home, home / "metrics", home / "judges")
+    files = {file.resolve() for folder in folders for file in folder.rglob("*.py")}
+    sources = "".join(file.read_text(encoding="utf-8") for file in files)
     codes = set(re.findall(r"""\b(?:report|Problem)\(\s*"([a-z-]+)\"""", sources))
     assert len(codes) > 30
     assert f"{len(codes)} kinds" in README

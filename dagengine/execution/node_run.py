@@ -311,12 +311,13 @@ async def together(
 ) -> list[R]:
     """Results of `work` on every (place, thing), at most so many in parallel.
 
-    A thing is only made when its work begins. Each of those at once is its own strand for
+    A thing is made when there is room for its work. Each of those at once is its own strand for
     the `participant`; the last to end is that which continues.
     """
     results: dict[int, R] = {}
     coming = enumerate(things)
-    strands = 0
+    starts = list(itertools.islice(coming, most))
+    strands = len(starts)
 
     async def work_on(index: int, thing: X) -> None:
         nonlocal strands
@@ -327,13 +328,17 @@ async def together(
             strands -= 1
             participant.split(-1)
 
+    if strands < 2:  # a group of tasks costs more than most nodes
+        for start in starts:
+            await work_on(*start)
+        return list(results.values())
     try:
         async with anyio.create_task_group() as group:
-            for index, thing in itertools.islice(coming, most):
-                group.start_soon(work_on, index, thing)
-                strands += 1
-            if participant is not None and strands > 1:
+            for start in starts[1:]:
+                group.start_soon(work_on, *start)
+            if participant is not None:
                 participant.split(strands - 1)
+            await work_on(*starts[0])
     finally:
         if participant is not None and strands > 1:  # some were stopped
             participant.split(1 - strands)

@@ -136,6 +136,9 @@ class Runner:
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
         self._deciding = deciding(plan, judges) if self._bringing else ()
+        roots = {slot.unit for slot in plan.slots if slot.root and slot.unit != NONE}
+        firsts = (unit.node for unit in plan.units if unit.index in roots and not unit.sources)
+        self._asks_first = app is None and all(node.asks for node in firsts)
         self._judge_names = [only_judge(plan, metric, judges) for metric in plan.metrics]
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item] | CallSource) -> None:
@@ -176,7 +179,9 @@ class Runner:
         """Whether there is a unit that may run, or may be a case to admit."""
         if self._plain.ready or self._asking.ready:
             return self._first() is not None
-        return self._source.ready and self._may_begin
+        # A case that begins by asking would wait for room; who makes room admits one.
+        may_run = self._asking.have_room or not self._asks_first
+        return self._source.ready and may_run and self._may_begin
 
     def _first(self) -> _Units | None:
         """The units of which the first one is the most urgent that may be run."""
@@ -211,14 +216,12 @@ class Runner:
                 return None
         if self._goldens:
             golden = self._goldens.popleft()
-            self._workers.wake()
             return partial(self._complete, *golden)
         units = self._first()
         if units is None:
             return None
         _, _, unit, active = heapq.heappop(units.ready)
         units.at_work += 1
-        self._workers.wake()
         return partial(self._step, active, self._plan.units[unit])
 
     def _admit(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Protocol, Self
+from collections.abc import Callable, Coroutine, Generator
+from types import TracebackType, coroutine
+from typing import Any, Protocol, Self
 
 import anyio
 import anyio.lowlevel
@@ -60,7 +60,7 @@ class WorkerScope:
         return self.__exit__(type(error), error, error.__traceback__)
 
 
-Work = Callable[[WorkerScope], Awaitable[None]]
+Work = Callable[[WorkerScope], Coroutine[Any, Any, None]]
 
 
 class WorkSource(Protocol):
@@ -79,6 +79,26 @@ class WorkSource(Protocol):
     def next(self) -> Work | None:
         """The next work; None if there is nothing (now)."""
         ...
+
+
+@coroutine
+def _until_waiting(
+    work: Coroutine[Any, Any, None], call_others: Callable[[], None]
+) -> Generator[Any, Any, None]:
+    """Await some work, and call others once, when it first waits."""
+    step, value, alone = work.send, None, True
+    while True:
+        try:
+            signal = step(value)
+        except StopIteration:
+            return
+        if alone:
+            alone = False
+            call_others()
+        try:
+            step, value = work.send, (yield signal)
+        except BaseException as error:  # noqa: BLE001 - the work hears of it where it waits
+            step, value = work.throw, error
 
 
 class WorkerTasks:
@@ -116,7 +136,8 @@ class WorkerTasks:
                         self._idle.append(news)
                         await news.wait()
                         continue
-                    await work(worker)
+                    # While it never waits nobody else has a turn; they are called when it does.
+                    await _until_waiting(work(worker), self.wake)
                     # While its node waited for a pack it was not counted, so others were called.
                     # Now there is one too many, and whoever comes to an end first goes.
                     if self._count - self._parked > self._most:

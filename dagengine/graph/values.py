@@ -161,9 +161,12 @@ def _frozen_copy(value: Any) -> Any:
     if isinstance(value, BaseModel) and not (
         value.__pydantic_extra__ or getattr(value, "__pydantic_private__", None)
     ):
-        twin = copy.copy(value)
-        own = vars(twin)
-        own.update({name: _frozen_copy(part) for name, part in own.items()})
+        # `copy` makes copies of its four parts, too, of which two are empty here.
+        twin, write = object.__new__(type(value)), object.__setattr__
+        write(twin, "__dict__", {name: _frozen_copy(part) for name, part in vars(value).items()})
+        write(twin, "__pydantic_fields_set__", set(value.__pydantic_fields_set__))
+        write(twin, "__pydantic_extra__", None if value.__pydantic_extra__ is None else {})
+        write(twin, "__pydantic_private__", None)
         return twin
     return copy.deepcopy(value)
 

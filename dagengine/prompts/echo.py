@@ -63,14 +63,14 @@ def texts_of(value: Any) -> list[str]:
     texts, pending = list[str](), [value]
     while pending:
         part = pending.pop()
+        if isinstance(part, BaseModel):
+            part = {**part.__dict__, **(part.__pydantic_extra__ or {})}
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, _LISTS):
-            pending.extend(part)
-        elif isinstance(part, BaseModel):
-            pending.append({**part.__dict__, **(part.__pydantic_extra__ or {})})
         elif isinstance(part, dict):
             pending += [part[name] for name in part if name not in ("reason", "verdict")]
+        elif isinstance(part, _LISTS):
+            pending += part
     texts.reverse()  # the last part of a value was taken first
     return texts
 

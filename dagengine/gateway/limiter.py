@@ -492,7 +492,7 @@ class Limiter:
         """
         ready = []
         for judge in self._judges:
-            head = judge.waiting.first()
+            head = judge.waiting.first() if judge.waiting.things else None
             if head is not None and judge.has_room():
                 ready.append((head[0], judge, head[1]))
         if not ready:

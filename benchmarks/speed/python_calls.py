@@ -25,7 +25,7 @@ from rich.table import Table
 from server import Settings
 from throughput import CLIENTS, Client, Plan, measured, versions
 
-LIMITS = {TREE: 940, FAITHFULNESS: 1500, G_EVAL: 1700}
+LIMITS = {TREE: 900, FAITHFULNESS: 1300, G_EVAL: 1600}
 """The most Python calls for one judge call, by workload."""
 PLAN = Plan(CLIENTS[:1], tuple(LIMITS), 1600, 64, 1, 64, Settings(), DEFAULT_FOLDER, profiled=True)
 

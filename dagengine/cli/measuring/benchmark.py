@@ -325,8 +325,8 @@ def _write(
     card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse] = ()
 ) -> None:
     """Print the card, write its files, and exit as the conditions say."""
-    from dagengine.reliability.card.files import card_page, markdown, write_card
-    from dagengine.reliability.card.table import print_card
+    from dagengine.reliability.card.card_text import markdown, print_card
+    from dagengine.reliability.card.files import card_page, write_card
 
     report(card=card)
     print_card(card, verbose=options.verbose)
@@ -378,10 +378,10 @@ def _card_name(path: Path) -> str:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
+    from dagengine.reliability.card.card_text import print_contrasts
     from dagengine.reliability.card.comparison import between_cards
     from dagengine.reliability.card.conditions import worse
     from dagengine.reliability.card.files import read_card
-    from dagengine.reliability.card.table import print_contrasts
     from dagengine.reliability.fingerprint import changes
     from dagengine.reliability.statistics.measures import COMPARED
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from dagengine.reliability.card.figures import figure, reaching, shown
-from dagengine.reliability.card.values import CaseSpread, Figure
+from dagengine.reliability.card.values import Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
     entropy,
@@ -24,11 +24,10 @@ from dagengine.reliability.statistics.consistency import (
 from dagengine.reliability.statistics.exchangeability import Departure, departures
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of, needs
 from dagengine.reliability.statistics.measures import mean_score, measure_of
-from dagengine.reliability.statistics.spread import deviation_of, drift, icc_interval, score_spread
+from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers
 from dagengine.results import OutcomeKind
 from dagengine.terminal import counted
-from dagengine.test_case import TestCase, case_label
 
 _SCALE = (0.0, 1.0)
 
@@ -310,14 +309,3 @@ def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
             f"Runs without a score are not spread by chance: {count} of them are in {cases} of "
             f"{counted(len(rows), 'case')}. Figures that leave them out are of the other cases."
         )
-
-
-def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
-    """Scores by case, the largest deviation first."""
-    spreads: list[CaseSpread] = []
-    for number in runs.cases:
-        scores = runs.scores(number)
-        counts = tuple(sorted(Counter(scores).items()))
-        deviation = deviation_of(tuple(scores)) if len(scores) > 1 else 0.0
-        spreads.append(CaseSpread(case_label(cases[number], number), counts, deviation))
-    yield from sorted(spreads, key=lambda case: -case.deviation)

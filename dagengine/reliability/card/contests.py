@@ -16,9 +16,10 @@ from dagengine.graph.graph import Metric
 from dagengine.reliability.card.again import not_repeats
 from dagengine.reliability.card.bias import changed
 from dagengine.reliability.card.build import keys_of, named_setting, own_rules
+from dagengine.reliability.card.case_results import segments_of
 from dagengine.reliability.card.comparison import contrast_of, corrected, near
 from dagengine.reliability.card.figures import figure, shown
-from dagengine.reliability.card.people import MOST_VOTES, UNSTATED, segments_of
+from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withheld
 from dagengine.reliability.card.values import (
     BestOf,
     Contest,
@@ -182,13 +183,12 @@ class _Side:
                     self.together)  # fmt: skip
         unlike = not_repeats(runs, None)
         some = (self.right >= 0).any() and not (self.right >= 0).all()
-        withheld: dict[str, Any] = {"low": None, "high": None, "note": UNSTATED}
+        why = UNSTATED if some and not random else ""
         made = self._contest(within)
         last = made.curve[-1]
         voted = tuple(
-            Voted(votes, unlike.without(self._flips(votes, together)),
-                  *(replace(measure, **(withheld if some and not random else {}))
-                    for measure in self._agreement(votes, together)))
+            withheld(Voted(votes, unlike.without(self._flips(votes, together)),
+                           *self._agreement(votes, together)), why)
             for votes in range(1, max(min(self.most // 2, MOST_VOTES), 1) + 1)
         )  # fmt: skip
         kappa = self._agreement(self.most, 0.95)[1]

@@ -1,12 +1,10 @@
-"""A judge card as files: JSON, one page of HTML without scripts, a summary in Markdown."""
+"""A judge card as files: JSON, and one page of HTML without scripts."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +18,10 @@ from dagengine.reliability.card.values import (
     FORMAT,
     Figure,
     JudgeCard,
-    MetricCard,
-    NodeCard,
-    SettingCard,
     every_setting,
     page_form,
 )
 from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
-from dagengine.reliability.card.words import (
-    CONTEST_HEADS,
-    bought,
-    contest_rows,
-    contest_title,
-    corrected_said,
-    difference,
-    full,
-    headline,
-    judges_of,
-    node_votes,
-    number,
-    place,
-    scores_needed,
-    understood,
-    visible,
-)
 from dagengine.results.html import document
 from dagengine.terminal import counted
 
@@ -133,88 +111,3 @@ def _at(value: float | None, measure: Figure | None = None) -> str:
     low = -1.0 if measure is not None and card_words.signed(measure) else 0.0
     share = ((value or 0.0) - low) / (1 - low)
     return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"
-
-
-# The summary.
-
-
-def markdown(card: JudgeCard) -> str:
-    """The summary of a card as Markdown."""
-    return "\n".join(_lines(card)) + "\n"
-
-
-def _lines(card: JudgeCard) -> Iterator[str]:
-    yield "# Judge card\n"
-    yield f"Judge: {judges_of(card)}. {headline(card)}.\n"
-    for metric, under in every_setting(card):
-        yield f"## {place(card, metric, under)}\n"
-        made = verdict(card, metric, under)
-        yield f"**{made}**\n\n{made.why}\n\nNext: {made.step}\n"
-        for question, answer in zip(QUESTIONS, answers(under), strict=True):
-            yield f"- **{question}** {answer}"
-        if under.contest is not None:
-            yield f"\n{contest_title(under)}:\n"
-            for row in (CONTEST_HEADS, ("---",) * len(CONTEST_HEADS), *contest_rows(under.contest)):
-                yield f"| {' | '.join(row)} |"
-            yield f"\n{' '.join([*bought(under.contest), scores_needed(under.contest)])}\n"
-        yield from (f"- {corrected_said(figure)}" for figure in under.corrected)
-        if seen := seen_from(under):
-            yield f"- {seen}"
-        yield from _measures(under.measures)
-        yield "\n| node | share of the noise | flip rate | score change per flip | votes |"
-        yield "|---|---|---|---|---|"
-        for node in under.nodes:
-            shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
-            yield f"| {' | '.join(map(_cell, shown))} | {node_votes(node)} |"
-        yield ""
-        yield from _by_node("unsupported verdicts", under, attrgetter("unsupported"))
-        yield from _by_node("accuracy against people", under, attrgetter("people"))
-        yield from (f"{note}\n" for note in under.notes)
-    for metric in card.metrics:
-        yield from _together(metric)
-    yield from (f"- {rule}" for rule in card.rules)
-    yield f"\nBound to sha256 {card.sha256} (dagengine {card.binding.version})."
-
-
-def _by_node(
-    name: str, under: SettingCard, figure_of: Callable[[NodeCard], Figure | None]
-) -> Iterator[str]:
-    figures = ((node.node, figure_of(node)) for node in under.nodes)
-    rows = [(node, figure) for node, figure in figures if figure is not None]
-    if rows:
-        yield f"| node | {name} |\n|---|---|"
-        yield from (f"| {_cell(name)} | {_cell(full(figure))} |" for name, figure in rows)
-        yield ""
-
-
-def _measures(measures: Sequence[Figure]) -> Iterator[str]:
-    yield "\n| measure | value | level |\n|---|---|---|"
-    for measure in measures:
-        yield f"| {measure.name} | {_cell(full(measure))} | {_cell(measure.level)} |"
-
-
-def _together(metric: MetricCard) -> Iterator[str]:
-    """Lines on several settings together, and on the reading of labels."""
-    if metric.across:
-        yield f"## {metric.metric}: settings together"
-        yield from _measures(metric.across)
-        yield ""
-    if metric.between:
-        yield f"## {metric.metric}: settings compared\n"
-        yield "| measure | from | to | difference | smallest detectable |\n|---|---|---|---|---|"
-        for contrast in metric.between:
-            cells = (
-                contrast.difference.name,
-                contrast.one,
-                contrast.other,
-                difference(contrast),
-                visible(contrast),
-            )
-            yield f"| {' | '.join(map(_cell, cells))} |"
-        yield ""
-    if metric.labels:
-        yield f"{understood(metric)}\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

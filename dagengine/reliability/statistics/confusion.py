@@ -45,6 +45,7 @@ from dagengine.reliability.statistics.sums import (
     Table,
     Totals,
     Vote,
+    by_row,
     indices,
     mean,
     quotient,
@@ -119,25 +120,24 @@ def confusion_table(
     return Confusion(tuple(order), tuple(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRates:
-    """One label: the sensitivity on its cases, and the specificity on all other cases."""
+def label_rates(
+    pairs: Labelled, *, groups: Groups | None = None
+) -> dict[Vote, tuple[Interval | Unknown, Interval | Unknown]]:
+    """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval.
 
-    label: Vote
-    sensitivity: Interval | Unknown
-    specificity: Interval | Unknown
-
-
-def label_rates(pairs: Labelled, *, groups: Groups | None = None) -> list[LabelRates]:
-    """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval."""
+    They are those of the cases of the label, and of all other cases.
+    """
     rows = _with_groups(pairs, groups)
-    rates: list[LabelRates] = []
+    rates: dict[Vote, tuple[Interval | Unknown, Interval | Unknown]] = {}
     for label in dict.fromkeys(label for label, *_ in rows):
-        met = [(verdict == label, group) for own, verdict, group in rows if own == label]
-        # A tie, or no verdict, is right about no case: as in the sensitivity, and in accuracy.
-        rejected = [(verdict not in (label, None), group)
-                    for own, verdict, group in rows if own != label]  # fmt: skip
-        rates.append(LabelRates(label, _share(met), _share(rejected)))
+        met, rejected = list[tuple[bool, Hashable]](), list[tuple[bool, Hashable]]()
+        for own, verdict, group in rows:
+            if own == label:
+                met.append((verdict == label, group))
+            else:
+                # A tie, or no verdict, is right about no case: as for the others, and in accuracy.
+                rejected.append((verdict not in (label, None), group))
+        rates[label] = _share(met), _share(rejected)
     return rates
 
 
@@ -158,10 +158,13 @@ def baseline_interval(
     None if a share has no interval.
     """
     rows = _with_groups(pairs, groups)
-    shares = [_share([(label == kind, group) for label, _, group in rows])
-              for kind in dict.fromkeys(label for label, *_ in rows)]  # fmt: skip
-    intervals = [interval for interval in shares if isinstance(interval, Interval)]
-    if not intervals or len(intervals) < len(shares):
+    intervals: list[Interval] = []
+    for kind in dict.fromkeys(label for label, *_ in rows):
+        share = _share([(label == kind, group) for label, _, group in rows])
+        if isinstance(share, Unknown):
+            return None
+        intervals.append(share)
+    if not intervals:
         return None
     best = max(intervals, key=lambda interval: interval.value)
     low = max(*(interval.low for interval in intervals), 1 / len(kinds) if kinds else 0.0)
@@ -429,17 +432,17 @@ def people_agreement(labels: Table) -> Sums:
     One row per case, one column per person. Of several leading labels each counts in part.
     Cases with fewer than two labels are left out; from 0 to 1.
     """
-    rates: list[float | None] = []
-    for row in labels:
-        votes = [vote for vote in row if vote is not None]
-        shares: list[float] = []
-        for index, vote in enumerate(votes):
+
+    def met(row: Sequence[Vote | None]) -> float | None:
+        counts, shares = Counter(vote for vote in row if vote is not None), list[float]()
+        for kind, count in counts.items():
             # Without the person's own label, which would make everybody agree with the majority.
-            counts = Counter([*votes[:index], *votes[index + 1 :]])
-            best = [kind for kind, count in counts.items() if count == max(counts.values())]
-            shares.append((vote in best) / len(best) if best else 0.0)
-        rates.append(math.fsum(shares) / len(shares) if len(votes) > 1 else None)
-    return mean(rates)
+            rest = counts - Counter([kind])
+            most = max(rest.values(), default=0)
+            shares.append(count * (rest[kind] == most) / max([*rest.values()].count(most), 1))
+        return math.fsum(shares) / counts.total() if counts.total() > 1 else None
+
+    return mean(by_row(met, labels))
 
 
 def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:

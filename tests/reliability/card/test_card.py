@@ -23,8 +23,8 @@ from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
 from dagengine.reliability.card.answers import QUESTIONS, answers
+from dagengine.reliability.card.card_text import markdown
 from dagengine.reliability.card.conditions import failures, parse
-from dagengine.reliability.card.files import markdown
 from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
@@ -389,7 +389,7 @@ def test_every_measure_has_a_title_a_level_and_a_place_on_page_and_summary(card:
         assert title(one) != one.name or one.name == "accuracy"
         assert one.level
         assert html.escape(title(one), quote=True).replace("&#x27;", "&#39;") in page
-        assert f"| {one.name} |" in summary
+        assert f"| {title(one)}" in summary and f"| {one.level} |" in summary
 
 
 def test_without_a_threshold_pass_or_fail_is_undefined_and_says_why() -> None:

@@ -21,12 +21,12 @@ from rows import Answer, Trial
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.again import again, not_repeats
 from dagengine.reliability.card.label_agreement import (
     LabelledRuns,
     compare_with_labels,
     corrected_figures,
 )
+from dagengine.reliability.card.repeats import again, not_repeats
 from dagengine.reliability.card.values import Figure, JudgeCard
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual

@@ -12,21 +12,6 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.again import (
-    again,
-    agreement_of_runs,
-    lost_together,
-    not_repeats,
-    rule_effect,
-    without_score,
-)
-from dagengine.reliability.card.bias import (
-    agreement_of_judges,
-    bias_by_length,
-    bias_by_place,
-    changed,
-    position_bias,
-)
 from dagengine.reliability.card.case_results import (
     beside_unsupported,
     disagreements,
@@ -35,7 +20,14 @@ from dagengine.reliability.card.case_results import (
     segments,
     spread,
 )
-from dagengine.reliability.card.comparison import between_settings
+from dagengine.reliability.card.contrasts import between_settings
+from dagengine.reliability.card.influences import (
+    agreement_of_judges,
+    bias_by_length,
+    bias_by_place,
+    changed,
+    position_bias,
+)
 from dagengine.reliability.card.label_agreement import (
     LabelledRuns,
     compare_with_labels,
@@ -46,12 +38,20 @@ from dagengine.reliability.card.label_agreement import (
     stated,
     voted,
 )
-from dagengine.reliability.card.nodes import (
+from dagengine.reliability.card.node_cards import (
     beside_people,
     key_cards,
     node_cards,
     noise_of,
     notes_on,
+)
+from dagengine.reliability.card.repeats import (
+    again,
+    agreement_of_runs,
+    lost_together,
+    not_repeats,
+    rule_effect,
+    without_score,
 )
 from dagengine.reliability.card.values import (
     CaseKey,

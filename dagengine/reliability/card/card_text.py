@@ -7,17 +7,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dagengine.reliability.card.answers import QUESTIONS, answers, seen_from
-from dagengine.reliability.card.values import (
-    Contrast,
-    Figure,
-    JudgeCard,
-    MetricCard,
-    SettingCard,
-    every_setting,
-)
-from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
-from dagengine.reliability.card.words import (
+from dagengine.reliability.card.card_words import (
     CONTEST_HEADS,
     bought,
     bounded_or_unknown,
@@ -30,7 +20,6 @@ from dagengine.reliability.card.words import (
     headline,
     interval,
     judges_of,
-    node_votes,
     number,
     place,
     position_biases,
@@ -39,8 +28,19 @@ from dagengine.reliability.card.words import (
     title,
     understood,
     visible,
+    votes_of,
     what_n_is,
 )
+from dagengine.reliability.card.four_questions import QUESTIONS, answers, seen_from
+from dagengine.reliability.card.values import (
+    Contrast,
+    Figure,
+    JudgeCard,
+    MetricCard,
+    SettingCard,
+    every_setting,
+)
+from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
 from dagengine.reliability.statistics.measures import measure_of
 from dagengine.terminal import counted, plain, standard_console
 
@@ -251,7 +251,7 @@ def _figures(under: SettingCard) -> Iterator[Block]:
         heads = ("share of the noise", "95 % interval", "flip rate", "score change per flip")
         yield Grid(("node", *heads, "votes"), [
             (node.node, number(node.share), interval(node.share), number(node.flip_rate),
-             number(node.effect), node_votes(node)) for node in under.nodes
+             number(node.effect), votes_of(node.votes)) for node in under.nodes
         ])  # fmt: skip
     if under.keys:
         columns = ("share of the noise", "flip rate", "95 % interval", "agrees", "cases", "")

@@ -10,18 +10,18 @@ from functools import cache
 from itertools import compress
 from random import Random
 
-from dagengine.reliability.card.again import outcome, score
-from dagengine.reliability.card.figures import shown
+from dagengine.reliability.card.bounded_figures import shown
 from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
+from dagengine.reliability.card.repeats import outcome, score
 from dagengine.reliability.card.values import CaseSpread, Disagreement, Figure, Outcomes, Segment
 from dagengine.reliability.labels import Vote
 from dagengine.reliability.runs import Runs
 from dagengine.reliability.statistics.comparisons import holm
 from dagengine.reliability.statistics.correlations import majority
-from dagengine.reliability.statistics.intervals import LEAST_GROUPS, jackknife, needs
+from dagengine.reliability.statistics.intervals import LEAST_GROUPS, jackknife
 from dagengine.reliability.statistics.measures import measure_of
 from dagengine.reliability.statistics.spread import deviation_of
-from dagengine.reliability.statistics.sums import Sums, difference, quotient, total
+from dagengine.reliability.statistics.sums import Sums, difference, quotient, stats, total
 from dagengine.test_case import TestCase, case_label
 
 
@@ -118,7 +118,7 @@ def segments_of(
         inside, outside = _hits_of(group, hits, members), _hits_of(group, hits, set(hits) - members)
         table = [[sum(side), len(side) - sum(side)] for side in (inside, outside)]
         tables.append((name, table))
-        ps.append(float(needs("scipy.stats").fisher_exact(table, "less").pvalue))
+        ps.append(float(stats.fisher_exact(table, "less").pvalue))
     return [
         Segment(name, within[0], sum(within), without[0], sum(without), p)
         for (name, (within, without)), p in zip(tables, holm(ps), strict=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
-from dagengine.reliability.card.again import Unlike, outcome, score
-from dagengine.reliability.card.figures import NOT_RANDOM, figure, reaching, shown
+from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure, reaching, shown
+from dagengine.reliability.card.repeats import Unlike, outcome, score
 from dagengine.reliability.card.values import (
     Calibration,
     ConfusionTable,
@@ -46,9 +46,9 @@ from dagengine.reliability.statistics.correlations import (
     spearman,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
+from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
 from dagengine.reliability.statistics.measures import mean_score
 from dagengine.reliability.statistics.sums import mean
-from dagengine.reliability.statistics.votes import flips_of_votes, majority_odds
 from dagengine.terminal import counted
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.intervals import Unknown
+from dagengine.reliability.statistics.sums import groups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,7 @@ def abstain_below(
         raise InputError(f"the promised rate lies between 0 and 1, got {promised:g}")
     if any(not 0 <= chance <= 1 for chance, _ in stated):
         raise InputError("probabilities lie between 0 and 1")
-    names: Sequence[Hashable] = range(len(stated)) if groups is None else groups
-    if len(names) != len(stated):
-        raise InputError(f"{len(stated)} cases need as many groups, got {len(names)}")
+    names = groups_of(groups, len(stated))
     sizes = Counter(names)
     items = len(sizes)
     needed = math.ceil(1 / promised - 1e-9) - 1

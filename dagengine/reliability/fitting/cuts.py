@@ -17,7 +17,8 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.comparisons import Comparison, compare_means
-from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
+from dagengine.reliability.statistics.intervals import Interval, Unknown
+from dagengine.reliability.statistics.sums import groups_of, numpy
 
 Scored = Sequence[tuple[float, bool]]
 """The score of each labelled case (0 to 1), and whether people pass it."""
@@ -83,9 +84,7 @@ def fit_threshold(
     """
     if not (0 < cost_pass < math.inf and 0 < cost_fail < math.inf):
         raise InputError(f"costs are positive numbers: got {cost_pass:g} and {cost_fail:g}")
-    names: Sequence[Hashable] = range(len(scored)) if groups is None else groups
-    if len(names) != len(scored):
-        raise InputError(f"{len(scored)} cases need as many groups, got {len(names)}")
+    names = groups_of(groups, len(scored))
     positions = {name: index for index, name in enumerate(dict.fromkeys(names))}
     labels = [bool(label) for _, label in scored]
     rarer = min(labels.count(True), labels.count(False))
@@ -93,7 +92,6 @@ def fit_threshold(
         return Unknown("too few labels", len(positions), LEAST_LABELS)
     if rarer < _LEAST_EACH:
         return Unknown("too few labels", len(positions), detail=f"only {rarer} of the rarer label")
-    numpy = needs("numpy")
     scores = numpy.array([score for score, _ in scored])
     cuts = _cuts(scores.tolist(), now)
     # What each threshold (row) costs on each case (column)
@@ -139,7 +137,6 @@ def _best(means: Any, cuts: Sequence[float], now: float) -> int:
 
 def _held_out_costs(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
     """The cost of each case by the threshold that the other folds ask for."""
-    numpy = needs("numpy")
     order = list(range(int(group.max()) + 1))
     Random(seed).shuffle(order)
     fold = numpy.empty(len(order), dtype=int)
@@ -164,7 +161,6 @@ def _not_ruled_out(
     Few cases may lack a costly kind altogether: each pair of thresholds is compared with one more
     case, which speaks for the dearer of them.
     """
-    numpy = needs("numpy")
     generator, size = numpy.random.default_rng(seed), int(group.max()) + 1
     sums = numpy.zeros((len(cuts), size))
     numpy.add.at(sums.T, group, costs.T)

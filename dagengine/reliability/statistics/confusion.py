@@ -36,7 +36,6 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     bootstrap,
     independent,
-    needs,
     quantile_of_t,
 )
 from dagengine.reliability.statistics.sums import (
@@ -46,9 +45,12 @@ from dagengine.reliability.statistics.sums import (
     Totals,
     Vote,
     by_row,
+    groups_of,
     indices,
     mean,
+    numpy,
     quotient,
+    special,
 )
 
 _DRAWS = 4000
@@ -198,7 +200,6 @@ def balanced_accuracy_interval(
     rows = dict(zip(table.kinds, table.counts, strict=True))
     if not all(sum(rows[kind]) for kind in kinds):
         return Unknown("undefined", table.items)
-    numpy = needs("numpy")
     counts = numpy.array(table.counts, dtype=float).reshape(2 * (len(table.kinds),))
     value = float(_mean_recall(counts))
     if math.isnan(value):
@@ -212,7 +213,7 @@ def balanced_accuracy_interval(
 
 def _jeffreys_distances(table: Any, level: float) -> tuple[float, float]:
     """Half widths of the mean of the labels' shares, down and up."""
-    numpy, inverse = needs("numpy"), needs("scipy.special").betaincinv
+    inverse = special.betaincinv
     labelled, met = table.sum(1), table.diagonal()
     met, labelled = met[labelled > 0], labelled[labelled > 0]
     shares, missed = met / labelled, labelled - met
@@ -270,11 +271,8 @@ def _with_groups(
     pairs: Labelled, groups: Groups | None
 ) -> list[tuple[Vote, Vote | None, Hashable]]:
     """Label, verdict and group of the pairs with a label."""
-    names = range(len(pairs)) if groups is None else groups
-    if len(names) != len(pairs):
-        raise InputError(f"{len(pairs)} pairs need as many groups, got {len(names)}")
-    return [(label, verdict, name) for (label, verdict), name in zip(pairs, names, strict=True)
-            if label is not None]  # fmt: skip
+    rows = zip(pairs, groups_of(groups, len(pairs)), strict=True)
+    return [(label, verdict, name) for (label, verdict), name in rows if label is not None]
 
 
 def _effect(
@@ -290,7 +288,6 @@ def _effect(
     if groups is None:
         return 1.0
     rows = _with_groups(pairs, groups)
-    numpy = needs("numpy")
     names = numpy.array(indices(name for *_, name in rows), int)
     parts = numpy.ones(len(rows)) if weights is None else numpy.array(weights)
     sizes = numpy.bincount(names, parts)
@@ -313,7 +310,6 @@ def _effect(
 
 def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> float:
     """The jackknife's variance; what is undefined without a part is left out."""
-    numpy = needs("numpy")
     values = of(whole - parts)
     defined = ~numpy.isnan(values)
     values, weights = values[defined], weights[defined]
@@ -331,7 +327,7 @@ def labels_to_settle(
     Labels to come are drawn from the posterior of the whole table of labels and verdicts. They
     settle if an interval of all labels then lies below its line, or both lie above. None: 640 fail.
     """
-    numpy, random = needs("numpy"), needs("numpy").random.default_rng(0)
+    random = numpy.random.default_rng(0)
     table = numpy.array(counts, dtype=float)
     kinds = len(table)
     prior = (0.75 / max(kinds * (kinds - 1), 1) + numpy.eye(kinds) / kinds).ravel()
@@ -367,7 +363,6 @@ def _posterior(
     """
     if not 0 < level < 1:
         raise InputError(f"level={level} must lie between 0 and 1")
-    numpy = needs("numpy")
     table = numpy.array(seen.counts, dtype=float).reshape(2 * (len(seen.kinds),))
     value = float(of(table)) if table.sum() else math.nan
     if math.isnan(value):
@@ -385,14 +380,11 @@ def _posterior(
         ends.append(of(draws.reshape(_DRAWS, *table.shape)))
     low = float(numpy.nanquantile(ends[0], (1 - level) / 2))
     high = float(numpy.nanquantile(ends[1], (1 + level) / 2))
-    return Interval(
-        value, min(low, value), max(high, value), level, "Dirichlet posterior", seen.items
-    )
+    return Interval.around(value, (low, high), level, "Dirichlet posterior", seen.items)
 
 
 def _mean_recall(tables: Any) -> Any:
     """Undefined with one label only: nothing is balanced."""
-    numpy = needs("numpy")
     labelled = tables.sum(-1)
     with numpy.errstate(invalid="ignore", divide="ignore"):
         met = numpy.diagonal(tables, axis1=-2, axis2=-1)
@@ -416,7 +408,6 @@ def _ac1(tables: Any, possible: int) -> Any:
 
 def _beyond_chance(shares: Any, chance: Any) -> Any:
     """Not a number where chance alone would always agree."""
-    numpy = needs("numpy")
     agree = numpy.trace(shares, axis1=-2, axis2=-1)
     left = numpy.where(chance < 1 - 1e-12, 1 - chance, math.nan)
     return (agree - chance) / left
@@ -459,7 +450,7 @@ def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | 
     differ = bootstrap(labels, flip_rate, groups=groups)
     if least is None or differ is None:
         several = [k for k, row in enumerate(labels) if len(row) - row.count(None) > 1]
-        names = range(len(labels)) if groups is None else groups
+        names = groups_of(groups, len(labels))
         return _too_few(len({names[k] for k in several}), len(several))
     two = len({vote for row in labels for vote in row if vote is not None}) < 3
 

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError, require_format
 from dagengine.regular_files import write_whole
-from dagengine.reliability.card import words as card_words
-from dagengine.reliability.card.answers import QUESTIONS, answers, seen_from
+from dagengine.reliability.card import card_words
+from dagengine.reliability.card.four_questions import QUESTIONS, answers, seen_from
 from dagengine.reliability.card.values import (
     FORMAT,
     Figure,
@@ -76,7 +76,7 @@ def card_page(card: JudgeCard) -> str:
         "number": card_words.number,
         "interval": card_words.interval,
         "title": card_words.title,
-        "votes": card_words.node_votes,
+        "votes": card_words.votes_of,
         "difference": card_words.difference,
         "visible": card_words.visible,
         "at": _at,

@@ -3,8 +3,6 @@
 A cascade hands a judgement to the large judge if the confidence of the small one is below a
 threshold. It has to be better than the small judge alone, and better than handing over as many
 judgements by chance: else the confidence says nothing, and any mixture of the two does as well.
-
-`numpy` computes it (`pip install dagengine[benchmark]`) and is loaded when used.
 """
 
 from __future__ import annotations

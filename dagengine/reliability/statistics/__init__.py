@@ -1,4 +1,7 @@
-"""Measures of judges: pure functions of tables of votes and scores."""
+"""Measures of judges: pure functions of tables of votes and scores.
+
+The extra `benchmark` computes them (`numpy` and `scipy`); it is loaded when it is used.
+"""
 
 from dagengine.reliability.statistics.calibration import (
     brier_score,

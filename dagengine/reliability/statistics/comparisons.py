@@ -4,8 +4,6 @@ Cases differ from each other far more than two judges do on one case, so that tw
 overlap say nothing about the difference. All differences are the second minus the first. Values
 are per case: right or wrong, a flip rate, a mean score; a case where either is missing (None) is
 left out.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations

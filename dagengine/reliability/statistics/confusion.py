@@ -11,8 +11,6 @@ bootstrap far too short. Their intervals are those of posteriors: plausible tabl
 given the one that was seen, and widened so that they hold the measure itself. The lower end for a
 perfect judge, `kappa_interval([(label, label) for label in labels])`, says what these labels could
 show at best.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ gives information about the cases without a label. Labels cannot show that they 
 the caller says so, and it is tested where there is something to test: the judge's results, and what
 the caller knows of all cases (their order, the length of their texts). Cases of common `groups` (a
 dialogue, a document) depend on each other.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Repeats may change places within a case without changing anything. So the table 
 with tables whose rows are shuffled: an exact test, whatever the cases are like. What is looked for:
 answers that were copied from the run before or from the first one (a cache, a memory), results that
 move over the runs (a model that was updated), and one run that stands apart (a broken one).
-
-`numpy` computes it (`pip install dagengine[benchmark]`) and is loaded when used.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Repetitions of one item depend on each other and items do not, so items are what is drawn. The
 interval is for the judge on items *like these*: the given ones are a sample of them. For exactly
 these items it is too wide.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ moments only, so what depends on others has an interval that more cases do not s
 interval contains the values of all distributions that explain the runs nearly as well as the best
 one (profile likelihood; after Ignatiadis & Wager 2022,
 https://doi.org/10.1080/01621459.2021.2008403).
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations

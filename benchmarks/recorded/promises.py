@@ -26,7 +26,7 @@ from rich.table import Table
 
 from dagengine.graph.graph import Metric
 from dagengine.reliability import Observations
-from dagengine.reliability.card.again import again
+from dagengine.reliability.card.repeats import again
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.runs import Runs, runs_of
 

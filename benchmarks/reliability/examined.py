@@ -21,8 +21,12 @@ from rows import Answer, Trial
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.again import again, not_repeats
-from dagengine.reliability.card.people import compare_with_labels, corrected_figures
+from dagengine.reliability.card.label_agreement import (
+    LabelledRuns,
+    compare_with_labels,
+    corrected_figures,
+)
+from dagengine.reliability.card.repeats import again, not_repeats
 from dagengine.reliability.card.values import Figure, JudgeCard
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
@@ -403,9 +407,10 @@ def figures_of(kind: Kind, random: Random, cases: int, runs: int) -> Iterator[Fi
     labels = labels_for(given, replay, made.data, 0.5)
     if kind.scale is not None:
         labels = on_scale(labels, kind.scale)
-    yield from compare_with_labels(of, 0.5, labels)
+    marked = LabelledRuns(of, 0.5, labels)
+    yield from compare_with_labels(marked)
     places = {"place in the file": range(cases)}
-    for corrected in corrected_figures(of, 0.5, labels, kind.random, places):
+    for corrected in corrected_figures(marked, kind.random, places):
         yield corrected.estimate
 
 

@@ -35,7 +35,7 @@ from dagengine.reliability.statistics import (
     missing_rate,
     position_consistency,
 )
-from dagengine.reliability.statistics.bias import Compared, Measured
+from dagengine.reliability.statistics.preferences import Compared, Measured
 
 SIZES = ((20, 10), (50, 5), (50, 20), (200, 10))
 

@@ -52,7 +52,7 @@ from dagengine.reliability.card.values import JudgeCard, Needs
 from dagengine.reliability.card.verdict import Verdict, verdict
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition, Observation
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs
 from dagengine.test_case import LLMTestCase
 
 Odds = Mapping[float, float]

@@ -119,7 +119,7 @@ def plan(
     long = too_long(compiled, enumerate(readable), judges)
     notes += lost + in_batches(loaded, cases, settings, budget)
     if detectable and forecast.cases:
-        from dagengine.reliability.card.answers import could_be_seen
+        from dagengine.reliability.card.four_questions import could_be_seen
 
         notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
     warnings = [*map(str, (*lacking, *long, *example_lines(compiled, enumerate(readable))))]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs
 
 LEVEL = 0.05
 _CHANGES = 4000

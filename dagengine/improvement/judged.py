@@ -9,7 +9,7 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.people import Reader, reading
+from dagengine.reliability.card.label_agreement import Reader, reading
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import Labels
 from dagengine.reliability.repetition import a_repeat

@@ -18,7 +18,7 @@ from dagengine.improvement.values import Blame, By, NodeShare
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs
 
 LEAST_WRONG = 5
 """Wrong cases below which no node is named."""

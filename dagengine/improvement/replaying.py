@@ -15,7 +15,7 @@ from dagengine.graph.graph import Metric
 from dagengine.improvement.rungs import with_escalation
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.record.run import load_run
-from dagengine.reliability.card.people import reading
+from dagengine.reliability.card.label_agreement import reading
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.fitting.escalation import UNKNOWN, TwoJudges, Way

@@ -20,8 +20,8 @@ from dagengine.improvement.values import Split
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError
-from dagengine.reliability.fitting.cuts import FittedThreshold, fit_threshold
 from dagengine.reliability.fitting.picking import pick_examples, solved_cases
+from dagengine.reliability.fitting.thresholds import FittedThreshold, fit_threshold
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
 from dagengine.reliability.statistics.intervals import Unknown

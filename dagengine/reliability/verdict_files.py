@@ -47,7 +47,7 @@ from dagengine.reliability.observations import (
     verdict_and_score,
     whole_in,
 )
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs
 from dagengine.test_case import LLMTestCase, TestCase
 
 _LARGEST = 512 * 2**20  # bytes of one file of a log

@@ -22,7 +22,7 @@ from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label
 from dagengine.record.values import MetricRecord
 from dagengine.regular_files import is_there, read_whole, write_whole
-from dagengine.reliability.fitting.cuts import LEAST_LABELS, FittedThreshold, fit_threshold
+from dagengine.reliability.fitting.thresholds import LEAST_LABELS, FittedThreshold, fit_threshold
 from dagengine.reliability.statistics.comparisons import labels_to_decide, labels_within
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap

@@ -27,7 +27,7 @@ from itertools import chain, takewhile
 from statistics import variance
 from typing import Any
 
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs
 from dagengine.watch.sequences import Bettor, MeanBettor, Since
 from dagengine.watch.values import Departure, Judged
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs
 from dagengine.watch.sampling import ERRORS, OTHERS
 from dagengine.watch.values import Alert, Cause, Departure, Judged, Pair
 

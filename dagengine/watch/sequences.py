@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs
 
 _MEANS, _FINE = 200, 1000
 # What bets aim at: means that are so far from the one they are against.

@@ -29,7 +29,7 @@ from dagengine.metrics.dag import (
 from dagengine.question import Question
 from dagengine.reliability import Observations, a_repeat, repeat
 from dagengine.reliability.attribution import attribute
-from dagengine.reliability.card.nodes import notes_on
+from dagengine.reliability.card.node_cards import notes_on
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.runs import runs_of

@@ -12,11 +12,11 @@ from dagengine.errors import InputError
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.answers import answers
 from dagengine.reliability.card.build import check_labels
-from dagengine.reliability.card.conditions import failures, parse
-from dagengine.reliability.card.files import card_page, markdown
-from dagengine.reliability.card.table import print_card
+from dagengine.reliability.card.card_files import card_page
+from dagengine.reliability.card.card_text import markdown, print_card
+from dagengine.reliability.card.fail_if import failures, parse
+from dagengine.reliability.card.four_questions import answers
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import walked_answers
 from dagengine.view.labelling import At, Labelling

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dagengine.reliability import Observations
-from dagengine.reliability.card.again import again
+from dagengine.reliability.card.repeats import again
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics import flip_rate, icc, steady_votes

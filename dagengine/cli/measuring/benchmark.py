@@ -22,7 +22,7 @@ from dagengine.regular_files import write_whole
 from dagengine.terminal import wrap_lines
 
 if TYPE_CHECKING:
-    from dagengine.reliability.card.conditions import FailIf, FailUnlessUse
+    from dagengine.reliability.card.fail_if import FailIf, FailUnlessUse
     from dagengine.reliability.card.values import JudgeCard, Needs
     from dagengine.reliability.fingerprint import Binding
     from dagengine.reliability.observations import Observations
@@ -42,7 +42,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     Exit codes: 0 done; 1 a --fail-if condition holds or the card is stale; 2 invalid input; 130
     interrupted.
     """
-    from dagengine.reliability.card.conditions import condition, parse
+    from dagengine.reliability.card.fail_if import condition, parse
     from dagengine.reliability.fingerprint import bind
 
     _require_no_asking(options)
@@ -182,7 +182,7 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.evaluation import fields_before
     from dagengine.gateway.limits import Limits
-    from dagengine.reliability.card.answers import could_be_seen
+    from dagengine.reliability.card.four_questions import could_be_seen
 
     if options.scale is not None:
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
@@ -325,8 +325,8 @@ def _write(
     card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse] = ()
 ) -> None:
     """Print the card, write its files, and exit as the conditions say."""
-    from dagengine.reliability.card.files import card_page, markdown, write_card
-    from dagengine.reliability.card.table import print_card
+    from dagengine.reliability.card.card_files import card_page, write_card
+    from dagengine.reliability.card.card_text import markdown, print_card
 
     report(card=card)
     print_card(card, verbose=options.verbose)
@@ -341,7 +341,7 @@ def _write(
 
 
 def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
-    from dagengine.reliability.card.conditions import failures, undecided
+    from dagengine.reliability.card.fail_if import failures, undecided
 
     for line in undecided(card, conditions):
         say(f"cannot tell: {line}", err=True)
@@ -355,7 +355,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> N
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
     """Say whether a card is still valid for the current metrics and judges."""
-    from dagengine.reliability.card.files import read_card
+    from dagengine.reliability.card.card_files import read_card
     from dagengine.reliability.fingerprint import changes
 
     card = read_card(path)
@@ -378,10 +378,10 @@ def _card_name(path: Path) -> str:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
-    from dagengine.reliability.card.comparison import between_cards
-    from dagengine.reliability.card.conditions import worse
-    from dagengine.reliability.card.files import read_card
-    from dagengine.reliability.card.table import print_contrasts
+    from dagengine.reliability.card.card_files import read_card
+    from dagengine.reliability.card.card_text import print_contrasts
+    from dagengine.reliability.card.contrasts import between_cards
+    from dagengine.reliability.card.fail_if import worse
     from dagengine.reliability.fingerprint import changes
     from dagengine.reliability.statistics.measures import COMPARED
 

@@ -163,7 +163,7 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
 
 
 def _threshold_lines(plan: LabelPlan) -> Iterator[str]:
-    from dagengine.reliability.fitting.cuts import FittedThreshold
+    from dagengine.reliability.fitting.thresholds import FittedThreshold
 
     fit = plan.threshold
     if fit is None:

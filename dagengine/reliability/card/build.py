@@ -6,53 +6,55 @@ import difflib
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.again import (
-    again,
-    agreement_of_runs,
-    lost_together,
-    not_repeats,
-    rule_effect,
+from dagengine.reliability.card.case_results import (
+    beside_unsupported,
+    disagreements,
+    next_labels,
+    outcomes,
+    segments,
     spread,
-    without_score,
 )
-from dagengine.reliability.card.bias import (
+from dagengine.reliability.card.contrasts import between_settings
+from dagengine.reliability.card.influences import (
     agreement_of_judges,
     bias_by_length,
     bias_by_place,
     changed,
     position_bias,
 )
-from dagengine.reliability.card.comparison import between_settings
-from dagengine.reliability.card.nodes import (
+from dagengine.reliability.card.label_agreement import (
+    LabelledRuns,
+    compare_with_labels,
+    confusion,
+    corrected_figures,
+    outcome_name,
+    sampled,
+    stated,
+    voted,
+)
+from dagengine.reliability.card.node_cards import (
     beside_people,
     key_cards,
     node_cards,
     noise_of,
     notes_on,
 )
-from dagengine.reliability.card.people import (
-    beside_unsupported,
-    compare_with_labels,
-    confusion,
-    corrected_figures,
-    disagreements,
-    marked_runs,
-    next_labels,
-    outcome_name,
-    outcomes,
-    sampled,
-    segments,
-    stated,
-    voted,
+from dagengine.reliability.card.repeats import (
+    again,
+    agreement_of_runs,
+    lost_together,
+    not_repeats,
+    rule_effect,
+    without_score,
 )
 from dagengine.reliability.card.values import (
     CaseKey,
-    CorrectedFigure,
     Figure,
     JudgeCard,
     LabelMeaning,
@@ -130,13 +132,13 @@ def make_card(
     runs = [runs_of(observed, replay, together) for replay in replays]
     settings, keys = _settings(runs), tuple(keys_of(cases, together))
     cards: list[MetricCard] = []
-    for parts in zip(runs, replays, meanings, strict=True):
+    for own, replay, meaning in zip(runs, replays, meanings, strict=True):
         maker = _Maker(
-            *parts, walked_answers(labels or {}, cases, parts[1]), cases, labels is not None,
-            symmetry or Symmetry(), settings, groups is not None, labels_random, of_criteria,
-            progress or (lambda _: None),
+            LabelledRuns(own, _threshold(replay), meaning), replay, cases, settings,
+            walked_answers(labels or {}, cases, replay), of_criteria, labels is not None,
+            labels_random, groups is not None, target,
         )  # fmt: skip
-        card = maker.card(target)
+        card = maker.card(symmetry or Symmetry(), progress or (lambda _: None))
         cards.append(replace(card, between=between_settings(card, settings, keys)))
     return JudgeCard(
         binding=bind(metrics, judges, cases),
@@ -275,12 +277,13 @@ _ORDERS = {"given": "order as given", "swapped": "inputs swapped", "reversed": "
 
 def named_setting(setting: Condition, conditions: Sequence[Condition]) -> str:
     """Name of a setting among the others."""
+    own: dict[object, object] = {None: "as the nodes have it"}
     words = {
         "judge": setting.judge,
-        "temperature": _in_words("temperature", setting.temperature),
-        "seed": _in_words("seed", setting.seed),
+        "temperature": f"temperature {own.get(setting.temperature, setting.temperature)}",
+        "seed": f"seed {own.get(setting.seed, setting.seed)}",
         "order": _ORDERS.get(setting.order, setting.order),
-        "paraphrase": _in_words("wording", setting.paraphrase or "as given"),
+        "paraphrase": f"wording {setting.paraphrase or 'as given'}",
     }
     differing = [
         word
@@ -288,10 +291,6 @@ def named_setting(setting: Condition, conditions: Sequence[Condition]) -> str:
         if len({getattr(condition, field) for condition in conditions}) > 1
     ]
     return ", ".join(differing) or "as given"
-
-
-def _in_words(name: str, value: object) -> str:
-    return f"{name} {'as the nodes have it' if value is None else value}"
 
 
 # One metric.
@@ -303,106 +302,87 @@ _NO_LABEL = "no label is a possible outcome of this metric"
 class _Maker:
     """What the card of one metric is made of."""
 
-    runs: Runs
+    whole: LabelledRuns
     replay: Counterfactual
-    labels: Labels | None
-    walked: NodeAnswers
     cases: Sequence[TestCase]
-    labelled: bool
-    symmetry: Symmetry
     settings: Sequence[Setting]
-    grouped: bool
-    random: bool
+    walked: NodeAnswers
     of_criteria: CriterionLabels
-    progress: Callable[[str], None]
+    labelled: bool
+    random: bool
+    grouped: bool
+    target: float
 
-    @property
-    def threshold(self) -> float | None:
-        return _threshold(self.replay)
-
-    def card(self, target: float) -> MetricCard:
+    def card(self, symmetry: Symmetry, progress: Callable[[str], None]) -> MetricCard:
+        whole, settings = self.whole, list[SettingCard]()
+        for setting in self.settings:
+            progress(setting.name)
+            under = replace(whole, runs=whole.runs.under(setting.condition))
+            settings.append(self._under(setting.name, under))
+        meanings = [] if whole.labels is None else whole.labels.meanings
         return MetricCard(
             metric=self.replay.spec.name,
-            threshold=self.threshold,
-            settings=tuple(
-                self._under(setting.name, self.runs.under(setting.condition), target)
-                for setting in self.settings
-            ),
+            threshold=whole.threshold,
+            settings=tuple(settings),
             across=(
-                *changed(self.runs),
-                *agreement_of_judges(self.runs, self.threshold),
-                *position_bias(self.runs, self.replay, self.cases, self.symmetry),
+                *changed(whole.runs),
+                *agreement_of_judges(whole.runs, whole.threshold),
+                *position_bias(whole.runs, self.replay, self.cases, symmetry),
             ),
             labels=tuple(
                 LabelMeaning(
                     read.label, "" if read.means is None else outcome_name(read.means), read.cases
                 )
-                for read in (() if self.labels is None else self.labels.meanings)
+                for read in meanings
             ),
         )
 
-    def _under(self, name: str, runs: Runs, target: float) -> SettingCard:
-        threshold, labels = self.threshold, self.labels
-        self.progress(name)
-        noise = noise_of(runs, self.replay, self.cases)
+    def _under(self, name: str, marked: LabelledRuns) -> SettingCard:
+        runs, threshold, replay = marked.runs, marked.threshold, self.replay
+        noise = noise_of(runs, replay, self.cases)
         unlike = not_repeats(runs, threshold)
-        kinds = list(stated(runs, threshold, labels))
-        every = list(runs.every())
+        nodes = node_cards(replay.speakers, runs, noise, self.target, len(self.cases), unlike.first)
+        kinds, every = list(stated(marked)), list(runs.every())
+        effects, notes = beside_unsupported(marked)
+        corrected = tuple(corrected_figures(marked, self.random, dict(_traits(self.cases))))
         # A reader picks the best of the settings, so all of them have to hold together.
         together = 1 - 0.05 / len(self.settings)
-        marked = marked_runs(runs, threshold, labels)
-        quotes = None if marked is None else beside_unsupported(marked)
-        corrected: tuple[CorrectedFigure, ...] = ()
-        if labels is not None:
-            traits = dict(_traits(self.cases))
-            corrected = tuple(corrected_figures(runs, threshold, labels, self.random, traits))
         return SettingCard(
             setting=name,
             again=tuple(map(unlike.without, again(runs, threshold))),
-            nodes=beside_people(
-                node_cards(
-                    self.replay.speakers, runs, noise, target, len(self.cases), unlike.first
-                ),
-                runs,
-                self.replay,
-                self.walked,
-            ),
-            people=tuple(self._people(runs)),
+            nodes=beside_people(nodes, runs, replay, self.walked),
+            people=tuple(self._people(marked)),
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),
             departures=unlike.shown,
             warnings=(*lost_together(runs, threshold), *filter(None, (unlike.shock,))),
             voted=tuple(
-                each if labels is None else sampled(each, labels, runs, corrected, self.random)
-                for each in voted(runs, threshold, labels, unlike, together)
+                sampled(votes, marked, corrected, self.random)
+                for votes in voted(marked, unlike, together)
             ),
-            segments=() if marked is None else tuple(segments(marked, self.cases)),
-            disagreements=() if marked is None else tuple(disagreements(marked, self.cases)),
-            unlabelled=tuple(next_labels(runs, labels, threshold)),
+            segments=tuple(segments(marked, self.cases)),
+            disagreements=tuple(disagreements(marked, self.cases)),
+            unlabelled=tuple(next_labels(marked)),
             notes=(
-                *notes_on(noise),
-                *without_score(runs),
-                *rule_effect(runs, threshold),
-                *(() if quotes is None else quotes[1:]),
+                *notes_on(noise), *without_score(runs), *rule_effect(runs, threshold), *notes,
             ),
             more=(
                 *agreement_of_runs(runs, threshold),
-                *bias_by_place(runs, self.replay),
-                *bias_by_length(runs, self.cases, {} if labels is None else labels.by_case),
-                *(figure for kind in kinds for figure in kind.figures()),
-                *(() if quotes is None else quotes[:1]),
+                *bias_by_place(runs, replay),
+                *bias_by_length(runs, self.cases, marked.by_case),
+                *chain.from_iterable(kind.figures() for kind in kinds),
+                *effects,
             ),
             calibration=tuple(kind.calibration() for kind in kinds),
-            outcomes=outcomes(runs, threshold, labels, len(self.cases)),
+            outcomes=outcomes(marked, len(self.cases)),
             corrected=corrected,
-            confusion=None if marked is None else confusion(marked),
+            confusion=confusion(marked),
             keys=key_cards(runs, self.of_criteria),
-        )
+        )  # fmt: skip
 
-    def _people(self, runs: Runs) -> Iterator[Figure]:
-        if self.labels is not None:
-            yield from compare_with_labels(runs, self.threshold, self.labels, self.grouped)
-        elif self.labelled:
+    def _people(self, marked: LabelledRuns) -> Iterator[Figure]:
+        yield from compare_with_labels(marked, self.grouped)
+        if marked.labels is None and self.labelled:
             # People may have walked a tree of which only some nodes are as they were.
             stale = "no finished walk fits the current definition of the metric"
             why = stale if any(self.walked.values()) else _NO_LABEL
@@ -415,5 +395,4 @@ def _traits(cases: Sequence[TestCase]) -> Iterator[tuple[str, Sequence[float]]]:
     for field in ("input", "actual_output"):
         texts = [getattr(case, field, None) for case in cases]
         if any(isinstance(text, str) for text in texts):
-            lengths = [len(text) if isinstance(text, str) else 0 for text in texts]
-            yield f"length of `{field}`", lengths
+            yield f"length of `{field}`", [len(text or "") for text in texts]

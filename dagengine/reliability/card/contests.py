@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.again import not_repeats
-from dagengine.reliability.card.bias import changed
+from dagengine.reliability.card.bounded_figures import figure, shown
 from dagengine.reliability.card.build import keys_of, named_setting, own_rules
-from dagengine.reliability.card.comparison import contrast_of, corrected, near
-from dagengine.reliability.card.figures import figure, shown
-from dagengine.reliability.card.people import MOST_VOTES, UNSTATED, segments_of
+from dagengine.reliability.card.case_results import segments_of
+from dagengine.reliability.card.contrasts import contrast_of, corrected, near
+from dagengine.reliability.card.influences import changed
+from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withheld
+from dagengine.reliability.card.repeats import not_repeats
 from dagengine.reliability.card.values import (
     BestOf,
     Contest,
@@ -41,9 +42,8 @@ from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.comparisons import compare_repeated
 from dagengine.reliability.statistics.intervals import clusters_of
-from dagengine.reliability.statistics.intervals import needs as needed
-from dagengine.reliability.statistics.sums import mean
-from dagengine.reliability.statistics.votes import Picks, best_of, flips_of_votes
+from dagengine.reliability.statistics.majorities import Picks, best_of, flips_of_votes
+from dagengine.reliability.statistics.sums import mean, numpy
 from dagengine.reliability.verdict_files import Contests
 from dagengine.test_case import TestCase, case_label
 
@@ -81,7 +81,7 @@ def contest_card(
     conditions = list(contests.scores)
     sides: list[_Side] = []
     for at, array in contests.scores.items():
-        runs_with_scores = needed("numpy").isfinite(array).any((0, 1)).nonzero()[0]
+        runs_with_scores = numpy.isfinite(array).any((0, 1)).nonzero()[0]
         width = int(runs_with_scores.max(initial=0)) + 1
         sides.append(_Side(at, array[:, :, :width], contests.names, right, cases, together, ties))
     settings = tuple(
@@ -114,7 +114,7 @@ def contest_card(
 
 def _right(given: Given, names: Sequence[Sequence[str]], cases: Sequence[TestCase]) -> Any:
     """The number of the right candidate of each case by most of its labels; -1 without one."""
-    right = needed("numpy").full(len(names), -1)
+    right = numpy.full(len(names), -1)
     for case, labels in given.items():
         texts = [str(label).removesuffix(".0") for label in labels]
         if (stray := next((text for text in texts if text not in names[case]), None)) is not None:
@@ -182,13 +182,12 @@ class _Side:
                     self.together)  # fmt: skip
         unlike = not_repeats(runs, None)
         some = (self.right >= 0).any() and not (self.right >= 0).all()
-        withheld: dict[str, Any] = {"low": None, "high": None, "note": UNSTATED}
+        why = UNSTATED if some and not random else ""
         made = self._contest(within)
         last = made.curve[-1]
         voted = tuple(
-            Voted(votes, unlike.without(self._flips(votes, together)),
-                  *(replace(measure, **(withheld if some and not random else {}))
-                    for measure in self._agreement(votes, together)))
+            withheld(Voted(votes, unlike.without(self._flips(votes, together)),
+                           *self._agreement(votes, together)), why)
             for votes in range(1, max(min(self.most // 2, MOST_VOTES), 1) + 1)
         )  # fmt: skip
         kappa = self._agreement(self.most, 0.95)[1]
@@ -235,7 +234,7 @@ class _Side:
 
     def contrast(self, before: Any, after: Any, name: str, level: str) -> Contrast:
         """The gain of the second over the first, on the same cases."""
-        is_paired = ~needed("numpy").isnan(before + after)
+        is_paired = ~numpy.isnan(before + after)
         groups = clusters_of([*compress(self.groups, is_paired)])
         pairs = list(zip(before[is_paired].tolist(), after[is_paired].tolist(), strict=True))
         return contrast_of(name, compare_repeated(pairs, groups=groups), level)

@@ -18,7 +18,7 @@ from pydantic import model_serializer
 from dagengine.reliability.fingerprint import Binding
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.calibration import ReliabilityBin
-from dagengine.reliability.statistics.votes import Kind as VotesKind
+from dagengine.reliability.statistics.majorities import Kind as VotesKind
 from dagengine.terminal import counted, one_line
 
 FORMAT = 2
@@ -47,6 +47,13 @@ class Figure:
     level: str = ""
     note: str = ""
     best: float | None = None
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Both ends of the interval; None if one is not known, or no value is."""
+        if self.value is None or self.low is None or self.high is None:
+            return None
+        return self.low, self.high
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,15 @@ needs a demand that every way misses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from typing import Literal
 
 from dagengine.errors import InputError
+from dagengine.reliability.card.card_words import bounded, bounded_or_why, number, runs_of_cases
 from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
@@ -23,7 +26,6 @@ from dagengine.reliability.card.values import (
     SettingCard,
     Voted,
 )
-from dagengine.reliability.card.words import bounded, bounded_or_why, number, runs_of_cases
 from dagengine.reliability.statistics.comparisons import compare_shares, labels_within
 from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
@@ -65,12 +67,14 @@ class Demand:
 
     def state(self, voted: Voted, needs: Needs) -> State:
         """Whether the interval meets the line, misses it, or leaves it open."""
-        line, measure = getattr(needs, self.name), self.figure(voted)
-        if measure.value is None or measure.low is None or measure.high is None:
+        line, ends = getattr(needs, self.name), self.figure(voted).ends
+        if ends is None:
             return "open"
         if self.most:
-            return "met" if measure.high <= line else "missed" if measure.low > line else "open"
-        return "met" if measure.low >= line else "missed" if measure.high < line else "open"
+            line, ends = -line, (-ends[1], -ends[0])
+        if ends[0] >= line:
+            return "met"
+        return "missed" if ends[1] < line else "open"
 
 
 DEMANDS = (
@@ -143,12 +147,13 @@ class _Table:
 
     def __init__(self, card: JudgeCard, metric: MetricCard, under: SettingCard) -> None:
         self.card, self.metric, self.under, self.needs = card, metric, under, card.needs
+        self.voted = under.voted or (Voted(1, *[Figure("", None)] * len(DEMANDS)),)
         # The state of each demand by its name, with every number of votes.
         self.states: list[dict[str, State]] = [
             {demand.name: demand.state(voted, card.needs) for demand in DEMANDS}
-            for voted in under.voted
+            for voted in self.voted
         ]
-        self.cases = sum(1 for line in under.outcomes.scores if line)
+        self.cases = len(runs_of_cases(under))
         self.runs = max(runs_of_cases(under), default=0)
 
     def verdict(self) -> Verdict:
@@ -158,15 +163,19 @@ class _Table:
         return next(made for row in rows if (made := row()) is not None)
 
     def _all(self, demand: str, state: State) -> bool:
-        return bool(self.states) and all(states[demand] == state for states in self.states)
+        return all(states[demand] == state for states in self.states)
+
+    def _first(self, holds: Callable[[dict[str, State]], bool]) -> int | None:
+        """Index of the least number of votes whose states hold; None without any."""
+        return next((k for k, states in enumerate(self.states) if holds(states)), None)
 
     def _advice(
         self, kind: Kind, row: str, headline: str, why: str, step: str, place: int = 0
     ) -> Verdict:
-        states = tuple(self.states[place].items()) if self.states else ()
-        votes = self.under.voted[place].votes if self.states else 1
+        # That no price is known is said once.
         first, unpriced, rest = step.partition(_UNPRICED)
-        step = first + (unpriced if unpriced not in headline else "") + rest.replace(unpriced, "")
+        step = first + unpriced * (unpriced not in headline) + rest.replace(unpriced, "")
+        votes, states = self.voted[place].votes, tuple(self.states[place].items())
         return Verdict(kind, row, headline, why, step, votes, states)
 
     # Prices.
@@ -213,29 +222,22 @@ class _Table:
 
     def _wrong_in_every_run(self) -> bool:
         """Whether the judge agrees too little in each run by itself."""
-        rows = [line for line in self.under.outcomes.right if line]
-        if not rows:
-            return False
-        for run in range(max(map(len, rows))):
-            marks = [row[run] == "1" for row in rows if len(row) > run and row[run] != "-"]
+        runs = list(zip_longest(*self.under.outcomes.right, fillvalue="-"))
+        for run in runs:
+            pairs = [(True, mark == "1") for mark in run if mark != "-"]
             # Only the upper ends are read: 95 % one-sided, for all runs together.
-            level = 1 - 0.1 / max(map(len, rows))
-            hits = bootstrap([(True, mark) for mark in marks], accuracy, level=level)
+            hits = bootstrap(pairs, accuracy, level=1 - 0.1 / len(runs))
             if hits is None or hits.high >= self.needs.agreement:
                 return False
-        return True
+        return bool(runs)
 
     def _coin(self) -> Verdict | None:
-        flips, reliability = self._first_figure(0, "flips"), self.under.figure("test-retest")
-        two = flips is not None and flips.low is not None and flips.low >= _COIN_FLIPS
-        alike = (
-            reliability is not None and reliability.high is not None
-            and reliability.high < _COIN_RELIABILITY
-            and flips is not None and flips.low is not None and flips.low > self.needs.flips
-        )  # fmt: skip
-        if not two and not alike:
+        flips, reliability = self.voted[0].flips, self.under.figure("test-retest")
+        least = -1.0 if flips.low is None else flips.low
+        most = 1.0 if reliability is None or reliability.high is None else reliability.high
+        alike = most < _COIN_RELIABILITY and least > self.needs.flips
+        if least < _COIN_FLIPS and not alike:
             return None
-        assert flips is not None
         return self._advice(
             "no", "3", "Do not use: close to a coin",
             f"Asked again, {bounded(flips)} of results differ. Votes cannot help: they bring the "
@@ -245,7 +247,7 @@ class _Table:
     def _little(self) -> Verdict | None:
         if not self._all("kappa", "missed"):
             return None
-        kappa = max(voted.kappa.high or 0.0 for voted in self.under.voted)
+        kappa = max(voted.kappa.high or 0.0 for voted in self.voted)
         constant = self._best_constant()
         if constant:
             return self._advice(
@@ -254,7 +256,7 @@ class _Table:
             )  # fmt: skip
         return self._advice(
             "no", "4b", f"Do not use: it tells little (kappa at most {kappa:.2f})",
-            f"Beyond chance it agrees with people by {bounded(self.under.voted[0].kappa)}; "
+            f"Beyond chance it agrees with people by {bounded(self.voted[0].kappa)}; "
             f"you need {self.needs.kappa:g}.", _OTHER_JUDGE,
         )  # fmt: skip
 
@@ -265,9 +267,8 @@ class _Table:
             return ""
         pairs = zip(outcomes.labels, outcomes.hits, strict=True)
         rows = [(label, hit == "1") for label, hit in pairs if label and hit != "-"]
-        labels = [label for label, _ in rows]
         # Of labels that are as common, the one that came first: the same card, the same words.
-        most = max(dict.fromkeys(labels), key=labels.count, default="")
+        ((most, _),) = Counter(label for label, _ in rows).most_common(1) or [("", 0)]
         gain = compare_shares([(label == most, hit) for label, hit in rows])
         if isinstance(gain, Unknown):
             return ""
@@ -277,16 +278,14 @@ class _Table:
     def _wrong(self) -> Verdict | None:
         if not self._all("agreement", "missed"):
             return None
-        most = max(voted.agreement.high or 0.0 for voted in self.under.voted)
+        most = max(voted.agreement.high or 0.0 for voted in self.voted)
         need = f"you need {100 * self.needs.agreement:g}"
-        if (
-            (people := self.under.figure("ceiling")) is not None
-            and people.high is not None
-            and (people.high < self.needs.agreement)
-        ):
+        people = self.under.figure("ceiling")
+        ceiling = 1.0 if people is None or people.high is None else people.high
+        if ceiling < self.needs.agreement:
             return self._advice(
                 "open", "5", "Settle the labels first: people disagree too often",
-                f"One person's label is met in at most {100 * people.high:.0f} % of cases by any "
+                f"One person's label is met in at most {100 * ceiling:.0f} % of cases by any "
                 f"judge; {need}.", "Let the people agree on the cases that they label differently.",
             )  # fmt: skip
         bounds = [(node.people.high, node.node) for node in self.under.nodes
@@ -302,23 +301,20 @@ class _Table:
             )  # fmt: skip
         return self._advice(
             "no", "5b", f"Do not use: right in at most {100 * most:.0f} %, {need}",
-            f"It agrees with people in {bounded(self.under.voted[0].agreement)} of cases.",
+            f"It agrees with people in {bounded(self.voted[0].agreement)} of cases.",
             f"{_OTHER_JUDGE} The cases it gets wrong are below.",
         )  # fmt: skip
 
     def _unsteady(self) -> Verdict | None:
         if not self._all("flips", "missed"):
             return None
-        last = self.under.voted[-1]
-        asked = "scores" if self.under.contest else "votes"
-        with_votes = (
-            f"With one {asked[:-1]}" if last.votes == 1 else f"Also with {last.votes} {asked}"
-        )
+        last, asked = self.voted[-1], "scores" if self.under.contest else "votes"
+        how, votes = f"Also with {last.votes} {asked}", f" with {last.votes} {asked}"
+        if last.votes == 1:
+            how, votes = f"With one {asked[:-1]}", ""
         return self._advice(
-            "no", "6",
-            f"Not steady: {number(last.flips)} of results flip"
-            + ("" if last.votes == 1 else f" with {last.votes} {asked}"),
-            f"{with_votes} {bounded(last.flips)} of results differ when asked again; "
+            "no", "6", f"Not steady: {number(last.flips)} of results flip{votes}",
+            f"{how} {bounded(last.flips)} of results differ when asked again; "
             f"you need at most {100 * self.needs.flips:g} %.", self._steadier(),
             len(self.states) - 1,
         )  # fmt: skip
@@ -362,23 +358,23 @@ class _Table:
         return most if most <= _MOST_RUNS else 0
 
     def _never_both(self) -> Verdict | None:
-        if not self.states or not all("missed" in states.values() for states in self.states):
+        rows = [[name for name, state in states.items() if state == "missed"]
+                for states in self.states]  # fmt: skip
+        if not all(rows):
             return None
-        fewest = min(range(len(self.states)),
-                     key=lambda k: [*self.states[k].values()].count("missed"))  # fmt: skip
-        missed = [name for name, state in self.states[fewest].items() if state == "missed"]
+        missed = min(rows, key=len)
+        fewest = rows.index(missed)
         return self._advice(
             "no", "7", "No number of votes is both right and steady",
-            f"{counted(self.under.voted[fewest].votes, 'vote')}: {' and '.join(missed)} missed.",
+            f"{counted(self.voted[fewest].votes, 'vote')}: {' and '.join(missed)} missed.",
             _OTHER_JUDGE, fewest,
         )  # fmt: skip
 
     def _use(self) -> Verdict | None:
-        index = next((k for k, states in enumerate(self.states)
-                      if all(state == "met" for state in states.values())), None)  # fmt: skip
+        index = self._first(lambda states: {*states.values()} == {"met"})
         if index is None:
             return None
-        voted = self.under.voted[index]
+        voted = self.voted[index]
         why = (
             f"Asked again, {bounded(voted.flips)} of results differ. It agrees with people in "
             f"{bounded(voted.agreement)} of cases, kappa {bounded(voted.kappa)}."
@@ -386,29 +382,28 @@ class _Table:
         if index == 0:
             return self._advice("use", "8", "Use it", why,
                               f"Using it takes {self._per_thousand(1)}.")  # fmt: skip
-        cheaper = next((k for k, states in enumerate(self.states[:index])
-                        if "missed" not in states.values()), None)  # fmt: skip
+        cheaper = self._first(lambda states: "missed" not in states.values())
         # Votes at a node are what whole runs showed only if it is the only one that speaks.
-        alone = self.under.nodes[0].node if len(self.under.nodes) == 1 else None
-        how = (
+        asked, how = "votes", (
             f"Run the metric {voted.votes} times and take the majority: votes at single nodes were "
             "not seen."
-        )
-        if alone is not None:
-            how = f"Set {voted.votes} votes at {alone}."
+        )  # fmt: skip
+        if len(self.under.nodes) == 1:
+            asked = f"votes at {self.under.nodes[0].node}"
+            how = f"Set {voted.votes} {asked}."
         if self.under.contest is not None:
+            asked = "scores of each candidate"
             how = f"Score each candidate {voted.votes} times and take the highest mean."
         buy = f"{how} {self._per_thousand(1)} becomes {self._per_thousand(voted.votes)}."
-        if cheaper is not None:
+        if cheaper is not None and cheaper < index:
             return self._fewer_open(cheaper, voted, buy)
-        asked = "scores of each candidate" if self.under.contest else "votes"
-        headline = f"Use it with {voted.votes} {asked}{'' if alone is None else f' at {alone}'}"
+        headline = f"Use it with {voted.votes} {asked}"
         more = self._per_thousand(voted.votes - 1)
         return self._advice("use_with", "9", f"{headline}: +{more}", why, buy, index)
 
     def _fewer_open(self, place: int, enough: Voted, buy: str) -> Verdict:
         """More votes meet all demands, but fewer may as well: nobody should pay for them unseen."""
-        states, votes = self.states[place], self.under.voted[place].votes
+        states, votes = self.states[place], self.voted[place].votes
         settle = self._run_step() if states["flips"] == "open" else self._label_step(place)
         return self._advice(
             "open", "10",
@@ -419,24 +414,28 @@ class _Table:
     # What is not known yet.
 
     def _open(self) -> Verdict:
-        agreement = self._first_figure(0, "agreement")
-        if self.metric.threshold is None and (agreement is None or agreement.value is None):
+        if self.metric.threshold is None and self.voted[0].agreement.value is None:
             return self._advice(
                 "open", "13", "Not known: the metric has no threshold, so nothing passes or fails",
                 "Without pass and fail there is no result that flips, or that people share.",
                 "Give the metric a threshold; that makes no new calls with --store.",
             )  # fmt: skip
-        for index, states in enumerate(self.states):
-            if "missed" not in states.values() and states["flips"] == "met":
-                return self._label_more(index)
-        for index, states in enumerate(self.states):
-            if states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed":
-                headline = "Right, but not known to be steady"
-                if self.under.voted[index].flips.value is None:
-                    headline = "Right, but steadiness was not measured"
-                step = self._run_step()
-                return self._advice("open", "12", headline, self._reason(index), step, index)
-        return self._more_of_both()
+        steady = self._first(
+            lambda states: "missed" not in states.values() and states["flips"] == "met"
+        )
+        if steady is not None:
+            return self._label_more(steady)
+        right = self._first(
+            lambda states: (
+                states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed"
+            )
+        )
+        if right is None:
+            return self._more_of_both()
+        headline = "Right, but not known to be steady"
+        if self.voted[right].flips.value is None:
+            headline = "Right, but steadiness was not measured"
+        return self._advice("open", "12", headline, self._reason(right), self._run_step(), right)
 
     def _more_of_both(self) -> Verdict:
         """Labels and runs are too few; labels do not mend what one vote has missed."""
@@ -448,7 +447,7 @@ class _Table:
                 f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
             )  # fmt: skip
         names = " and ".join(
-            f"{demand.name} {bounded(demand.figure(self.under.voted[0]))}, target {demand.side} "
+            f"{demand.name} {bounded(demand.figure(self.voted[0]))}, target {demand.side} "
             f"{demand.line(self.needs)}" for demand in missed
         )  # fmt: skip
         mend = self._steadier() if missed[0].name == "flips" else runs
@@ -459,7 +458,7 @@ class _Table:
 
     def _reason(self, place: int) -> str:
         """Reason against that many votes: what is missed comes before what is open."""
-        voted = self.under.voted[place]
+        voted = self.voted[place]
         parts: dict[State, list[str]] = {"missed": [], "open": []}
         for demand in DEMANDS:
             if (state := self.states[place][demand.name]) in parts:
@@ -470,7 +469,7 @@ class _Table:
                         for state, lines in parts.items() if lines)  # fmt: skip
 
     def _label_more(self, index: int) -> Verdict:
-        agreement, states = self.under.voted[index].agreement, self.states[index]
+        agreement, states = self.voted[index].agreement, self.states[index]
         if not any(self.under.outcomes.labels):
             headline = "Steady, but nobody compared it with people"
         elif agreement.value is None:
@@ -485,7 +484,7 @@ class _Table:
 
     def _label_step(self, place: int) -> str:
         """The next labels: at most as many cases as there are, then the card is read again."""
-        agreement = self.under.voted[place].agreement
+        agreement = self.voted[place].agreement
         labelled = sum(map(bool, self.under.outcomes.labels))
         free = self.cases - labelled
         if agreement.value is None or not agreement.items:
@@ -502,7 +501,7 @@ class _Table:
         number = min(more or self.cases, free or self.cases)
         which = f"{number} more {'case' if number == 1 else 'cases'}, drawn at random"
         if not free:  # new cases run as often as votes are taken
-            runs = self.under.voted[place].votes
+            runs = self.voted[place].votes
             asked = self._price(number * self.under.calls * runs)
             which = f"{counted(number, 'new case')} ({asked})"
         if number == more:
@@ -521,14 +520,10 @@ class _Table:
         return f"Or change the target of {100 * self.needs.agreement:g} %, which agreement is near."
 
     def _run_step(self) -> str:
-        flips = self._first_figure(0, "flips")
-        if flips is None or flips.value is None or self.runs < 2:
+        if self.voted[0].flips.value is None or self.runs < 2:
             return f"Ask each case {_RUNS - 1} more times: {self._again(_RUNS - 1)}."
         runs = max(self._runs_to_tell(), 2 * self.runs) - self.runs
         return f"Ask each case {runs} more times, or add as many cases: {self._again(runs)}."
-
-    def _first_figure(self, place: int, name: str) -> Figure | None:
-        return getattr(self.under.voted[place], name) if self.under.voted else None
 
 
 @cache

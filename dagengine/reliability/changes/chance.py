@@ -9,7 +9,8 @@ from dagengine.record.changes.run_comparison import MetricComparison
 from dagengine.record.changes.tree_changes import every_node
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm
-from dagengine.reliability.statistics.intervals import Unknown, needs
+from dagengine.reliability.statistics.intervals import Unknown
+from dagengine.reliability.statistics.sums import stats
 
 _CHANCE = 0.05
 
@@ -116,7 +117,7 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:
     """Noise that a card foretells for a metric; raises InputError without it."""
     value, low, high = _flip_rate(card, found.name)
-    binom = needs("scipy.stats").binom
+    binom = stats.binom
     # Nodes that the card measured with another definition than the new run has
     measured = card.binding.metrics.get(found.name, {})
     now = {node.name: node.hash for node in every_node(found.trees.new)}

@@ -1,8 +1,12 @@
 """What labels tell beyond agreement: a threshold, when to abstain, which cases are examples."""
 
-from dagengine.reliability.fitting.abstaining import Abstention, abstain_below
-from dagengine.reliability.fitting.cuts import FittedThreshold, fit_threshold
 from dagengine.reliability.fitting.picking import Solved, pick_examples, solved_cases
+from dagengine.reliability.fitting.thresholds import (
+    Abstention,
+    FittedThreshold,
+    abstain_below,
+    fit_threshold,
+)
 
 __all__ = [
     "Abstention",

@@ -3,8 +3,6 @@
 A cascade hands a judgement to the large judge if the confidence of the small one is below a
 threshold. It has to be better than the small judge alone, and better than handing over as many
 judgements by chance: else the confidence says nothing, and any mixture of the two does as well.
-
-`numpy` computes it (`pip install dagengine[benchmark]`) and is loaded when used.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from dagengine.reliability.statistics.comparisons import (
     compare_repeated,
     shown_more_often,
 )
-from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, mean_of, needs
-from dagengine.reliability.statistics.sums import mean
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, mean_of
+from dagengine.reliability.statistics.sums import mean, numpy
 
 NEVER, UNKNOWN = -math.inf, -sys.float_info.max
 """The threshold of the small judge alone, and the confidence of a verdict without one."""
@@ -100,7 +98,6 @@ class Cascade:
     def __init__(
         self, cases: Sequence[TwoJudges], groups: Sequence[Hashable] | None = None
     ) -> None:
-        numpy = self._numpy = needs("numpy")
         self.cases, self.groups = cases, groups
         self.ways = [(number, way) for number, case in enumerate(cases) for way in case.ways]
         self._case = numpy.array([number for number, _ in self.ways], dtype=int)
@@ -118,10 +115,10 @@ class Cascade:
         """By case: right results, judgements, those handed over, those without a confidence."""
         handed = self.sure < below
         unlike = (handed & self._is_small) | (~handed & self._is_large)
-        self.taken = self._numpy.bincount(self._turn, unlike, len(self.ways)) == 0
+        self.taken = numpy.bincount(self._turn, unlike, len(self.ways)) == 0
         values = [self._right]
         for turns in (handed | True, handed, handed & (self.sure == UNKNOWN)):
-            values.append(self._numpy.bincount(self._turn, turns, len(self.ways)))
+            values.append(numpy.bincount(self._turn, turns, len(self.ways)))
         right, asked, over, unknown = (self._by_case(each * self.taken) for each in values)
         return right, asked, over, unknown
 
@@ -130,15 +127,15 @@ class Cascade:
 
         Of judgements with a confidence: those without one are always handed over.
         """
-        chance = self._numpy.where(self.sure == UNKNOWN, 1.0, share)
+        chance = numpy.where(self.sure == UNKNOWN, 1.0, share)
         chance[self._is_small] = 1 - chance[self._is_small]
         chance[~self._is_small & ~self._is_large] = 1.0
         values = self._right.copy()
-        self._numpy.multiply.at(values, self._turn, chance)
+        numpy.multiply.at(values, self._turn, chance)
         return self._by_case(values)
 
     def _by_case(self, values: Any) -> Any:
-        return self._numpy.bincount(self._case, values * self._weight, len(self.cases))
+        return numpy.bincount(self._case, values * self._weight, len(self.cases))
 
 
 def fit_escalation(
@@ -185,7 +182,7 @@ def prove_escalation(
     difference, which for one judgement per case is the covariance of being handed over and of what
     that gains.
     """
-    numpy, groups = needs("numpy"), cascade.groups
+    groups = cascade.groups
     alone, asked_small, _, _ = cascade.at(NEVER)
     right, asked, handed, unknown = cascade.at(below)
     pairs = zip(cascade.ways, cascade.taken, strict=True)

@@ -1,13 +1,8 @@
-"""Measures of judges: pure functions of tables of votes and scores."""
+"""Measures of judges: pure functions of tables of votes and scores.
 
-from dagengine.reliability.statistics.bias import (
-    first_wins,
-    length_bias,
-    list_bias,
-    longer_wins,
-    position_consistency,
-    position_preference,
-)
+The extra `benchmark` computes them (`numpy` and `scipy`); it is loaded when it is used.
+"""
+
 from dagengine.reliability.statistics.calibration import (
     brier_score,
     debiased_calibration_error,
@@ -62,14 +57,22 @@ from dagengine.reliability.statistics.inter_rater import (
     krippendorff_alpha,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
-from dagengine.reliability.statistics.spread import drift, icc, icc_interval, score_spread
-from dagengine.reliability.statistics.votes import (
+from dagengine.reliability.statistics.majorities import (
     Picks,
     SteadyVotes,
     best_of,
     flips_of_votes,
     steady_votes,
 )
+from dagengine.reliability.statistics.preferences import (
+    first_wins,
+    length_bias,
+    list_bias,
+    longer_wins,
+    position_consistency,
+    position_preference,
+)
+from dagengine.reliability.statistics.spread import drift, icc, icc_interval, score_spread
 
 __all__ = [
     "Comparison",

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.intervals import Interval, Unknown, jackknife
-from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, mean, total
+from dagengine.reliability.statistics.sums import (
+    SummedMeasure,
+    Sums,
+    Totals,
+    groups_of,
+    mean,
+    total,
+)
 
 Stated = Sequence[tuple[float, bool]]
 
@@ -43,10 +50,7 @@ def debiased_calibration_error(
     judge, so that it begins at 0 if nothing is found. Unknown without a bin of two cases, or with
     fewer than three cases.
     """
-    names = range(len(stated)) if cases is None else cases
-    if len(names) != len(stated):
-        raise InputError(f"{len(stated)} answers need as many cases, got {len(names)}")
-    items = _errors_by_case(stated, names, bins)
+    items = _errors_by_case(stated, groups_of(cases, len(stated)), bins)
     sums = Sums(items, _squared_error)
     value = sums.value()
     if value is None or len(items) < 3:
@@ -61,7 +65,7 @@ def debiased_calibration_error(
     if limits is None:
         return Unknown("too few items", len(items))
     root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *limits))
-    return Interval(root, min(low, root), max(high, root), level, "jackknife", len(items))
+    return Interval.around(root, (low, high), level, "jackknife", len(items))
 
 
 def _errors_by_case(stated: Stated, cases: Sequence[Hashable], bins: int) -> list[Totals]:

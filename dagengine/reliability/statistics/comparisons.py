@@ -4,8 +4,6 @@ Cases differ from each other far more than two judges do on one case, so that tw
 overlap say nothing about the difference. All differences are the second minus the first. Values
 are per case: right or wrong, a flip rate, a mean score; a case where either is missing (None) is
 left out.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations
@@ -25,11 +23,10 @@ from dagengine.reliability.statistics.intervals import (
     jackknife,
     mean_of,
     means_of_groups,
-    needs,
     quantile_of_t,
     variance_of,
 )
-from dagengine.reliability.statistics.sums import Sums, difference, numbers
+from dagengine.reliability.statistics.sums import Sums, difference, numbers, numpy, special, stats
 
 # Fewer cases than this are too few for the tails of t: all changes of sign are counted.
 _FEW = 20
@@ -81,7 +78,7 @@ def compare_shares(
     interval = _agresti_min(gains - losses, differing, size, level)
     visible = visible_difference(size, (differing + 1) / (size + 2))
     # McNemar's exact p is too high on average: mid-p takes half of the outcome that was seen.
-    binom, few = needs("scipy.stats").binom, min(gains, losses)
+    binom, few = stats.binom, min(gains, losses)
     p = min(float(2 * binom.cdf(few, differing, 0.5) - binom.pmf(few, differing, 0.5)), 1.0)
     return Comparison(interval.value, interval, p, "McNemar mid-p", size, differing, visible)
 
@@ -109,7 +106,7 @@ def compare_means(
         p = _sign_p(means)
     else:
         test, t = "paired t", value / deviation * math.sqrt(size)
-        p = float(2 * needs("scipy.special").stdtr(size - 1, -abs(t)))
+        p = float(2 * special.stdtr(size - 1, -abs(t)))
     visible = None if isinstance(interval, Unknown) else visible_difference(size, variance)
     return Comparison(value, interval, p, test, size, differing, visible)
 
@@ -152,8 +149,8 @@ def compare_measures(
     error = (high - low) / 2 / quantile_of_t(level, size)
     if error <= 1e-12:
         return Comparison(value, Unknown("no variation", size), 1.0, "jackknife t", size, 0)
-    p = float(2 * needs("scipy.stats").t.sf(abs(low + high) / 2 / error, size - 1))
-    interval = Interval(value, min(low, value), max(high, value), level, "jackknife", size)
+    p = float(2 * stats.t.sf(abs(low + high) / 2 / error, size - 1))
+    interval = Interval.around(value, limits, level, "jackknife", size)
     return Comparison(value, interval, p, "jackknife t", size, size)
 
 
@@ -174,7 +171,7 @@ def compare_unpaired(
     parts = [(statistics.variance(side) / len(side), len(side) - 1) for side in sides]
     square = math.fsum(part for part, _ in parts)
     freedom = square**2 / math.fsum(part**2 / free for part, free in parts)
-    t, error = needs("scipy.stats").t, math.sqrt(square)
+    t, error = stats.t, math.sqrt(square)
     half = float(t.ppf((1 + level) / 2, freedom)) * error
     p = float(2 * t.sf(abs(value) / error, freedom))
     interval = Interval(value, value - half, value + half, level, "t", size)
@@ -199,7 +196,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 def more_often(won: int, lost: int) -> float:
     """The one-sided exact p of McNemar: as many pairs in favour, or more, if both were alike."""
-    return float(needs("scipy.stats").binom.sf(won - 1, won + lost, 0.5)) if won else 1.0
+    return float(stats.binom.sf(won - 1, won + lost, 0.5)) if won else 1.0
 
 
 def shown_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) -> list[bool]:
@@ -281,7 +278,7 @@ def _sign_p(changes: Sequence[float]) -> float:
         return 1.0
     if len(changes) >= _FEW:  # nothing varies: all signs are equal
         return float(2.0 ** -len(changes))
-    numpy, sums = needs("numpy"), needs("numpy").zeros(1)
+    sums = numpy.zeros(1)
     for change in changes:
         sums = numpy.concatenate((sums + change, sums - change))
     surplus = abs(sums) - abs(math.fsum(changes))
@@ -313,8 +310,8 @@ def labels_to_decide(share: float, labels: int, line: float, *, chance: float = 
     are (Jeffreys' prior); they tell if Wilson's interval of all of them then excludes the line.
     None if 640 do not.
     """
-    stats, z = needs("scipy.stats"), NormalDist().inv_cdf(0.975)
-    numpy, hits = needs("numpy"), share * labels
+    z = NormalDist().inv_cdf(0.975)
+    hits = share * labels
     for more in _MORE_LABELS:
         new, size = numpy.arange(more + 1), labels + more
         rate = (hits + new) / size

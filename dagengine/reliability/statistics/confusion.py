@@ -11,8 +11,6 @@ bootstrap far too short. Their intervals are those of posteriors: plausible tabl
 given the one that was seen, and widened so that they hold the measure itself. The lower end for a
 perfect judge, `kappa_interval([(label, label) for label in labels])`, says what these labels could
 show at best.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     bootstrap,
     independent,
-    needs,
     quantile_of_t,
 )
 from dagengine.reliability.statistics.sums import (
@@ -45,9 +42,13 @@ from dagengine.reliability.statistics.sums import (
     Table,
     Totals,
     Vote,
+    by_row,
+    groups_of,
     indices,
     mean,
+    numpy,
     quotient,
+    special,
 )
 
 _DRAWS = 4000
@@ -119,25 +120,24 @@ def confusion_table(
     return Confusion(tuple(order), tuple(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRates:
-    """One label: the sensitivity on its cases, and the specificity on all other cases."""
+def label_rates(
+    pairs: Labelled, *, groups: Groups | None = None
+) -> dict[Vote, tuple[Interval | Unknown, Interval | Unknown]]:
+    """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval.
 
-    label: Vote
-    sensitivity: Interval | Unknown
-    specificity: Interval | Unknown
-
-
-def label_rates(pairs: Labelled, *, groups: Groups | None = None) -> list[LabelRates]:
-    """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval."""
+    They are those of the cases of the label, and of all other cases.
+    """
     rows = _with_groups(pairs, groups)
-    rates: list[LabelRates] = []
+    rates: dict[Vote, tuple[Interval | Unknown, Interval | Unknown]] = {}
     for label in dict.fromkeys(label for label, *_ in rows):
-        met = [(verdict == label, group) for own, verdict, group in rows if own == label]
-        # A tie, or no verdict, is right about no case: as in the sensitivity, and in accuracy.
-        rejected = [(verdict not in (label, None), group)
-                    for own, verdict, group in rows if own != label]  # fmt: skip
-        rates.append(LabelRates(label, _share(met), _share(rejected)))
+        met, rejected = list[tuple[bool, Hashable]](), list[tuple[bool, Hashable]]()
+        for own, verdict, group in rows:
+            if own == label:
+                met.append((verdict == label, group))
+            else:
+                # A tie, or no verdict, is right about no case: as for the others, and in accuracy.
+                rejected.append((verdict not in (label, None), group))
+        rates[label] = _share(met), _share(rejected)
     return rates
 
 
@@ -158,10 +158,13 @@ def baseline_interval(
     None if a share has no interval.
     """
     rows = _with_groups(pairs, groups)
-    shares = [_share([(label == kind, group) for label, _, group in rows])
-              for kind in dict.fromkeys(label for label, *_ in rows)]  # fmt: skip
-    intervals = [interval for interval in shares if isinstance(interval, Interval)]
-    if not intervals or len(intervals) < len(shares):
+    intervals: list[Interval] = []
+    for kind in dict.fromkeys(label for label, *_ in rows):
+        share = _share([(label == kind, group) for label, _, group in rows])
+        if isinstance(share, Unknown):
+            return None
+        intervals.append(share)
+    if not intervals:
         return None
     best = max(intervals, key=lambda interval: interval.value)
     low = max(*(interval.low for interval in intervals), 1 / len(kinds) if kinds else 0.0)
@@ -195,7 +198,6 @@ def balanced_accuracy_interval(
     rows = dict(zip(table.kinds, table.counts, strict=True))
     if not all(sum(rows[kind]) for kind in kinds):
         return Unknown("undefined", table.items)
-    numpy = needs("numpy")
     counts = numpy.array(table.counts, dtype=float).reshape(2 * (len(table.kinds),))
     value = float(_mean_recall(counts))
     if math.isnan(value):
@@ -209,7 +211,7 @@ def balanced_accuracy_interval(
 
 def _jeffreys_distances(table: Any, level: float) -> tuple[float, float]:
     """Half widths of the mean of the labels' shares, down and up."""
-    numpy, inverse = needs("numpy"), needs("scipy.special").betaincinv
+    inverse = special.betaincinv
     labelled, met = table.sum(1), table.diagonal()
     met, labelled = met[labelled > 0], labelled[labelled > 0]
     shares, missed = met / labelled, labelled - met
@@ -267,11 +269,8 @@ def _with_groups(
     pairs: Labelled, groups: Groups | None
 ) -> list[tuple[Vote, Vote | None, Hashable]]:
     """Label, verdict and group of the pairs with a label."""
-    names = range(len(pairs)) if groups is None else groups
-    if len(names) != len(pairs):
-        raise InputError(f"{len(pairs)} pairs need as many groups, got {len(names)}")
-    return [(label, verdict, name) for (label, verdict), name in zip(pairs, names, strict=True)
-            if label is not None]  # fmt: skip
+    rows = zip(pairs, groups_of(groups, len(pairs)), strict=True)
+    return [(label, verdict, name) for (label, verdict), name in rows if label is not None]
 
 
 def _effect(
@@ -287,7 +286,6 @@ def _effect(
     if groups is None:
         return 1.0
     rows = _with_groups(pairs, groups)
-    numpy = needs("numpy")
     names = numpy.array(indices(name for *_, name in rows), int)
     parts = numpy.ones(len(rows)) if weights is None else numpy.array(weights)
     sizes = numpy.bincount(names, parts)
@@ -310,7 +308,6 @@ def _effect(
 
 def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> float:
     """The jackknife's variance; what is undefined without a part is left out."""
-    numpy = needs("numpy")
     values = of(whole - parts)
     defined = ~numpy.isnan(values)
     values, weights = values[defined], weights[defined]
@@ -328,7 +325,7 @@ def labels_to_settle(
     Labels to come are drawn from the posterior of the whole table of labels and verdicts. They
     settle if an interval of all labels then lies below its line, or both lie above. None: 640 fail.
     """
-    numpy, random = needs("numpy"), needs("numpy").random.default_rng(0)
+    random = numpy.random.default_rng(0)
     table = numpy.array(counts, dtype=float)
     kinds = len(table)
     prior = (0.75 / max(kinds * (kinds - 1), 1) + numpy.eye(kinds) / kinds).ravel()
@@ -364,7 +361,6 @@ def _posterior(
     """
     if not 0 < level < 1:
         raise InputError(f"level={level} must lie between 0 and 1")
-    numpy = needs("numpy")
     table = numpy.array(seen.counts, dtype=float).reshape(2 * (len(seen.kinds),))
     value = float(of(table)) if table.sum() else math.nan
     if math.isnan(value):
@@ -382,14 +378,11 @@ def _posterior(
         ends.append(of(draws.reshape(_DRAWS, *table.shape)))
     low = float(numpy.nanquantile(ends[0], (1 - level) / 2))
     high = float(numpy.nanquantile(ends[1], (1 + level) / 2))
-    return Interval(
-        value, min(low, value), max(high, value), level, "Dirichlet posterior", seen.items
-    )
+    return Interval.around(value, (low, high), level, "Dirichlet posterior", seen.items)
 
 
 def _mean_recall(tables: Any) -> Any:
     """Undefined with one label only: nothing is balanced."""
-    numpy = needs("numpy")
     labelled = tables.sum(-1)
     with numpy.errstate(invalid="ignore", divide="ignore"):
         met = numpy.diagonal(tables, axis1=-2, axis2=-1)
@@ -413,7 +406,6 @@ def _ac1(tables: Any, possible: int) -> Any:
 
 def _beyond_chance(shares: Any, chance: Any) -> Any:
     """Not a number where chance alone would always agree."""
-    numpy = needs("numpy")
     agree = numpy.trace(shares, axis1=-2, axis2=-1)
     left = numpy.where(chance < 1 - 1e-12, 1 - chance, math.nan)
     return (agree - chance) / left
@@ -429,17 +421,17 @@ def people_agreement(labels: Table) -> Sums:
     One row per case, one column per person. Of several leading labels each counts in part.
     Cases with fewer than two labels are left out; from 0 to 1.
     """
-    rates: list[float | None] = []
-    for row in labels:
-        votes = [vote for vote in row if vote is not None]
-        shares: list[float] = []
-        for index, vote in enumerate(votes):
+
+    def met(row: Sequence[Vote | None]) -> float | None:
+        counts, shares = Counter(vote for vote in row if vote is not None), list[float]()
+        for kind, count in counts.items():
             # Without the person's own label, which would make everybody agree with the majority.
-            counts = Counter([*votes[:index], *votes[index + 1 :]])
-            best = [kind for kind, count in counts.items() if count == max(counts.values())]
-            shares.append((vote in best) / len(best) if best else 0.0)
-        rates.append(math.fsum(shares) / len(shares) if len(votes) > 1 else None)
-    return mean(rates)
+            rest = counts - Counter([kind])
+            most = max(rest.values(), default=0)
+            shares.append(count * (rest[kind] == most) / max([*rest.values()].count(most), 1))
+        return math.fsum(shares) / counts.total() if counts.total() > 1 else None
+
+    return mean(by_row(met, labels))
 
 
 def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:
@@ -456,7 +448,7 @@ def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | 
     differ = bootstrap(labels, flip_rate, groups=groups)
     if least is None or differ is None:
         several = [k for k, row in enumerate(labels) if len(row) - row.count(None) > 1]
-        names = range(len(labels)) if groups is None else groups
+        names = groups_of(groups, len(labels))
         return _too_few(len({names[k] for k in several}), len(several))
     two = len({vote for row in labels for vote in row if vote is not None}) < 3
 

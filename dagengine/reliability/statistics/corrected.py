@@ -5,17 +5,14 @@ gives information about the cases without a label. Labels cannot show that they 
 the caller says so, and it is tested where there is something to test: the judge's results, and what
 the caller knows of all cases (their order, the length of their texts). Cases of common `groups` (a
 dialogue, a document) depend on each other.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from statistics import NormalDist
 from typing import Any
 
@@ -28,10 +25,17 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     bootstrap,
     mean_of,
-    needs,
     quantile_of_t,
 )
-from dagengine.reliability.statistics.sums import Vote, mean, numbers
+from dagengine.reliability.statistics.sums import (
+    Vote,
+    groups_of,
+    indices,
+    mean,
+    numbers,
+    numpy,
+    stats,
+)
 
 LEAST_LABELS = 10
 _DRAWS = 4000
@@ -94,21 +98,20 @@ def corrected_rate(
     _check(verdicts, labels)
     if stray := [label for label in labels if label not in (None, 0, 1)]:
         raise InputError(f"labels must be True or False (1 or 0), got {stray[0]!r}")
-    names = _groups(groups, len(labels))
+    names = groups_of(groups, len(labels))
     asked = [name for name, label in zip(names, labels, strict=True) if label is not None]
-    if refused := _refusal(asked, random, groups is not None) or _unlike(
-        {**_shares_of(verdicts), **(known or {})}, labels, names
-    ):
+    traits = {**_shares_of(verdicts), **(known or {})}
+    if refused := _refusal(asked, random, groups is not None) or _unlike(traits, labels, groups):
         return refused
     stated = [float(label) for label in labels if label is not None]
     alone = bootstrap(stated, mean, level=level, groups=asked)
     assert alone is not None  # there are ten labels, and eight groups
-    strata = _Strata.of(verdicts, labels, alone.value)
-    effect = 1.0 if groups is None else strata.effect(verdicts, labels, names, level)
+    strata = _Strata(numpy.array(indices(verdicts)), numpy.array(labels, float), alone.value)
+    effect = 1.0 if groups is None else strata.effect(names, level)
     ends = strata.ends(effect, level, seed)
     estimate = _interval(strata.rate, ends, level, "post-stratified posterior", len(set(asked)))
     judge = sum(verdict in passed for verdict in verdicts) / len(verdicts)
-    return _result(estimate, alone, judge, len(stated), len(verdicts))
+    return _result(estimate, alone, judge, len(asked), len(verdicts))
 
 
 def corrected_mean(
@@ -130,23 +133,21 @@ def corrected_mean(
     (`corrected_rate`). A case without a score is left out. Unknown as there, and where no label
     differs.
     """
-    _check(scores, labels)
     cases = _Cases.of(scores, labels, groups)
     if refused := _refusal(cases.asked, random, groups is not None) or _unlike(
-        {"results": scores, **(known or {})}, labels, _groups(groups, len(labels))
+        {"results": scores, **(known or {})}, labels, groups
     ):
         return refused
-    labelled = cases.labelled
-    alone = mean_of([label for label, _ in labelled], level=level, groups=cases.asked)
+    alone = mean_of(cases.labels[cases.has].tolist(), level=level, groups=cases.asked)
     if isinstance(alone, Unknown):
         return alone
     value, half = _power_shares(cases, quantile_of_t(level, len(set(cases.asked))))
     ends = (max(value - half, limits[0]), min(value + half, limits[1]))
     value = min(max(value, limits[0]), limits[1])
-    estimate = _interval(value, ends, level, "PPI++", len(labelled))
+    estimate = _interval(value, ends, level, "PPI++", len(cases.asked))
     # The labels alone know nothing of the limits; both intervals are compared within them.
     alone = replace(alone, low=max(alone.low, limits[0]), high=min(alone.high, limits[1]))
-    return _result(estimate, alone, cases.judge, len(labelled), cases.judged)
+    return _result(estimate, alone, cases.judge, len(cases.asked), len(cases.scores))
 
 
 def corrected_difference(
@@ -169,26 +170,27 @@ def corrected_difference(
             raise InputError(f"two systems need the same cases, got {len(old)} and {len(new)}")
     scores, labels = (changes_of([*zip(*sides, strict=True)])
                       for sides in zip(first, second, strict=True))  # fmt: skip
-    _check(scores, labels)
     cases = _Cases.of(scores, labels, groups)
-    if refused := _refusal(cases.asked, random, groups is not None) or _unlike(
-        {"results": scores}, labels, _groups(groups, len(labels))
+    asked = cases.asked
+    if refused := _refusal(asked, random, groups is not None) or _unlike(
+        {"results": scores}, labels, groups
     ):
         return refused
-    labelled, asked = cases.labelled, cases.asked
     z = NormalDist().inv_cdf((1 + level) / 2)
     if groups is not None:
         z = quantile_of_t(level, len(set(asked)))
-    pseudo = replace(cases, labelled=[*labelled, (1.0, 0.0), (-1.0, 0.0)],
-                     asked=[*asked, object(), object()])  # fmt: skip
-    labels_only = replace(pseudo, unlabelled=[], unlabelled_groups=[])
+    pseudo = _Cases(
+        numpy.append(cases.labels, (1.0, -1.0)), numpy.append(cases.scores, (0.0, 0.0)),
+        [*cases.groups, object(), object()],
+    )  # fmt: skip
+    labels_only = _Cases(pseudo.labels[pseudo.has], pseudo.scores[pseudo.has], pseudo.asked)
     results = [_power_shares(part, z) for part in (pseudo, labels_only)]
     estimate, alone = (
-        _interval(value, (value - half, value + half), level, "PPI++", len(labelled), -1.0)
+        _interval(value, (value - half, value + half), level, "PPI++", len(asked), -1.0)
         for value, half in results
     )
-    result = _result(estimate, alone, cases.judge, len(labelled), cases.judged)
-    value, half = results[0 if result.telling else 1]
+    result = _result(estimate, alone, cases.judge, len(asked), len(cases.scores))
+    value, half = results[not result.telling]
     return replace(result, p=2 * NormalDist().cdf(-abs(value) / half * z))
 
 
@@ -209,13 +211,6 @@ def _check(answers: Sequence[Any], labels: Sequence[float | None]) -> None:
     numbers(labels)
 
 
-def _groups(groups: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
-    """The group of every case; a case by itself where there are none."""
-    if groups is not None and len(groups) != size:
-        raise InputError(f"{size} cases need as many groups, got {len(groups)}")
-    return range(size) if groups is None else groups
-
-
 def _refusal(asked: Sequence[Hashable], random: bool, grouped: bool) -> Unknown | None:
     if not random:
         return Unknown("labels are not random", len(asked))
@@ -229,42 +224,41 @@ def _refusal(asked: Sequence[Hashable], random: bool, grouped: bool) -> Unknown 
 def _unlike(
     traits: Mapping[str, Sequence[float | None]],
     labels: Sequence[float | None],
-    groups: Sequence[Hashable],
+    groups: Sequence[Hashable] | None,
 ) -> Unknown | None:
     """In which trait the cases with a label differ from the others by more than chance.
 
     The covariance of the trait's rank with having a label. Its variance is that over all choices
     of the labelled cases, or over groups where that is larger.
     """
+    labelled = ~numpy.isnan(numpy.array(labels, dtype=float))
     for name, values in traits.items():
-        rows = [(value, label is not None, group) for value, label, group in
-                zip(values, labels, groups, strict=True) if value is not None]  # fmt: skip
-        labelled = [has_label for _, has_label, _ in rows]
-        if len(set(labelled)) < 2:
+        trait = numpy.array(values, dtype=float)
+        there = ~numpy.isnan(trait)
+        has = labelled[there]
+        if has.all() or not has.any():
             continue
-        ranks = needs("scipy.stats").rankdata([value for value, *_ in rows])
-        if _chance(ranks, labelled, [group for *_, group in rows]) < _CHANCE:
-            return Unknown("labels are not random", sum(labelled), detail=name)
+        names = [*compress(groups_of(groups, len(labels)), there)]
+        if _chance(stats.rankdata(trait[there]), has, names) < _CHANCE:
+            return Unknown("labels are not random", int(has.sum()), detail=name)
     return None
 
 
-def _chance(ranks: Any, labelled: Sequence[bool], groups: Sequence[Hashable]) -> float:
+def _chance(ranks: Any, labelled: Any, groups: Sequence[Hashable]) -> float:
     """The probability of so large a covariance, or a larger one, by chance."""
-    size, share = len(labelled), statistics.fmean(labelled)
-    ranks = (ranks - (size + 1) / 2).tolist()
-    square = share * (1 - share) * math.fsum(rank * rank for rank in ranks) * size / (size - 1)
-    parts = [rank * (label - share) for rank, label in zip(ranks, labelled, strict=True)]
+    size, share = len(labelled), float(labelled.mean())
+    ranks = ranks - (size + 1) / 2
+    square = share * (1 - share) * float((ranks**2).sum()) * size / (size - 1)
+    parts = ranks * (labelled - share)
     if len(set(groups)) < size:
         square = max(square, _sum_of_squares(parts, groups))
-    return 2 * NormalDist().cdf(-abs(math.fsum(parts)) / math.sqrt(square)) if square else 1.0
+    return 2 * NormalDist().cdf(-abs(float(parts.sum())) / math.sqrt(square)) if square else 1.0
 
 
-def _sum_of_squares(parts: Sequence[float], groups: Sequence[Hashable]) -> float:
+def _sum_of_squares(parts: Any, groups: Sequence[Hashable]) -> float:
     """The sum of the squares of what groups add up to."""
-    sums: defaultdict[Hashable, float] = defaultdict(float)
-    for part, group in zip(parts, groups, strict=True):
-        sums[group] += part
-    return math.fsum(part * part for part in sums.values()) * len(sums) / max(len(sums) - 1, 1)
+    sums = numpy.bincount(indices(groups), parts)
+    return float((sums**2).sum()) * len(sums) / max(len(sums) - 1, 1)
 
 
 def _shares_of(verdicts: Sequence[Vote | None]) -> dict[str, list[float]]:
@@ -278,68 +272,38 @@ def _shares_of(verdicts: Sequence[Vote | None]) -> dict[str, list[float]]:
 # Estimates.
 
 
-@dataclass(frozen=True)
 class _Strata:
-    """By verdict: all cases, those with a label, and those whose label is yes.
+    """By verdict: all cases, those with a label, those whose label is yes, and their share.
 
-    `rest` is taken for the rate of a verdict that no labelled case has.
+    `strata` has the verdict of each case as a number, `labels` 1, 0 or nan. `rest` is taken for the
+    rate of a verdict that no labelled case has.
     """
 
-    sizes: Counter[Vote | None]
-    seen: Counter[Vote | None]
-    good: Counter[Vote | None]
-    rest: float
+    def __init__(self, strata: Any, labels: Any, rest: float) -> None:
+        self.strata, self.labels = strata, labels
+        self.has = ~numpy.isnan(labels)
+        self.sizes = numpy.bincount(strata)
+        self.seen = numpy.bincount(strata, self.has)
+        self.good = numpy.bincount(strata, self.has & (labels == 1))
+        self.rates = numpy.where(self.seen > 0, self.good / numpy.maximum(self.seen, 1), rest)
+        self.rate = float((self.sizes * self.rates).sum() / len(strata))
 
-    @classmethod
-    def of(
-        cls, verdicts: Sequence[Vote | None], labels: Sequence[bool | None], rest: float
-    ) -> _Strata:
-        rows = list(zip(verdicts, labels, strict=True))
-        seen = Counter(verdict for verdict, label in rows if label is not None)
-        good = Counter(verdict for verdict, label in rows if label)
-        return cls(Counter(verdicts), seen, good, rest)
-
-    def rate_of(self, verdict: Vote | None) -> float:
-        """The share of yes among the labels of a verdict."""
-        seen = self.seen[verdict]
-        return self.good[verdict] / seen if seen else self.rest
-
-    @property
-    def rate(self) -> float:
-        """The share of yes among all cases."""
-        parts = (size * self.rate_of(verdict) for verdict, size in self.sizes.items())
-        return math.fsum(parts) / self.sizes.total()
-
-    def effect(
-        self,
-        verdicts: Sequence[Vote | None],
-        labels: Sequence[bool | None],
-        groups: Sequence[Hashable],
-        level: float,
-    ) -> float:
+    def effect(self, groups: Sequence[Hashable], level: float) -> float:
         """Design effect: factor by which dependent cases count less, from what each adds."""
-        parts, labelled, rate = [], set(), self.rate
-        for verdict, label, group in zip(verdicts, labels, groups, strict=True):
-            own = self.rate_of(verdict)
-            part = own - rate
-            if label is not None:
-                labelled.add(group)
-                part += self.sizes[verdict] * (bool(label) - own) / self.seen[verdict]
-            parts.append(part)
-        single = math.fsum(part * part for part in parts)
-        whole = _sum_of_squares(parts, groups)
+        own, labelled = self.rates[self.strata], len({*compress(groups, self.has)})
+        weights = (self.sizes / numpy.maximum(self.seen, 1))[self.strata]
+        parts = own - self.rate + numpy.where(self.has, weights * (self.labels - own), 0.0)
+        single, whole = float((parts**2).sum()), _sum_of_squares(parts, groups)
         # Where no label differs from the rate of its verdict, nothing shows how cases of a group
         # depend on each other: each group is one.
-        effect = whole / single if single > 1e-12 else self.seen.total() / len(labelled)
-        wider = quantile_of_t(level, len(labelled)) / NormalDist().inv_cdf((1 + level) / 2)
+        effect = whole / single if single > 1e-12 else float(self.seen.sum()) / labelled
+        wider = quantile_of_t(level, labelled) / NormalDist().inv_cdf((1 + level) / 2)
         return max(effect, 1.0) * wider**2
 
     def ends(self, effect: float, level: float, seed: int) -> tuple[float, float]:
         """The limits of the rate by the posterior, of so many times fewer cases."""
-        numpy = needs("numpy")
         generator = numpy.random.default_rng(seed)
-        sizes, seen, good = (numpy.array([counts[verdict] / effect for verdict in self.sizes])
-                             for counts in (self.sizes, self.seen, self.good))  # fmt: skip
+        sizes, seen, good = self.sizes / effect, self.seen / effect, self.good / effect
         shares = generator.dirichlet(sizes + 1 / len(sizes), _DRAWS)
         rates = generator.beta(good + 0.5, seen - good + 0.5, (_DRAWS, len(sizes)))
         quantiles = [(1 - level) / 2, (1 + level) / 2]
@@ -349,61 +313,64 @@ class _Strata:
 
 @dataclass(frozen=True)
 class _Cases:
-    """(label, score) of the cases with both, scores of those without a label, and their groups."""
+    """The labels (nan without one), scores and groups of the cases that have a score."""
 
-    labelled: Sequence[tuple[float, float]]
-    asked: Sequence[Hashable]
-    unlabelled: Sequence[float]
-    unlabelled_groups: Sequence[Hashable]
+    labels: Any
+    scores: Any
+    groups: Sequence[Hashable]
 
     @classmethod
     def of(
         cls, scores: Sequence[float | None], labels: Sequence[float | None],
         groups: Sequence[Hashable] | None,
     ) -> _Cases:  # fmt: skip
+        _check(scores, labels)
         numbers(scores)
-        rows = list(zip(labels, scores, _groups(groups, len(scores)), strict=True))
-        labelled = [((y, f), g) for y, f, g in rows if y is not None and f is not None]
-        unlabelled = [(f, g) for y, f, g in rows if y is None and f is not None]
-        return cls([pair for pair, _ in labelled], [g for _, g in labelled],
-                   [f for f, _ in unlabelled], [g for _, g in unlabelled])  # fmt: skip
+        table = numpy.array([labels, scores], dtype=float)
+        there = ~numpy.isnan(table[1])
+        names = [*compress(groups_of(groups, len(scores)), there)]
+        return cls(table[0, there], table[1, there], names)
+
+    @property
+    def has(self) -> Any:
+        """Whether each case has a label."""
+        return ~numpy.isnan(self.labels)
+
+    @property
+    def asked(self) -> list[Hashable]:
+        """The groups of the cases with a label."""
+        return [*compress(self.groups, self.has)]
 
     @property
     def judge(self) -> float:
         """The mean score of all cases."""
-        return statistics.fmean([*(f for _, f in self.labelled), *self.unlabelled])
-
-    @property
-    def judged(self) -> int:
-        return len(self.labelled) + len(self.unlabelled)
+        return float(self.scores.mean())
 
 
 def _power_shares(cases: _Cases, quantile: float) -> tuple[float, float]:
     """The estimate, and half the width of its interval."""
-    labels, scores = [y for y, _ in cases.labelled], [f for _, f in cases.labelled]
-    n, free = len(labels), len(cases.unlabelled)
-    spread = statistics.variance(scores)
-    weight = 0.0
+    has = cases.has
+    labels, scores, free = cases.labels[has], cases.scores[has], cases.scores[~has]
+    n, spare = len(labels), len(free)
+    spread, weight, moved = float(scores.var(ddof=1)), 0.0, 0.0
     # The judge helps only if its scores vary, and if there are cases without a label to judge.
-    if spread > 1e-12 and free > 1:
-        weight = statistics.covariance(labels, scores) / (spread * (1 + n / free))
+    if spread > 1e-12 and spare > 1:
+        weight = float(numpy.cov(labels, scores)[0, 1]) / (spread * (1 + n / spare))
         weight = min(max(weight, 0.0), 1.0)
-    residuals = [y - weight * f for y, f in cases.labelled]
-    centre = statistics.fmean(residuals)
-    parts = [(residual - centre) / n for residual in residuals]
-    moved = 0.0
-    if free > 1:
-        mean_score = statistics.fmean(cases.unlabelled)
-        moved = mean_score - statistics.fmean(scores)
+    residuals = labels - weight * scores
+    parts, names = (residuals - residuals.mean()) / n, cases.asked
+    if spare > 1:
+        moved = float(free.mean() - scores.mean())
         # The mean score of cases without a label is uncertain as well, though less.
-        parts += [weight * (f - mean_score) / free for f in cases.unlabelled]
-    names = [*cases.asked, *(cases.unlabelled_groups if free > 1 else ())]
+        parts = numpy.append(parts, weight * (free - free.mean()) / spare)
+        names += compress(cases.groups, ~has)
     if len(set(names)) < len(names):
         square = _sum_of_squares(parts, names)
     else:
-        square = math.fsum(part * part for part in parts[:n]) * n / (n - 1)
-        square += math.fsum(part * part for part in parts[n:]) * free / max(free - 1, 1)
-    return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(square)
+        squares = parts**2
+        square = float(squares[:n].sum()) * n / (n - 1)
+        square += float(squares[n:].sum()) * spare / max(spare - 1, 1)
+    return float(labels.mean()) + weight * moved, quantile * math.sqrt(square)
 
 
 def _interval(

@@ -13,8 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.intervals import needs
-from dagengine.reliability.statistics.sums import SummedMeasure, Sums, mean
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, mean, numpy, stats
 
 H = TypeVar("H", bound=Hashable)
 
@@ -38,7 +37,7 @@ def pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho: the correlation of the ranks; equal values share their mean rank."""
     _check_pairs(first, second)
-    ranks = needs("scipy.stats").rankdata
+    ranks = stats.rankdata
     return pearson(ranks(first), ranks(second)) if first else None
 
 
@@ -51,7 +50,7 @@ def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
     _check_pairs(first, second)
     if _is_constant(first) or _is_constant(second):
         return None
-    return float(needs("scipy.stats").kendalltau(first, second)[0])
+    return float(stats.kendalltau(first, second)[0])
 
 
 @SummedMeasure
@@ -91,7 +90,6 @@ def _is_constant(values: Sequence[float]) -> bool:
 
 def _deviations(values: Sequence[float]) -> Any:
     """Deviations from the mean, in units in which squares neither vanish nor overflow."""
-    numpy = needs("numpy")
     _, exponent = math.frexp(max(map(abs, values)))
     scaled = numpy.ldexp(numpy.asarray(values, dtype=float), -exponent)
     off = scaled - scaled.mean()

@@ -4,8 +4,6 @@ Repeats may change places within a case without changing anything. So the table 
 with tables whose rows are shuffled: an exact test, whatever the cases are like. What is looked for:
 answers that were copied from the run before or from the first one (a cache, a memory), results that
 move over the runs (a model that was updated), and one run that stands apart (a broken one).
-
-`numpy` computes it (`pip install dagengine[benchmark]`) and is loaded when used.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dagengine.reliability.statistics.comparisons import holm
-from dagengine.reliability.statistics.intervals import needs
-from dagengine.reliability.statistics.sums import Table, indices
+from dagengine.reliability.statistics.sums import Table, groups_of, indices, numpy
 
 FALSE_ALARMS = 0.02
 """How many of 100 benchmarks of repeats are said not to be repeats, all tests together."""
@@ -69,10 +66,9 @@ def departures(
     Cochran's Q (1950, https://doi.org/10.2307/2332378) sees all runs together; a single run that
     stands apart, or a single place where results moved, is seen better by looking at each.
     """
-    rows, names = _varying_rows(table, range(len(table)) if groups is None else groups)
+    rows, names = _varying_rows(table, groups_of(groups, len(table)))
     if len(set(names)) < _LEAST_VARYING or len(rows[0]) < 3:
         return []
-    numpy = needs("numpy")
     # Answers as numbers that are only equal or not.
     coded, numbers = numpy.array([*map(indices, rows)]), numpy.array([*map(_numbers, rows)])
     ways = _test_ways(coded, numbers, names, level)
@@ -120,7 +116,6 @@ def _test_ways(
     coded: Any, numbers: Any, names: Sequence[Hashable], level: float
 ) -> list[Departure]:
     """All tests at once, on tables with shuffled rows."""
-    numpy = needs("numpy")
     off = numbers - numbers.mean(-1, keepdims=True)
     values = _statistics(coded, off)
     counts = dict.fromkeys(values, 0)
@@ -158,7 +153,7 @@ def _statistics(coded: Any, off: Any) -> dict[Way, Any]:
 
     `coded` are the answers, and `off` how far each result is from the mean of its case.
     """
-    numpy, moved = needs("numpy"), off.sum(-2)
+    moved = off.sum(-2)
     return {
         "copied from the run before": (coded[..., 1:] == coded[..., :-1]).sum((-1, -2)),
         "copied from the first run": (coded[..., 1:] == coded[..., :1]).sum((-1, -2)),
@@ -170,7 +165,6 @@ def _statistics(coded: Any, off: Any) -> dict[Way, Any]:
 
 def _steps(moved: Any) -> Any:
     """Distance of earlier from later runs at each index, in standard errors of a shuffle."""
-    numpy = needs("numpy")
     earlier = numpy.arange(1, moved.shape[-1])
     later = moved.shape[-1] - earlier
     return numpy.abs(moved.cumsum(-1)[..., :-1] / numpy.sqrt(earlier * later))
@@ -178,7 +172,6 @@ def _steps(moved: Any) -> Any:
 
 def _apart(coded: Any, off: Any) -> tuple[Any, Any]:
     """Distance of the most different run from the others: by results, by agreement."""
-    numpy = needs("numpy")
     level = numpy.abs(off.sum(-2)).max(-1)
     spread = numpy.sqrt((off**2).sum((-1, -2)) / off.shape[-1])
     rows = _agreeing_rows(coded)
@@ -191,14 +184,13 @@ def _apart(coded: Any, off: Any) -> tuple[Any, Any]:
 
 def _agreeing_rows(coded: Any) -> Any:
     """With how many other runs of its case each run agrees."""
-    numpy = needs("numpy")
     alike = (coded == kind for kind in range(int(coded.max()) + 1))
     return sum(numpy.where(runs, runs.sum(-1, keepdims=True) - 1, 0) for runs in alike)
 
 
 def _run_of(way: Way, coded: Any, off: Any) -> int | None:
     """The run that stands apart, or the first one after the results moved."""
-    numpy, moved = needs("numpy"), off.sum(-2)
+    moved = off.sum(-2)
     if way == "moved":
         return int(_steps(moved).argmax()) + 1
     if way != "stands apart":

@@ -3,8 +3,6 @@
 Repetitions of one item depend on each other and items do not, so items are what is drawn. The
 interval is for the judge on items *like these*: the given ones are a sample of them. For exactly
 these items it is too wide.
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations
@@ -20,8 +18,17 @@ from itertools import chain
 from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
-from dagengine.errors import InputError, load_extra
-from dagengine.reliability.statistics.sums import SummedMeasure, Sums, in_groups, indices
+from dagengine.errors import InputError
+from dagengine.reliability.statistics.sums import (
+    SummedMeasure,
+    Sums,
+    groups_of,
+    in_groups,
+    indices,
+    needs,
+    numpy,
+    special,
+)
 
 T = TypeVar("T")
 Statistic = Callable[[Sequence[T]], Sums | float | None]
@@ -79,6 +86,13 @@ class Interval:
     method: Method
     items: int
 
+    @classmethod
+    def around(
+        cls, value: float, ends: tuple[float, float], level: float, method: Method, items: int
+    ) -> Interval:
+        """An interval that holds the value itself."""
+        return cls(value, min(ends[0], value), max(ends[1], value), level, method, items)
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
@@ -127,8 +141,6 @@ def bootstrap(
     """
     if not 0 < level < 1 or resamples < 1:
         raise InputError(f"level={level} must lie between 0 and 1, resamples={resamples} above 0")
-    if groups is not None and len(groups) != len(items):
-        raise InputError(f"{len(items)} items need as many groups, got {len(groups)}")
     sample = _sample(items, statistic, groups)
     if sample.value is None or sample.size < 2:
         return None
@@ -217,7 +229,7 @@ def variance_of(values: Sequence[float]) -> tuple[float, float]:
 
     From sums without rounding, of deviations from the mean.
     """
-    deviations = needs("numpy").asarray(values) - statistics.fmean(values)
+    deviations = numpy.asarray(values) - statistics.fmean(values)
     square = math.fsum((deviations * deviations).tolist()) / (len(values) - 1)
     return square, math.sqrt(square)
 
@@ -294,7 +306,7 @@ def _sample(
     groups: Sequence[Hashable] | None,
 ) -> _Sample:
     function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
-    names = range(len(items)) if groups is None else groups
+    names = groups_of(groups, len(items))
     whole = function(items)
     if isinstance(whole, Sums):
         return _of_sums(whole, names)
@@ -333,7 +345,6 @@ def independent(sizes: Sequence[int]) -> float:
 
 
 def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
-    numpy = needs("numpy")
     groups = numpy.array(indices(names), int)
     sizes = numpy.bincount(groups, sums.adds)
     adding = sizes > 0
@@ -350,7 +361,7 @@ def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
 
 
 def _without_nan(values: Any) -> list[float]:
-    numbers: list[float] = values[~needs("numpy").isnan(values)].tolist()
+    numbers: list[float] = values[~numpy.isnan(values)].tolist()
     return numbers
 
 
@@ -369,7 +380,6 @@ def _kept_draws(size: int, resamples: int, seed: int) -> tuple[Any, ...]:
 
 
 def _new_draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
-    numpy = needs("numpy")
     random = numpy.random.default_rng(seed)
     rows = max(_CELLS // size, 1)
     for start in range(0, resamples, rows):
@@ -383,14 +393,14 @@ def _new_draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
 
 def quantile_of_t(level: float, size: float) -> float:
     """Standard errors to either side of an interval of `size` items."""
-    return float(needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
+    return float(special.stdtrit(size - 1, (1 + level) / 2))
 
 
 def _bca(
     resamples: Sequence[float], value: float, left_out: Sequence[float], t: float
 ) -> tuple[float, float]:
     """`resamples` is sorted; ties with the value count half as below it."""
-    numpy, normal = needs("numpy"), NormalDist()
+    normal = NormalDist()
     # Resamples are narrower than samples by √((n - 1)/n), since they vary about the sample's mean.
     z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
     middle = 1e-12 * max(1.0, abs(value))
@@ -433,11 +443,7 @@ def _poisson(count: float, level: float) -> float:
     """The lower end of the mean of a small count; above 3 of them it is not wanted."""
     if not 0 < count <= _SMALL:
         return count
-    return float(needs("scipy.special").gammaincinv(count, 1 - level))
-
-
-def needs(module: str) -> Any:
-    return load_extra(module, "intervals and judge cards need", "benchmark")
+    return float(special.gammaincinv(count, 1 - level))
 
 
 def require_benchmark_extra() -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 from dagengine.reliability.statistics.confusion import label_kappa
 from dagengine.reliability.statistics.consistency import flips_of
 from dagengine.reliability.statistics.spread import icc
-from dagengine.reliability.statistics.sums import Sums
+from dagengine.reliability.statistics.sums import Sums, by_row
 
 Unit = Literal["share", "number", "coefficient"]
 """From 0 to 1 and shown in per cent; any number; from -1 to 1."""
@@ -22,19 +22,20 @@ Unit = Literal["share", "number", "coefficient"]
 
 @dataclass(frozen=True, slots=True)
 class CaseResults:
-    """What the runs and people said of one case, as two sides are compared by it.
+    """What the runs and people said of the cases, as two sides are compared by it.
 
-    `passes` is empty if the metric has no threshold. `right` says which runs meet the label (1 or
-    0, `-` without a score), `hit` whether their majority does; both are empty, or `-`, without a
-    label. `label` and `verdict` are what people and the majority say, in the same words.
+    Rows of `passes` are empty if the metric has no threshold. `right` says which runs meet the
+    label (1 or 0, `-` without a score), `hits` whether their majority does; both are empty, or `-`,
+    without a label. `labels` and `verdicts` are what people and the majority say, in the same
+    words.
     """
 
-    scores: Sequence[float | None]
-    passes: Sequence[float | None]
-    right: str = ""
-    hit: str = "-"
-    label: str = ""
-    verdict: str = ""
+    scores: Sequence[Sequence[float | None]]
+    passes: Sequence[Sequence[float | None]]
+    right: Sequence[str]
+    hits: str
+    labels: Sequence[str]
+    verdicts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Measure:
     level: str = ""
     repeats: Literal["", "shown", "suspected"] = ""
     per_label: bool = False
-    each: Callable[[CaseResults], float | None] | None = None
-    ratio: Callable[[Sequence[CaseResults]], Sums] | None = None
+    each: Callable[[CaseResults], Sequence[float | None]] | None = None
+    ratio: Callable[[CaseResults, Sequence[int]], Sums] | None = None
 
 
 def mean_score(row: Sequence[float | None]) -> float | None:
@@ -65,16 +66,23 @@ def mean_score(row: Sequence[float | None]) -> float | None:
     return statistics.fmean(scores) if scores else None
 
 
-def _there(scores: Sequence[float | None]) -> list[float]:
-    return [score for score in scores if score is not None]
+def _flips(row: Sequence[float | None]) -> float | None:
+    return flips_of(score for score in row if score is not None)
 
 
-def _right(case: CaseResults) -> float | None:
+def _share_right(marks: str) -> float | None:
     """Over the runs with a score; a case without any counts as a miss."""
-    marks = [int(mark) for mark in case.right if mark != "-"]
-    if not case.right:
-        return None
-    return statistics.fmean(marks) if marks else 0.0
+    scored = marks.replace("-", "")
+    return scored.count("1") / max(len(scored), 1) if marks else None
+
+
+def _lost(row: Sequence[float | None]) -> float | None:
+    return row.count(None) / len(row) if row else None
+
+
+def _label_kappa(cases: CaseResults, numbers: Sequence[int]) -> Sums:
+    labels = ((cases.labels[number], cases.verdicts[number]) for number in numbers)
+    return label_kappa.sums([pair if pair[0] else (None, None) for pair in labels])
 
 
 _PAIRS = "pairs of runs of one case"
@@ -88,23 +96,24 @@ _NEXT, _AGREES = "the next run takes the same path", "the human label agrees"
 # Two settings, or two cards, are compared by these.
 _COMPARED = (
     Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
-            repeats="suspected", each=lambda case: flips_of(_there(case.passes))),
-    Measure("pass-rate", "pass rate", level=_RUNS, each=lambda case: mean_score(case.passes)),
+            repeats="suspected", each=lambda cases: by_row(_flips, cases.passes)),
+    Measure("pass-rate", "pass rate", level=_RUNS,
+            each=lambda cases: by_row(mean_score, cases.passes)),
     Measure("score-flip-rate", "flip rate (score)", level=f"scores, {_PAIRS}",
-            repeats="suspected", each=lambda case: flips_of(_there(case.scores))),
+            repeats="suspected", each=lambda cases: by_row(_flips, cases.scores)),
     Measure("mean-score", "mean score", "number", _RUNS,
-            each=lambda case: mean_score(case.scores)),
+            each=lambda cases: by_row(mean_score, cases.scores)),
     Measure("accuracy", "accuracy of the majority of runs",
-            each=lambda case: None if case.hit == "-" else float(case.hit)),
-    Measure("single-run-accuracy", "accuracy of a single run", each=_right),
+            each=lambda cases: [_share_right(mark.strip("-")) for mark in cases.hits]),
+    Measure("single-run-accuracy", "accuracy of a single run",
+            each=lambda cases: [*map(_share_right, cases.right)]),
     Measure("unscored", "runs without a score", level="all runs",
-            each=lambda case: case.scores.count(None) / len(case.scores) if case.scores else None),
+            each=lambda cases: by_row(_lost, cases.scores)),
     Measure("kappa", "kappa (agreement beyond chance)", "coefficient",
-            ratio=lambda cases: label_kappa.sums(
-                [(case.label, case.verdict) if case.label else (None, None) for case in cases])),
+            ratio=_label_kappa),
     Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",
             "single scores: share of the variance that is between cases", "shown",
-            ratio=lambda cases: icc.sums([case.scores for case in cases])),
+            ratio=lambda cases, numbers: icc.sums([cases.scores[number] for number in numbers])),
     Measure("variance-share", "share of the noise", level="variance within cases"),
     Measure("corrected-pass-rate", "pass rate by the human standard", level=_ALL),
     Measure("corrected-mean-score", "mean score by the human standard", "number", _ALL),

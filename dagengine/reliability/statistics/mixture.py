@@ -7,8 +7,6 @@ moments only, so what depends on others has an interval that more cases do not s
 interval contains the values of all distributions that explain the runs nearly as well as the best
 one (profile likelihood; after Ignatiadis & Wager 2022,
 https://doi.org/10.1080/01621459.2021.2008403).
-
-`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Literal, cast
 
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.sums import needs, numpy, special, stats
 
 _POINTS = 26
 # How exactly limits are found, and weights add up to 1.
@@ -62,7 +60,7 @@ class Mixture:
     def _cut(self) -> float:
         """Half the squared quantile of t, for the likelihood of dependent cases."""
         size = max(len(self.cases) * self.weight, 2)
-        t = needs("scipy.special").stdtrit(size - 1, (1 + self.level) / 2)
+        t = special.stdtrit(size - 1, (1 + self.level) / 2)
         return float(t * t / 2 / self.weight)
 
     def limits(self, votes: int) -> tuple[float, float]:
@@ -85,16 +83,16 @@ class Mixture:
     @cached_property
     def _odds(self) -> Any:
         """Denser near 0, where judges are."""
-        return needs("numpy").linspace(0, 1, _POINTS) ** 1.5 / 2
+        return numpy.linspace(0, 1, _POINTS) ** 1.5 / 2
 
     def _differing(self, votes: int) -> Any:
-        wrong = needs("scipy.special").bdtrc(votes // 2, votes, self._odds)
+        wrong = special.bdtrc(votes // 2, votes, self._odds)
         return 2 * wrong * (1 - wrong)
 
     @cached_property
     def _seen(self) -> tuple[Any, Any]:
         """The probability of every distinct case at each of the odds, and the cases' shares."""
-        numpy, binom = needs("numpy"), needs("scipy.stats").binom
+        binom = stats.binom
         counts = Counter((runs, min(rare, runs - rare)) for runs, rare in self.cases)
         rows = []
         for runs, rare in counts:
@@ -114,7 +112,7 @@ class Mixture:
 
         With a goal it raises _Decided as soon as the likelihood is known to be `least` or not.
         """
-        numpy, optimize = needs("numpy"), needs("scipy.optimize")
+        optimize = needs("scipy.optimize")
         if goal is not None:
             # Of the size of the weights, so that one tolerance fits all goals.
             goal = goal / abs(goal).max()
@@ -172,7 +170,6 @@ def _lowest(slope: Any, goal: Any) -> Any:
     One constraint beside the sum: the best weights are on one point, or on two with a mean of 0.
     Minus infinity where no weights have such a mean.
     """
-    numpy = needs("numpy")
     above, below = goal >= 0, goal < 0
     if not above.any():
         return -numpy.inf

@@ -18,7 +18,6 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     jackknife,
     mean_of,
-    needs,
 )
 from dagengine.reliability.statistics.sums import (
     ScoreTable,
@@ -26,8 +25,10 @@ from dagengine.reliability.statistics.sums import (
     Sums,
     Totals,
     by_row,
+    groups_of,
     mean,
     numbers,
+    numpy,
     squared_deviations,
     total,
 )
@@ -98,7 +99,7 @@ def icc_interval(
         return Unknown("too few groups", size, LEAST_GROUPS)
     if value is None:
         return Unknown("undefined", size)
-    names = list(range(len(table)) if groups is None else groups)
+    names = [*groups_of(groups, len(table))]
     limits = _icc_ends(table, names, level)
     if limits is None:
         return _no_ends(table, names)
@@ -177,7 +178,7 @@ def drift(
 
 def _log_ratio(all_: Totals) -> Any:
     """The variance of the items' means over the part of it that is noise (MSB/MSW)."""
-    numpy, (between, within) = needs("numpy"), _variances(all_)
+    (between, within) = _variances(all_)
     noise = within / _repeats(all_)
     return numpy.log(numpy.where(between + noise > 0, (between + noise) / noise, numpy.nan))
 

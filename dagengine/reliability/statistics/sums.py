@@ -12,11 +12,28 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, update_wrapper
-from importlib import import_module
 from itertools import chain
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, load_extra
+
+
+def needs(module: str) -> Any:
+    """Return a module that intervals and cards need; raises MissingExtraError without the extra."""
+    return load_extra(module, "intervals and judge cards need", "benchmark")
+
+
+class Extra:
+    """A module of the extra `benchmark`, which is loaded when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(needs(self._name), attribute)
+
+
+numpy, special, stats = Extra("numpy"), Extra("scipy.special"), Extra("scipy.stats")
 
 Vote = Hashable
 """An answer: a verdict, a number, a raw text, or the tuple of nodes that was the path."""
@@ -76,7 +93,7 @@ class Sums:
     @cached_property
     def matrix(self) -> Any:
         """The addends, a row per item and a column per total; equal items may be one object."""
-        numpy, keys = import_module("numpy"), self._keys
+        keys = self._keys
         rows = indices(map(id, self.items))
         different = dict(zip(rows, self.items, strict=True)).values()
         values = [[item.get(key, 0.0) for key in keys] for item in different]
@@ -89,7 +106,7 @@ class Sums:
         """
         key = groups.tobytes()
         if key not in self._left_out:
-            numpy, matrix = import_module("numpy"), in_groups(self.matrix, groups)
+            matrix = in_groups(self.matrix, groups)
             # All above a row and all below it: less an item, a total of zero would be one of
             # rounding.
             empty = numpy.zeros((1, matrix.shape[1]))
@@ -100,7 +117,6 @@ class Sums:
 
     def each(self, totals: Any) -> Any:
         """The measure of each row of totals, an array; nan where it is undefined."""
-        numpy = import_module("numpy")
         if not self.of_arrays:
             rows = (defaultdict(float, zip(self._keys, row, strict=True))
                     for row in totals.tolist())  # fmt: skip
@@ -127,7 +143,7 @@ class _Difference(Sums):
 
     @cached_property
     def matrix(self) -> Any:
-        return import_module("numpy").hstack([side.matrix for side in self.sides])
+        return numpy.hstack([side.matrix for side in self.sides])
 
     def left_out(self, groups: Any) -> Any:
         return self.sides[0].left_out(groups) - self.sides[1].left_out(groups)
@@ -139,7 +155,6 @@ class _Difference(Sums):
 
 def in_groups(matrix: Any, groups: Any) -> Any:
     """The sums of the rows of each group; `groups` is an array of the group of each row."""
-    numpy = import_module("numpy")
     sums = [numpy.bincount(groups, column) for column in matrix.T]
     return numpy.stack(sums, 1) if sums else matrix[numpy.unique(groups)]
 
@@ -192,6 +207,16 @@ def difference(one: Sums, other: Sums) -> Sums:
     """The first measure minus the second, of the same items."""
     items = [item or counterpart for item, counterpart in zip(one.items, other.items, strict=True)]
     return _Difference(items, one.formula, sides=(one, other))
+
+
+def groups_of(groups: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
+    """The group of each of `size` items, each by itself without groups.
+
+    Raises InputError if there are more or fewer groups.
+    """
+    if groups is not None and len(groups) != size:
+        raise InputError(f"{size} items need as many groups, got {len(groups)}")
+    return range(size) if groups is None else groups
 
 
 def indices(values: Iterable[Hashable]) -> list[int]:

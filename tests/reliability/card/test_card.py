@@ -22,9 +22,10 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNo
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
-from dagengine.reliability.card.answers import QUESTIONS, answers
-from dagengine.reliability.card.conditions import failures, parse
-from dagengine.reliability.card.files import markdown
+from dagengine.reliability.card.card_text import markdown
+from dagengine.reliability.card.card_words import title
+from dagengine.reliability.card.fail_if import failures, parse
+from dagengine.reliability.card.four_questions import QUESTIONS, answers
 from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
@@ -33,7 +34,6 @@ from dagengine.reliability.card.values import (
     SettingCard,
 )
 from dagengine.reliability.card.verdict import verdict as verdict_of
-from dagengine.reliability.card.words import title
 from dagengine.reliability.fingerprint import bind, changes
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind
@@ -389,7 +389,8 @@ def test_every_measure_has_a_title_a_level_and_a_place_on_page_and_summary(card:
         assert title(one) != one.name or one.name == "accuracy"
         assert one.level
         assert html.escape(title(one), quote=True).replace("&#x27;", "&#39;") in page
-        assert f"| {one.name} |" in summary
+        assert f"| {title(one)}" in summary
+        assert f"| {one.level} |" in summary
 
 
 def test_without_a_threshold_pass_or_fail_is_undefined_and_says_why() -> None:

@@ -18,11 +18,11 @@ from pydantic import TypeAdapter
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import card_page, make_card
-from dagengine.reliability.card.answers import answers
-from dagengine.reliability.card.comparison import between_cards
-from dagengine.reliability.card.files import markdown
+from dagengine.reliability.card.card_text import markdown
+from dagengine.reliability.card.card_words import bounded, number
+from dagengine.reliability.card.contrasts import between_cards
+from dagengine.reliability.card.four_questions import answers
 from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
-from dagengine.reliability.card.words import bounded, number
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

@@ -15,9 +15,9 @@ from dagengine.metrics import RubricMetric
 from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
-from dagengine.reliability.card.answers import answers
 from dagengine.reliability.card.build import make_card
-from dagengine.reliability.card.nodes import key_cards
+from dagengine.reliability.card.four_questions import answers
+from dagengine.reliability.card.node_cards import key_cards
 from dagengine.reliability.card.values import JudgeCard, KeyCard
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs

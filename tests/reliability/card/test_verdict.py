@@ -20,8 +20,8 @@ pytest.importorskip("scipy")
 
 from dagengine.errors import InputError
 from dagengine.reliability.card import make_card, print_card, read_card, write_card
-from dagengine.reliability.card.conditions import condition, failures
-from dagengine.reliability.card.files import card_page
+from dagengine.reliability.card.card_files import card_page
+from dagengine.reliability.card.fail_if import condition, failures
 from dagengine.reliability.card.values import JudgeCard, Needs, SettingCard
 from dagengine.reliability.card.verdict import Verdict, parse_needs, verdict
 from dagengine.reliability.observations import Condition, Observation

@@ -39,7 +39,7 @@ from dagengine.reliability.statistics import (
     score_spread,
     total_agreement,
 )
-from dagengine.reliability.statistics.bias import Compared, Measured
+from dagengine.reliability.statistics.preferences import Compared, Measured
 
 PROPERTY = settings(max_examples=40)
 Rows = list[list[Any]]

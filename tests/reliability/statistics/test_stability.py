@@ -133,7 +133,7 @@ def test_calibration_of_few_cases_is_not_known() -> None:
     assert debiased_calibration_error([]) == Unknown("undefined", 0, 3)
     assert debiased_calibration_error([(0.5, True)] * 2) == Unknown("too few items", 2, 3)
     assert isinstance(debiased_calibration_error([(0.1, True), (0.5, True), (0.9, False)]), Unknown)
-    with pytest.raises(InputError, match="cases"):
+    with pytest.raises(InputError, match="groups"):
         debiased_calibration_error([(0.5, True)], cases=[1, 2])
     with pytest.raises(InputError, match="bins"):
         debiased_calibration_error([(0.5, True)], bins=0)

@@ -15,7 +15,6 @@ from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
     MetricCard,
-    NodeCard,
     Segment,
     SettingCard,
     VoteCost,
@@ -41,7 +40,7 @@ def formatted(measure: Figure, value: float) -> str:
 
 
 def _unit(measure: Figure) -> str:
-    return " %" if measure_of(measure.name).unit == "share" else ""
+    return " %" * (measure_of(measure.name).unit == "share")
 
 
 def number(measure: Figure) -> str:
@@ -53,13 +52,13 @@ def number(measure: Figure) -> str:
 
 def interval(measure: Figure) -> str:
     """The interval in words, or nothing; a one-sided bound as "at most" or "at least"."""
-    low = None if measure.low is None else formatted(measure, measure.low)
-    high = None if measure.high is None else formatted(measure, measure.high)
-    if low is not None and high is not None:
+    low, high = ("" if end is None else formatted(measure, end)
+                 for end in (measure.low, measure.high))  # fmt: skip
+    if low and high:
         return f"{low} to {high}"
-    if high is not None:
-        return f"at most {high}{_unit(measure)}"
-    return "" if low is None else f"at least {low}{_unit(measure)}"
+    if low or high:
+        return f"{'at least' if low else 'at most'} {low or high}{_unit(measure)}"
+    return ""
 
 
 def bounded(measure: Figure) -> str:
@@ -73,7 +72,7 @@ def full(measure: Figure) -> str:
     if measure.value is None:
         return f"undefined: {measure.note}"
     bounds = interval(measure)
-    sure = f" ({100 * measure.confidence:g} % interval {bounds})" if bounds else ""
+    sure = f" ({100 * measure.confidence:g} % interval {bounds})" * bool(bounds)
     return f"{number(measure)}{sure}, n = {measure.items}"
 
 
@@ -91,10 +90,8 @@ def corrected_said(one: CorrectedFigure) -> str:
     """Sentence about all cases from labels on a random sample."""
     passing = one.estimate.name == "corrected-pass-rate"
     if one.estimate.value is None or one.alone is None or one.judge is None:
-        measure = "pass rate" if passing else "mean score"
-        return (
-            f"The {measure} of all cases by the human standard is not known: {one.estimate.note}."
-        )
+        title = "pass rate" if passing else "mean score"
+        return f"The {title} of all cases by the human standard is not known: {one.estimate.note}."
     judge = number(replace(one.estimate, value=one.judge))
     worth = (
         f"With the judge, {counted(one.labelled, 'label')} are worth {one.worth or 0:.0f}"
@@ -111,7 +108,7 @@ def corrected_said(one: CorrectedFigure) -> str:
 
 def headline(card: JudgeCard) -> str:
     """Headline: questions, judges and repetitions."""
-    settings = f" under each of {len(card.settings)} settings" if len(card.settings) > 1 else ""
+    settings = f" under each of {len(card.settings)} settings" * (len(card.settings) > 1)
     cases = counted(card.binding.cases, "case")
     unders = [under for _, under in every_setting(card)]
     ran = {case for under in unders for case, line in enumerate(under.outcomes.scores) if line}
@@ -146,11 +143,9 @@ def difference(contrast: Contrast) -> str:
 
 def visible(contrast: Contrast) -> str:
     """The smallest detectable difference, or nothing."""
-    return (
-        ""
-        if contrast.visible is None
-        else number(replace(contrast.difference, value=contrast.visible))
-    )
+    if contrast.visible is None:
+        return ""
+    return number(replace(contrast.difference, value=contrast.visible))
 
 
 def understood(metric: MetricCard) -> str:
@@ -162,8 +157,10 @@ def understood(metric: MetricCard) -> str:
     return f"How labels were read: {', '.join(meanings)}."
 
 
-def votes_of(votes: VoteCost) -> str:
-    """Number of votes that a node needs, in few words."""
+def votes_of(votes: VoteCost | None) -> str:
+    """Number of votes that a node needs, in few words; a dash if it has none."""
+    if votes is None:
+        return "–"  # noqa: RUF001 - a dash for nothing
     if votes.by_chance:
         return "votes cannot help: its answers agree by chance"
     if votes.kind == "none":
@@ -178,11 +175,6 @@ def votes_of(votes: VoteCost) -> str:
     return between.format(votes.least, votes.most)
 
 
-def node_votes(node: NodeCard) -> str:
-    """Number of votes that a node needs; a dash if it has none."""
-    return "–" if node.votes is None else votes_of(node.votes)  # noqa: RUF001 - a dash for nothing
-
-
 # The first screen.
 
 _WIDE = 0.5
@@ -190,17 +182,16 @@ _WIDE = 0.5
 
 def bounded_or_why(measure: Figure) -> str:
     """A figure with its interval, or why there is none that says anything."""
-    if measure.value is None or measure.low is None or measure.high is None:
-        why = measure.note.removeprefix("no interval: ") or "no interval"
-        return f"unknown, because {why}"
+    if measure.ends is None:
+        return f"unknown, because {measure.note.removeprefix('no interval: ') or 'no interval'}"
     return bounded_or_unknown(measure)
 
 
 def bounded_or_unknown(measure: Figure) -> str:
     """A figure with its interval, in the few words of a table; reasons stand above it."""
-    if measure.value is None or measure.low is None or measure.high is None:
+    if measure.ends is None:
         return "not known"
-    if measure.high - measure.low > _WIDE:
+    if measure.ends[1] - measure.ends[0] > _WIDE:
         return f"{number(measure)}, too wide to tell ({interval(measure)})"
     return bounded(measure)
 
@@ -215,7 +206,7 @@ def segment(part: Segment) -> str:
 
 def disagreement(differs: Disagreement) -> str:
     """Answers of people and judge on one case."""
-    path = f"   {differs.path}" if differs.path else ""
+    path = f"   {differs.path}" * bool(differs.path)
     return (
         f"{differs.case}: people {differs.people}, judge {differs.judge} "
         f"{differs.votes}/{differs.runs}{path}"
@@ -225,7 +216,7 @@ def disagreement(differs: Disagreement) -> str:
 def scores_needed(contest: Contest) -> str:
     """Say how many scores of a candidate are enough."""
     most, within = len(contest.curve), f"{100 * contest.within:g}"
-    points = f"{within} point{'' if within == '1' else 's'}"
+    points = f"{within} point{'s' * (within != '1')}"
     if most == 1:
         return "One score was seen; what more of them buy is not known."
     if contest.gain.value is None:
@@ -254,9 +245,8 @@ def bought(contest: Contest) -> Iterator[str]:
 
 
 def _in_points(measure: Figure) -> str:
-    value = 100 * (measure.value or 0.0)
-    bounds = interval(measure)
-    return f"{value:+.1f} points{f' ({bounds})' if bounds else ''}"
+    bounds = f" ({interval(measure)})" * bool(interval(measure))
+    return f"{100 * (measure.value or 0.0):+.1f} points{bounds}"
 
 
 def contest_title(under: SettingCard) -> str:
@@ -273,39 +263,35 @@ def contest_rows(contest: Contest) -> Iterator[tuple[str, ...]]:
     for row in contest.curve:
         last = row.scores == len(contest.curve)
         figures = (row.wrong, row.share, replace(row.ties, low=None, high=None), row.short)
-        cells = (bounded(figure).replace(" %", "") for figure in figures[: 3 if last else 4])
-        yield (str(row.scores), *cells, *([""] if last else []))
+        cells = [bounded(figure).replace(" %", "") for figure in figures[: 4 - last]]
+        yield (str(row.scores), *cells, *[""] * last)
 
 
 def position_biases(metric: MetricCard) -> list[str]:
     """Preferences for a place, where they are more than chance."""
-    return [
-        f"{title(measure)}: {bounded(measure)}"
-        for measure in metric.across
-        if measure.name.startswith("position-preference") and measure.low is not None
-        and measure.high is not None and not measure.low <= 0.5 <= measure.high
-    ]  # fmt: skip
+    biases: list[str] = []
+    for measure in metric.across:
+        low, high = measure.ends or (0.5, 0.5)
+        if measure.name.startswith("position-preference") and not low <= 0.5 <= high:
+            biases.append(f"{title(measure)}: {bounded(measure)}")
+    return biases
 
 
 def compared_together(card: JudgeCard) -> str:
     """Sentence on the joint level of the intervals of several settings; empty for one."""
     count = len(card.settings)
-    return f"All intervals hold for the {count} settings together (95 %)." if count > 1 else ""
+    return f"All intervals hold for the {count} settings together (95 %)." * (count > 1)
 
 
 def what_n_is(card: JudgeCard, under: SettingCard) -> str:
     """Sentences on the unit that is counted."""
     runs = runs_of_cases(under)
-    labelled = sum(1 for label in under.outcomes.labels if label)
+    labelled = sum(map(bool, under.outcomes.labels))
     ran = f"{counted(len(runs), 'case')}; each counts once, however often it ran"
-    drawn = " drawn at random" if card.labels_random else ""
-    people = (
-        f"{labelled} {'has' if labelled == 1 else 'have'} a label{drawn}"
-        if labelled
-        else "none has a label"
-    )
+    people = f"{labelled} {'has' if labelled == 1 else 'have'} a label"
+    people = people + " drawn at random" * card.labels_random if labelled else "none has a label"
     missing = sum(line.split().count("-") for line in under.outcomes.scores)
     has = "has" if missing == 1 else "have"
     how = "left out" if under.contest else "counted both ways"
     lost = f" {missing} of {counted(sum(runs), 'run')} {has} no score: {how}."
-    return f"n: {ran}; {people}.{lost if missing else ''}"
+    return f"n: {ran}; {people}.{lost * bool(missing)}"

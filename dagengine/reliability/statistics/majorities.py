@@ -24,10 +24,9 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     bootstrap,
     design_effect,
-    needs,
 )
 from dagengine.reliability.statistics.mixture import Mixture
-from dagengine.reliability.statistics.sums import Sums, Table, Vote, by_row, mean
+from dagengine.reliability.statistics.sums import Sums, Table, Vote, by_row, groups_of, mean, numpy
 
 H = TypeVar("H", bound=Hashable)
 
@@ -140,7 +139,6 @@ def best_of(scores: Any, right: Any) -> Picks:
     of each case, -1 without one. The mean is that of the scores that there are. Raises
     MissingExtraError without numpy.
     """
-    numpy = needs("numpy")
     there = ~numpy.isnan(scores)
     with numpy.errstate(invalid="ignore"):  # no score at all: 0/0
         means = numpy.where(there, scores, 0).sum(2) / there.sum(2)
@@ -196,9 +194,7 @@ class _Curve:
         self, table: Table, groups: Sequence[Hashable] | None, level: float = 0.95
     ) -> None:
         self.level = level
-        names = range(len(table)) if groups is None else groups
-        if len(names) != len(table):
-            raise InputError(f"{len(table)} rows need as many groups, got {len(names)}")
+        names = groups_of(groups, len(table))
         rows = [tuple(vote for vote in row if vote is not None) for row in table]
         kept = [(row, name) for row, name in zip(rows, names, strict=True) if len(row) > 1]
         self.rows, self.groups = [row for row, _ in kept], [name for _, name in kept]
@@ -217,9 +213,8 @@ class _Curve:
         value = sums.value()
         if value is None or len(long) < 2 or self.verdicts > 2 or (bounds and votes == 1):
             return bounds
-        low, high = self.mixture.limits(votes)  # of few groups as well; each is a case
-        low, high = min(low, value), max(high, value)
-        return Interval(value, low, high, self.level, "profile likelihood", len(set(names)))
+        ends = self.mixture.limits(votes)  # of few groups as well; each is a case
+        return Interval.around(value, ends, self.level, "profile likelihood", len(set(names)))
 
     def _sums(self, rows: Sequence[Sequence[Vote]], votes: int) -> Sums:
         """Flips of two outcomes are expected to be at most 1/2, of three 2/3, and so on."""
@@ -314,7 +309,6 @@ def _chance_of(often: int, rare: int, votes: int, won: int) -> float:
 @cache
 def _by_orders(counts: tuple[int, ...], votes: int) -> float:
     """The first votes of an order of the runs against its last ones."""
-    numpy = needs("numpy")
     runs = numpy.repeat(numpy.arange(len(counts)), counts)
     orders = numpy.random.default_rng(0).permuted(numpy.tile(runs, (_SPLITS, 1)), axis=1)
     majorities: list[Any] = []

@@ -1,14 +1,14 @@
-"""The threshold of a score that labels ask for, and how well they know it.
+"""The thresholds that labels ask for, and how well they know them.
 
 A case passes if its score is not below the threshold. To pass a case that people fail has one cost,
-to fail one that they pass another; the best threshold has the least mean cost.
-
-`numpy` computes it (`pip install dagengine[benchmark]`) and is loaded when used.
+to fail one that they pass another; the best threshold has the least mean cost. A verdict is given
+if its probability is not below another threshold, for a promised rate of errors.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,7 +17,8 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.comparisons import Comparison, compare_means
-from dagengine.reliability.statistics.intervals import Interval, Unknown, needs
+from dagengine.reliability.statistics.intervals import Interval, Unknown
+from dagengine.reliability.statistics.sums import groups_of, numpy
 
 Scored = Sequence[tuple[float, bool]]
 """The score of each labelled case (0 to 1), and whether people pass it."""
@@ -83,9 +84,7 @@ def fit_threshold(
     """
     if not (0 < cost_pass < math.inf and 0 < cost_fail < math.inf):
         raise InputError(f"costs are positive numbers: got {cost_pass:g} and {cost_fail:g}")
-    names: Sequence[Hashable] = range(len(scored)) if groups is None else groups
-    if len(names) != len(scored):
-        raise InputError(f"{len(scored)} cases need as many groups, got {len(names)}")
+    names = groups_of(groups, len(scored))
     positions = {name: index for index, name in enumerate(dict.fromkeys(names))}
     labels = [bool(label) for _, label in scored]
     rarer = min(labels.count(True), labels.count(False))
@@ -93,7 +92,6 @@ def fit_threshold(
         return Unknown("too few labels", len(positions), LEAST_LABELS)
     if rarer < _LEAST_EACH:
         return Unknown("too few labels", len(positions), detail=f"only {rarer} of the rarer label")
-    numpy = needs("numpy")
     scores = numpy.array([score for score, _ in scored])
     cuts = _cuts(scores.tolist(), now)
     # What each threshold (row) costs on each case (column)
@@ -139,7 +137,6 @@ def _best(means: Any, cuts: Sequence[float], now: float) -> int:
 
 def _held_out_costs(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
     """The cost of each case by the threshold that the other folds ask for."""
-    numpy = needs("numpy")
     order = list(range(int(group.max()) + 1))
     Random(seed).shuffle(order)
     fold = numpy.empty(len(order), dtype=int)
@@ -164,7 +161,6 @@ def _not_ruled_out(
     Few cases may lack a costly kind altogether: each pair of thresholds is compared with one more
     case, which speaks for the dearer of them.
     """
-    numpy = needs("numpy")
     generator, size = numpy.random.default_rng(seed), int(group.max()) + 1
     sums = numpy.zeros((len(cuts), size))
     numpy.add.at(sums.T, group, costs.T)
@@ -188,3 +184,73 @@ def _not_ruled_out(
         if index == chosen or lead <= numpy.quantile(chance, 0.95):
             kept.append(cut)
     return min(kept), max(kept)
+
+
+# When to abstain.
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """Verdicts with a probability below `below` are not given.
+
+    Then at most the share `promised` of all cases gets a wrong verdict, on average over samples of
+    labels. On the labels `answered` is the share of cases that keep their verdict, and `wrong` the
+    share of these that is wrong. `below` is above 1 if no verdict may be given.
+    """
+
+    below: float
+    promised: float
+    answered: float
+    wrong: float | None
+    items: int
+
+
+def abstain_below(
+    stated: Sequence[tuple[float, bool]],
+    promised: float,
+    *,
+    groups: Sequence[Hashable] | None = None,
+) -> Abstention | Unknown:
+    """The lowest probability at which a verdict may be given; Unknown with too few labels.
+
+    `stated` has, for each labelled case, the probability (0 to 1) that the judge gave to its
+    verdict, and whether the verdict is right. `promised` is the share of all cases (0 to 1) that
+    may get a wrong verdict that is not called unsure.
+
+    Conformal risk control (Angelopoulos et al. 2024, https://arxiv.org/abs/2208.02814): the rate on
+    n labels plus 1/(n + 1) for the next case must not exceed the promise. It holds if the labelled
+    cases and the cases to come are exchangeable: drawn at random from the same traffic, by the same
+    judge. With `groups` it holds for the mean over groups. With fewer than 1/promised - 1 labels
+    nothing can be promised. Raises InputError for numbers outside of their range.
+    """
+    if not 0 < promised < 1:
+        raise InputError(f"the promised rate lies between 0 and 1, got {promised:g}")
+    if any(not 0 <= chance <= 1 for chance, _ in stated):
+        raise InputError("probabilities lie between 0 and 1")
+    names = groups_of(groups, len(stated))
+    sizes = Counter(names)
+    items = len(sizes)
+    needed = math.ceil(1 / promised - 1e-9) - 1
+    if items < needed:
+        return Unknown("too few labels", items, needed)
+    # From the surest verdict down: what is wrong so far, each group with the weight of one item.
+    ranked = sorted(zip(stated, names, strict=True), key=lambda pair: -pair[0][0])
+    room = promised * (items + 1) - 1
+    below, errors, index = math.nextafter(1.0, 2.0), 0.0, 0
+    while index < len(ranked):
+        chance = ranked[index][0][0]
+        while index < len(ranked) and ranked[index][0][0] == chance:
+            (_, right), name = ranked[index]
+            errors += 0.0 if right else 1 / sizes[name]
+            index += 1
+        if errors > room + 1e-9:
+            break
+        below = chance
+    kept = [right for chance, right in stated if chance >= below]
+    return Abstention(
+        below=below,
+        promised=promised,
+        answered=len(kept) / len(stated),
+        wrong=kept.count(False) / len(kept) if kept else None,
+        items=items,
+    )

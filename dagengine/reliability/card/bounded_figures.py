@@ -9,7 +9,7 @@ from typing import TypeVar
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.measures import measure_of
-from dagengine.reliability.statistics.sums import Sums
+from dagengine.reliability.statistics.sums import Sums, groups_of
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def figure(
     result, level = statistic(items), level or measure_of(name).level
     value = result.value() if isinstance(result, Sums) else result
     # How many groups have an item that adds something; a plain function does not say which do.
-    names: Sequence[Hashable] = range(len(items)) if groups is None else groups
+    names = groups_of(groups, len(items))
     adding = set(names)
     if isinstance(result, Sums):
         adding = {name for name, adds in zip(names, result.adds, strict=True) if adds}

@@ -7,8 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.reliability.card.values import Contest, Figure, NodeCard, SettingCard, VoteCost
-from dagengine.reliability.card.words import (
+from dagengine.reliability.card.card_words import (
     bounded,
     formatted,
     full,
@@ -18,6 +17,7 @@ from dagengine.reliability.card.words import (
     signed,
     votes_of,
 )
+from dagengine.reliability.card.values import Contest, Figure, NodeCard, SettingCard, VoteCost
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
 from dagengine.terminal import counted
 
@@ -45,14 +45,14 @@ class Answer:
 
 def weakness(measure: Figure) -> str:
     """Why a value says little; empty if it says something, or is undefined."""
+    ends = [end for end in (measure.low, measure.high) if end is not None]
     if measure.value is None:
         return ""
-    if measure.low is None and measure.high is None:
+    if not ends:
         return f"no interval, n = {measure.items}"
-    low = measure.value if measure.low is None else measure.low
-    high = measure.value if measure.high is None else measure.high
     wide = _WIDE_SIGNED if signed(measure) else _WIDE
-    return f"a wide interval, n = {measure.items}" if high - low > wide else ""
+    is_wide = max(*ends, measure.value) - min(*ends, measure.value) > wide
+    return f"a wide interval, n = {measure.items}" * is_wide
 
 
 def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
@@ -70,21 +70,28 @@ def _of_contest(under: SettingCard, contest: Contest) -> tuple[Answer, Answer, A
     again = f"The best candidate by one score is another one {bounded(flips)} of the time."
     people = f"The best is the right one in {bounded(right)} of cases (ties: {contest.rule})."
     return (
-        Answer(again, weakness(flips)) if flips.items else Answer(f"Not known: {flips.note}."),
+        Answer(again, weakness(flips)) if flips.items else _not_known(flips),
         Answer("Not known: the scores are not those of a tree."), Answer(scores_needed(contest)),
-        Answer(people, weakness(right)) if right.items else Answer(f"Not known: {right.note}."),
+        Answer(people, weakness(right)) if right.items else _not_known(right),
     )  # fmt: skip
 
 
+def _not_known(measure: Figure) -> Answer:
+    return Answer(f"Not known: {measure.note}.")
+
+
+def _figure(under: SettingCard, name: str) -> Figure:
+    return under.figure(name) or Figure(name, None, note="nothing ran")
+
+
 def _again(under: SettingCard) -> Answer:
-    flips, scores = under.figure("flip-rate"), under.figure("score-flip-rate")
-    outcome = "result (pass or fail)"
-    if flips is None or flips.value is None:
-        flips, outcome = scores, "score"
-    if flips is None or flips.value is None:
-        return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
-    missing = under.figure("unscored")
-    lost = f"; {number(missing)} of the runs have no score" if missing and missing.value else ""
+    flips, outcome = _figure(under, "flip-rate"), "result (pass or fail)"
+    if flips.value is None:
+        flips, outcome = _figure(under, "score-flip-rate"), "score"
+    if flips.value is None:
+        return _not_known(flips)
+    missing = _figure(under, "unscored")
+    lost = f"; {number(missing)} of the runs have no score" * bool(missing.value)
     if flips.value:
         how = f"Two runs of a case give a different {outcome} {bounded(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
@@ -102,18 +109,18 @@ def noisiest(under: SettingCard) -> NodeCard | None:
 
 
 def _blame(under: SettingCard) -> Answer:
-    worst, scores = noisiest(under), under.figure("score-flip-rate")
-    if scores is None or scores.value is None:
-        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
+    worst, scores = noisiest(under), _figure(under, "score-flip-rate")
+    if scores.value is None:
+        return _not_known(scores)
     if not scores.value:
         return Answer("None: the score did not vary within any case.")
     if worst is None:
         if not under.nodes:
             return Answer("Not known: no node of this metric decides or rates.")
         node, count = under.nodes[0], len(under.nodes) - 1
-        several = f" and {count} more" if count else ""
+        several = f" and {count} more" * bool(count)
         return Answer(f"Not known for “{node.node}”{several}: {node.share.note}.")
-    whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
+    whose = f" (it works on {', '.join(worst.reads)})" * bool(worst.reads)
     if worst.share.value == worst.share.low == 1:
         return Answer(
             f"“{worst.node}”{whose} causes all of the noise: no other node changes the score."
@@ -126,13 +133,11 @@ def _by_key(under: SettingCard) -> str:
     """The criteria of a rubric that flip more than others; empty for any other metric."""
     if not under.keys:
         return ""
-    noisy = list[str]()
-    for key in under.keys:
-        how = f"flips in {bounded(key.flip_rate)}, {bounded(key.share)} of the noise"
-        noisy += [f"“{key.key}” {how}"] * key.noisy
-    if not noisy:
-        return " No tag or criterion stands out."
-    return f" Noisy criteria: {'; '.join(noisy)}."
+    noisy = "; ".join(
+        f"“{key.key}” flips in {bounded(key.flip_rate)}, {bounded(key.share)} of the noise"
+        for key in under.keys if key.noisy
+    )  # fmt: skip
+    return f" Noisy criteria: {noisy}." if noisy else " No tag or criterion stands out."
 
 
 def _price(under: SettingCard) -> Answer:
@@ -144,9 +149,10 @@ def _price(under: SettingCard) -> Answer:
     target = f"{100 * voting[0][1].target:g} %"
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
-        if constant := [node.node for node, votes in voting if votes.constant]:
-            name = constant[0]
-            return Answer(f"Votes change nothing: “{name}” gave every case the same verdict.")
+        for node, votes in voting:
+            if votes.constant:
+                same = f"“{node.node}” gave every case the same verdict"
+                return Answer(f"Votes change nothing: {same}.")
         return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
     sentence = f"{_votes_needed(*max(needing, key=_costly), target)}."
     if count := len(needing) - 1:
@@ -160,38 +166,39 @@ def _no_limit(needing: Sequence[VoteCost]) -> str:
     if not unsure:
         return ""
     runs = max(votes.runs for votes in unsure)
-    telling = next((votes.runs_to_tell for votes in unsure if votes.runs_to_tell), None)
-    tell = f"; {telling} runs may be enough" if telling else ""
-    return f"no upper limit from {counted(runs, 'run')}{tell}"
+    telling = next((votes.runs_to_tell for votes in unsure if votes.runs_to_tell), 0)
+    return f"no upper limit from {counted(runs, 'run')}" + (
+        f"; {telling} runs may be enough" * bool(telling)
+    )
 
 
-_RELIABLE = 0.9
+_RELIABLE, _MANY = 0.9, 99
 
 
 def _ratings(under: SettingCard) -> Answer | None:
     """Number of ratings for a reliable mean, by Spearman and Brown (1910); None without any."""
-    single = under.figure("test-retest")
-    if single is None or single.value is None or single.low is None or single.high is None:
+    single = _figure(under, "test-retest")
+    if single.ends is None:
         return None
-    ends: list[int | None] = []
-    for share in (single.high, single.low):
-        # Their formula solved for the number of ratings. Less than a rounding error above a whole
-        # number is that number; more than 99 is as good as none.
-        ratings = _RELIABLE * (1 - share) / (share * (1 - _RELIABLE)) if share > 0 else math.inf
-        ends.append(max(math.ceil(ratings - 1e-9), 1) if ratings <= 99 else None)
-    least, most = ends
-    if least is None:
+    # Their formula solved for the number of ratings. Less than a rounding error above a whole
+    # number is that number; more than 99 is as good as none.
+    least, most = (
+        max(math.ceil(_RELIABLE * (1 - share) / (share * (1 - _RELIABLE)) - 1e-9), 1)
+        for share in (max(end, 1e-9) for end in reversed(single.ends))
+    )
+    if least > _MANY:
         return Answer("No mean of ratings gets reliable: they do not tell the cases apart.")
-    span = f"{least}" if least == most else f"{least} to {most}"
-    if most is None:
-        span = f"{least} or more"
-    return Answer(f"A mean of {span} ratings has a reliability of {_RELIABLE:g}.",
-                  weakness(single) if most is None else "")  # fmt: skip
+    span, weak = f"{least} to {most}", ""
+    if most > _MANY:
+        span, weak = f"{least} or more", weakness(single)
+    elif least == most:
+        span = f"{least}"
+    return Answer(f"A mean of {span} ratings has a reliability of {_RELIABLE:g}.", weak)
 
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
     """Price of a coin: no number of votes makes its answers tell the cases apart."""
-    rest = f" The same holds for {counted(more, 'more node')}." if more else ""
+    rest = f" The same holds for {counted(more, 'more node')}." * bool(more)
     assert votes.agreement is not None
     return Answer(
         f"Votes cannot help: the answers of “{node.node}” to the same question agree no more than "
@@ -222,7 +229,7 @@ def _why_no_votes(under: SettingCard) -> str:
     if apart := [*under.departures, *(text for text in under.warnings if "perhaps" in text)]:
         return apart[0]
     again = under.figure("score-flip-rate")
-    if again is not None and again.value is None:
+    if again and again.value is None:
         return again.note
     few = [node.flip_rate for node in under.nodes if node.flip_rate.value is not None]
     if few and all(rate.low is None for rate in few):
@@ -241,18 +248,18 @@ def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
 
 def _people(under: SettingCard) -> Answer:
     measures = {measure.name: measure for measure in under.people}
-    scores = under.figure("mean-score")
+    scores = _figure(under, "mean-score")
     if not measures:
         return Answer("Not known: no labels were given.")
-    if scores is None or scores.value is None:
-        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
+    if scores.value is None:
+        return _not_known(scores)
     if measures.keys() >= {*_BESIDE} and measures["accuracy"].value is not None:
         return _of_accuracy(measures)
     spearman = measures.get("spearman")
     if spearman and spearman.value is not None:
         sentence = f"Spearman's rank correlation with human labels is {full(spearman)}."
         return Answer(sentence, weakness(spearman))
-    return Answer(f"Not known: {next(iter(measures.values())).note}.")
+    return _not_known(under.people[0])
 
 
 def _of_accuracy(measures: Mapping[str, Figure]) -> Answer:
@@ -286,23 +293,20 @@ def could_be_seen(
     which two judges differ is not known beforehand: 15 % is assumed, and the text says so. The
     cases needed are given for one run and for `more` runs, which are `times` by default.
     """
-    often = times if more is None else more
+    often, sizes = more or times, list[str]()
     flipping = _FLIPPING if flips is None else flips
     least = visible_difference(cases, _OTHERWISE + flipping / times)
-    needed = {
-        points: [cases_needed(points / 100, _OTHERWISE + flipping / runs) for runs in (1, often)]
-        for points in (2, 5, 10)
-    }
-    sizes = "; ".join(
-        f"{points} points: {once:,} cases run once"
-        + (f", or {several:,} run {often} times" if often > 1 else "")
-        for points, (once, several) in needed.items()
-    )
+    for points in (2, 5, 10):
+        once, several = (
+            cases_needed(points / 100, _OTHERWISE + flipping / runs) for runs in (1, often)
+        )
+        repeated = f", or {several:,} run {often} times" * (often > 1)
+        sizes.append(f"{points} points: {once:,} cases run once{repeated}")
     return (
         f"{counted(cases, 'case')} with {counted(times, 'run')} each can detect a difference of "
         f"about {100 * least:.1f} points between two judges. This assumes that the judges differ "
         f"on {100 * _OTHERWISE:.0f} % of the cases and that the flip rate is "
-        f"{100 * flipping:.1f} %. To detect {sizes}."
+        f"{100 * flipping:.1f} %. To detect {'; '.join(sizes)}."
     )
 
 
@@ -312,11 +316,10 @@ def seen_from(under: SettingCard) -> str:
     If cases ran differently often, the harmonic mean counts: a mean of runs contains its
     share of the flips.
     """
-    flips = next(
-        (figure for figure in (under.figure("flip-rate"), under.figure("score-flip-rate"))
-         if figure is not None and figure.value is not None), None,
-    )  # fmt: skip
-    if flips is None or not flips.items:
+    flips = _figure(under, "flip-rate")
+    if flips.value is None:
+        flips = _figure(under, "score-flip-rate")
+    if flips.value is None or not flips.items:
         return ""
     times = round(statistics.harmonic_mean(runs_of_cases(under)))
     return could_be_seen(flips.items, times, flips.value).replace(" cases", " independent cases", 1)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import CaseNoise, attribute, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
-from dagengine.reliability.card.again import mean_of_runs
-from dagengine.reliability.card.figures import figure, shown
+from dagengine.reliability.card.bounded_figures import figure, shown
+from dagengine.reliability.card.repeats import mean_of_runs
 from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
 from dagengine.reliability.labels import CriterionLabels, NodeAnswers, Vote
@@ -27,9 +27,9 @@ from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
 from dagengine.reliability.statistics.intervals import quantile_of_t
+from dagengine.reliability.statistics.majorities import steady_votes
 from dagengine.reliability.statistics.measures import MEASURES
-from dagengine.reliability.statistics.sums import Sums
-from dagengine.reliability.statistics.votes import steady_votes
+from dagengine.reliability.statistics.sums import Sums, indices, numpy
 from dagengine.results import Verdict
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase
@@ -230,41 +230,8 @@ _LEAST = 5  # cases that a criterion must be in to have a line of its own
 _MARGIN = 1.5  # how many times as often as all others a noisy key flips
 _SEEN = 3  # independent cases in which it has to flip
 _ALL = "all", "criteria"
-# By independent case: flips, of so many items, the variance, labels that are met, of so many.
-_Rows = dict[Hashable, list[float]]
-_NONE = [0.0] * 5
-
-
-class _Key:
-    """What the criteria with one tag, or one criterion, or all, add up to."""
-
-    def __init__(self) -> None:
-        self.rows: _Rows = {}
-        self._cases: set[int] = set()
-        self._verdicts: set[Verdict] = set()
-
-    def add(
-        self, case: int, group: Hashable, verdicts: Sequence[Verdict], row: Sequence[float]
-    ) -> None:
-        """Count one criterion of one case."""
-        sums = self.rows.setdefault(group, [*_NONE])
-        sums[:] = map(operator.add, sums, row)
-        self._cases.add(case)
-        self._verdicts.update(verdicts)
-
-    def card(self, kind: str, name: str, whole: _Rows, level: float) -> KeyCard:
-        """Its line beside `whole`, the sums of all criteria; `level` is that of both sides."""
-        rows, labelled = self.rows, any(row[4] for row in self.rows.values())
-        return KeyCard(
-            name,
-            kind,
-            cases=len(self._cases),
-            flip_rate=_ratio("node-flip-rate", rows, rows, 0, 1),
-            share=_ratio("variance-share", rows, whole, 2, 2),
-            noisy=kind != "all" and is_noisy(rows, whole, level),
-            always=f"{min(map(str, self._verdicts))} in all" * (len(self._verdicts) == 1),
-            people=_ratio("node-accuracy", rows, rows, 3, 4) if labelled else None,
-        )
+_SUMS = "flips", "pairs", "variance", "met", "labelled"
+"""What a criterion of a case adds to its tag: whether labels are there, and met, among it."""
 
 
 def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
@@ -277,26 +244,41 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     """
     every = list(criteria_in(runs))
     cases = Counter(key for _, key in dict.fromkeys((case, keys[:2]) for case, keys, *_ in every))
-    sums: dict[tuple[str, str], _Key] = {}
-    fitting = Counter[tuple[int, str]]()
-    for case, keys, verdicts, gains in every:
+    members = defaultdict[tuple[str, str], list[int]](list)
+    fitting, rows = Counter[tuple[int, str]](), list[Sequence[float]]()
+    for index, (case, keys, verdicts, gains) in enumerate(every):
         text, name, *tags = keys
         label = next((key for key in (name, text) if key in labels.get(case, {})), "")
         fitting[case, label] += 1
-        row = noise_in(verdicts, gains, labels.get(case, {}).get(label, ()))
+        rows.append(noise_in(verdicts, gains, labels.get(case, {}).get(label, ())))
         own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
         for pair in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
-            sums.setdefault(pair, _Key()).add(case, runs.group(case), verdicts, row)
+            members[pair].append(index)
     for case in labels.keys() & runs.cases.keys():
         for label in labels[case]:
             if (count := fitting[case, label]) != 1:
                 fits = f"{count or 'no'} criteria fit it"
                 raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
+    if not every:
+        return ()
+    # By independent case, for each key: sums over its criteria.
+    groups, table = numpy.array(indices(runs.group(case) for case, *_ in every)), numpy.array(rows)
+    sums = {key: numpy.zeros((groups.max() + 1, len(_SUMS))) for key in members}
+    for key, chosen in members.items():
+        numpy.add.at(sums[key], groups[chosen], table[chosen])
     level = 1 - 2 * 0.05 / max(len(sums) - 1, 1)  # of one side, for all keys together
-    whole = sums.get(_ALL, _Key()).rows
     cards = list[KeyCard]()
-    for (kind, name), key in sums.items():
-        cards.append(key.card(kind, name, whole, level))
+    for (kind, name), chosen in members.items():
+        flips, pairs, variance, met, labelled = sums[kind, name].T
+        answers = {*itertools.chain.from_iterable(every[index][2] for index in chosen)}
+        cards.append(KeyCard(
+            name, kind, cases=len({every[index][0] for index in chosen}),
+            flip_rate=_ratio("node-flip-rate", flips, pairs),
+            share=_ratio("variance-share", variance, sums[_ALL].T[2]),
+            noisy=kind != "all" and is_noisy(sums[kind, name], sums[_ALL], level),
+            always=f"{min(map(str, answers))} in all" * (len(answers) == 1),
+            people=_ratio("node-accuracy", met, labelled) if labelled.any() else None,
+        ))  # fmt: skip
     cards.sort(key=lambda card: (card.kind != "all", -(card.share.value or 0.0)))
     return tuple(cards)
 
@@ -304,7 +286,7 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
 def noise_in(
     verdicts: Sequence[Verdict], gains: Sequence[float], labels: Sequence[Vote]
 ) -> tuple[float, ...]:
-    """The row of one criterion of one case; see `_Rows`."""
+    """What one criterion of one case adds; see `_SUMS`."""
     met = {True: "met", False: "unmet"}
     words = map(plain_word, labels)
     person = majority([met[YES_OR_NO[word]] if word in YES_OR_NO else word for word in words])
@@ -331,39 +313,38 @@ def criteria_in(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict
                     yield case, keys, [run.lists[node][index] for run in asked], gains
 
 
-def _ratio(name: str, parts: _Rows, wholes: _Rows, part: int, size: int) -> Figure:
+def _ratio(name: str, parts: Any, wholes: Any) -> Figure:
     """A ratio of sums over independent cases, with the interval that leaving each out gives."""
-    pairs = [(parts.get(group, _NONE)[part], row[size]) for group, row in wholes.items()]
-    total, whole = (math.fsum(column) for column in zip(*pairs, strict=True))
-    level, count = MEASURES[name].level, sum(bool(of) for _, of in pairs)
+    total, whole, counting = float(parts.sum()), float(wholes.sum()), wholes > 0
+    level, count = MEASURES[name].level, int(counting.sum())
     if not whole:
         return Figure(name, None, items=count, level=level, note="nothing varied, or ran twice")
-    value = total / whole
-    left_out = [(total - p) / (whole - of) for p, of in pairs if 0 < of < whole]
-    if count < 2 or len(left_out) < count or not any(left_out):
+    value, counting = total / whole, counting & (wholes < whole)
+    left_out = (total - parts[counting]) / (whole - wholes[counting])
+    if count < 2 or len(left_out) < count or not left_out.any():
         return Figure(name, value, items=count, level=level)
     half = _error(left_out) * quantile_of_t(0.95, count)
     ends = max(value - half, 0.0), min(value + half, 1.0)
     return Figure(name, value, *ends, items=count, level=level)
 
 
-def _error(left_out: Sequence[float]) -> float:
+def _error(left_out: Any) -> float:
     """The standard error by the jackknife."""
     size = len(left_out)
-    return (size - 1) / math.sqrt(size) * statistics.stdev(left_out)
+    return float((size - 1) / math.sqrt(size) * left_out.std(ddof=1))
 
 
-def is_noisy(own: _Rows, whole: _Rows, level: float) -> bool:
+def is_noisy(own: Any, whole: Any, level: float) -> bool:
     """Whether a key surely flips more than half as often again as all other criteria."""
-    pairs = [(own.get(group, _NONE), every) for group, every in whole.items()]
-    rows = [(mine[0], mine[1], every[0] - mine[0], every[1] - mine[1]) for mine, every in pairs]
-    sums = [math.fsum(column) for column in zip(*rows, strict=True)]
-    flipping = sum(row[0] > 0 for row in rows)
-    if flipping < _SEEN or len(rows) < _LEAST or not sums[1] or not sums[3]:
+    rows = numpy.hstack([own[:, :2], whole[:, :2] - own[:, :2]])
+    sums = rows.sum(0)
+    if (own[:, 0] > 0).sum() < _SEEN or len(rows) < _LEAST or not sums[1] or not sums[3]:
         return False
 
-    def excess(flips: float, items: float, other_flips: float, other_items: float) -> float:
-        return flips / max(items, 1) - _MARGIN * other_flips / max(other_items, 1)
+    def excess(sums: Any) -> Any:
+        """By flips and pairs of the key, then of all others."""
+        flips, pairs, other_flips, other_pairs = sums.T
+        others = _MARGIN * other_flips / numpy.maximum(other_pairs, 1)
+        return flips / numpy.maximum(pairs, 1) - others
 
-    left_out = [excess(*map(operator.sub, sums, row)) for row in rows]
-    return excess(*sums) > _error(left_out) * quantile_of_t(level, len(rows))
+    return bool(excess(sums) > _error(excess(sums - rows)) * quantile_of_t(level, len(rows)))

@@ -14,14 +14,19 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
-from dagengine.reliability.card.again import Outcome, outcome
-from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.bounded_figures import figure
+from dagengine.reliability.card.repeats import Outcome, outcome
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics.bias import (
+from dagengine.reliability.statistics.inter_rater import (
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+)
+from dagengine.reliability.statistics.preferences import (
     Compared,
     Measured,
     first_wins,
@@ -30,11 +35,6 @@ from dagengine.reliability.statistics.bias import (
     longer_wins,
     position_consistency,
     position_preference,
-)
-from dagengine.reliability.statistics.inter_rater import (
-    cohen_kappa,
-    fleiss_kappa,
-    krippendorff_alpha,
 )
 from dagengine.reliability.statistics.sums import Sums, mean
 from dagengine.results import Verdict

@@ -6,14 +6,14 @@ import itertools
 import math
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
-from dagengine.reliability.card.figures import NOT_RANDOM, shown
+from dagengine.reliability.card.bounded_figures import NOT_RANDOM, shown
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -40,10 +40,15 @@ from dagengine.reliability.statistics.intervals import (
     Interval,
     Unknown,
     clusters_of,
-    needs,
 )
-from dagengine.reliability.statistics.measures import COMPARED, MEASURES, CaseResults, mean_score
-from dagengine.reliability.statistics.sums import Sums, quotient
+from dagengine.reliability.statistics.measures import (
+    COMPARED,
+    MEASURES,
+    CaseResults,
+    Measure,
+    mean_score,
+)
+from dagengine.reliability.statistics.sums import Sums, numpy, quotient
 
 
 @dataclass(frozen=True)
@@ -64,63 +69,54 @@ class Side:
     refused: str = ""
     scale: tuple[float, float] | None = None
 
-    def places(self, of: Callable[[CaseKey], str]) -> dict[tuple[str, int], int]:
-        """The places of the cases by what tells them apart; equal cases by their order."""
-        if of in self._kept:
-            kept: dict[tuple[str, int], int] = self._kept[of]
-            return kept
-        seen: Counter[str] = Counter()
-        numbers: dict[tuple[str, int], int] = {}
+    @cached_property
+    def places(self) -> dict[str, dict[tuple[str, int], int]]:
+        """By what cases are the same: the place of each case; equal cases count in their order."""
+        kinds: dict[str, dict[tuple[str, int], int]] = {"case": {}, "input": {}}
+        seen = Counter[tuple[str, str]]()
         for number, case in enumerate(self.cases):
-            name = of(case)
-            seen[name] += 1
-            if name:
-                numbers[name, seen[name]] = number
-        self._kept[of] = numbers
-        return numbers
+            for by, name in (("case", case.key), ("input", case.about)):
+                seen[by, name] += 1
+                if name:
+                    kinds[by][name, seen[by, name]] = number
+        return kinds
 
     def group(self, number: int) -> Hashable:
         """Group within which values are averaged: its group, or the case itself."""
         return self.cases[number].group or number
 
     @cached_property
-    def results(self) -> list[CaseResults]:
-        """The results of every case."""
-        return [self.case(number) for number in range(len(self.cases))]
+    def results(self) -> CaseResults:
+        """Results of runs and people on every case."""
+        seen, limit = self.outcomes, self.threshold
+        scores, passes = list[Sequence[float | None]](), list[Sequence[float | None]]()
+        for line in seen.scores:
+            row = [None if text == "-" else float(text) for text in line.split()]
+            scores.append(row)
+            passes.append([None if value is None else float(value >= limit) for value in row]
+                          if limit is not None else ())  # fmt: skip
+        none = [""] * len(scores)
+        return CaseResults(scores, passes, seen.right or none, seen.hits or "-" * len(scores),
+                           seen.labels if seen.said else none, seen.said or none)  # fmt: skip
 
     @cached_property
-    def _kept(self) -> dict[Hashable, Any]:
-        """Results that were computed once; a side is compared with many."""
+    def values(self) -> dict[str, Any]:
+        """Measures of every case, as arrays by name; nan where they are undefined."""
+        measures = (MEASURES[name] for name in COMPARED)
+        return {measure.name: numpy.array(measure.each(self.results), float)
+                for measure in measures if measure.each}  # fmt: skip
+
+    @cached_property
+    def _kept(self) -> dict[Hashable, Sums]:
+        """Sums that were computed once; a side is compared with many."""
         return {}
 
-    def values(self, name: str, of: Callable[[CaseResults], float | None]) -> Any:
-        """A measure of every case, as an array; nan where it is undefined."""
-        if name not in self._kept:
-            self._kept[name] = needs("numpy").array([of(case) for case in self.results], float)
-        return self._kept[name]
-
-    def sums(
-        self, name: str, of: Callable[[Sequence[CaseResults]], Sums], numbers: Sequence[int]
-    ) -> Sums:
+    def sums(self, measure: Measure, numbers: Sequence[int]) -> Sums | None:
         """Sums of a measure over the cases of these numbers."""
-        key = (name, *numbers)
-        if key not in self._kept:
-            self._kept[key] = of([self.results[number] for number in numbers])
-        sums: Sums = self._kept[key]
-        return sums
-
-    def case(self, number: int) -> CaseResults:
-        """Results of runs and people on a case."""
-        seen, limit = self.outcomes, self.threshold
-        texts = seen.scores[number].split()
-        scores = [None if text == "-" else float(text) for text in texts]
-        passes = [None if score is None else float(score >= limit) for score in scores
-                  if limit is not None]  # fmt: skip
-        return CaseResults(
-            scores, passes, seen.right[number] if seen.right else "",
-            seen.hits[number] if seen.hits else "-", seen.labels[number] if seen.said else "",
-            seen.said[number] if seen.said else "",
-        )  # fmt: skip
+        key = (measure.name, *numbers)
+        if key not in self._kept and measure.ratio is not None:
+            self._kept[key] = measure.ratio(self.results, numbers)
+        return self._kept.get(key)
 
 
 @dataclass(frozen=True)
@@ -136,19 +132,13 @@ def common(one: Side, other: Side) -> Common:
 
     Inputs that a side has several times tell no cases apart.
     """
-    for by, of in _SAME:
-        before, after = one.places(of), other.places(of)
+    for by, before in one.places.items():
+        after = other.places[by]
         repeated = any(count > 1 for _, count in (*before, *after))
         pairs = [(before[key], number) for key, number in after.items() if key in before]
         if pairs and not (repeated and by == "input"):
             return Common(pairs, by)
     return Common((), "")
-
-
-_SAME: Sequence[tuple[str, Callable[[CaseKey], str]]] = (
-    ("case", lambda case: case.key),
-    ("input", lambda case: case.about),
-)
 
 
 def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
@@ -163,17 +153,16 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
     before, after = zip(*shared.pairs, strict=True) if shared.pairs else ((), ())
     groups = [right.group(number) for number in after]
     for measure in (MEASURES[name] for name in COMPARED if name in measures):
-        if (of := measure.each) is not None:
-            old, new = left.values(measure.name, of), right.values(measure.name, of)
+        if measure.each is not None:
+            old, new = left.values[measure.name], right.values[measure.name]
             change = new[list(after)] - old[list(before)]
-            if (~needs("numpy").isnan(change)).any():
+            if (~numpy.isnan(change)).any():
                 yield _paired_contrast(measure.name, change.tolist(), groups, shared.by)
             else:
                 yield from _unpaired_contrast(measure.name, old, new)
-        elif measure.ratio is not None and shared.pairs:
-            first = left.sums(measure.name, measure.ratio, before)
-            second = right.sums(measure.name, measure.ratio, after)
-            if first.value() is not None and second.value() is not None:
+        elif shared.pairs:
+            first, second = left.sums(measure, before), right.sums(measure, after)
+            if first and second and None not in (first.value(), second.value()):
                 comparison = compare_measures(first, second, groups=groups)
                 used = sum(map(operator.and_, first.adds, second.adds))
                 yield contrast_of(measure.name, comparison, _level(shared.by, used))
@@ -184,7 +173,7 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
 
 def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
     """The difference of the means of two sides with no case in common; nothing without a value."""
-    first, second = (side[~needs("numpy").isnan(side)].tolist() for side in sides)
+    first, second = (side[~numpy.isnan(side)].tolist() for side in sides)
     if first and second:
         contrast = contrast_of(name, compare_unpaired(first, second), _UNPAIRED)
         yield replace(contrast, paired=False)
@@ -193,24 +182,25 @@ def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
 def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
     """Shares of the noise of nodes that both sides have, where both are known."""
     groups = [right.group(number) for _, number in shared.pairs]
-    for node, before in left.nodes.items():
-        after = right.nodes.get(node)
-        if after is None or not before or not after:
-            continue
-        first = share_of([before[a] for a, _ in shared.pairs])
-        second = share_of([after[b] for _, b in shared.pairs])
-        comparison = compare_measures(first, second, groups=groups)
-        contrast = contrast_of("variance-share", comparison, _level(shared.by, len(shared.pairs)))
-        yield replace(contrast, one=f"{left.name}, node {node}", other=f"{right.name}, node {node}")
+    places = [*zip(*shared.pairs, strict=True)]
+    for node in (name for name in left.nodes if name in right.nodes):
+        parts = left.nodes[node], right.nodes[node]
+        if all(parts):
+            comparison = compare_measures(*map(share_of, parts, places), groups=groups)
+            level = _level(shared.by, len(shared.pairs))
+            one, other = (f"{side.name}, node {node}" for side in (left, right))
+            contrast = contrast_of("variance-share", comparison, level)
+            yield replace(contrast, one=one, other=other)
 
 
 _UNPAIRED = "unpaired: no case is on both sides"
 
 
-def share_of(parts: Sequence[str]) -> Sums:
+def share_of(parts: Sequence[str], cases: Sequence[int]) -> Sums:
     """A node's share of the noise, from its part and the whole of each case (`"0.04 0.1"`)."""
-    items = [dict(zip(("part", "whole"), map(float, part.split()), strict=True)) for part in parts]
-    return quotient(items, "part", "whole")
+    rows = (map(float, parts[case].split()) for case in cases)
+    return quotient([dict(zip(("part", "whole"), row, strict=True)) for row in rows],
+                    "part", "whole")  # fmt: skip
 
 
 def _corrected_contrast(
@@ -253,13 +243,14 @@ def _by_people(
 ) -> tuple[list[float | None], list[float | None]]:
     """The judge's score and human label of each case, from 0 to 1; labels go `low` to `high`."""
     shares: list[float | None] = []
-    for label in (side.outcomes.labels[case] for case in cases):
+    judged: list[float | None] = []
+    for case in cases:
         # A label as a card has it: pass or fail, a number, or nothing.
-        value = float(_AS_NUMBER.get(label, label)) if label else None
-        shares.append(None if value is None else (value - low) / (high - low))
-    if side.outcomes.said:
-        return [_AS_NUMBER.get(side.outcomes.said[case]) for case in cases], shares
-    return [mean_score(side.case(case).scores) for case in cases], shares
+        label = side.outcomes.labels[case]
+        shares.append((float(_AS_NUMBER.get(label, label)) - low) / (high - low) if label else None)
+        said = side.outcomes.said
+        judged.append(_AS_NUMBER.get(said[case]) if said else mean_score(side.results.scores[case]))
+    return judged, shares
 
 
 _AS_NUMBER = {"pass": 1.0, "fail": 0.0}
@@ -276,7 +267,7 @@ def _paired_contrast(
 
     `changes` are by case, nan where a side has no value.
     """
-    members: defaultdict[Hashable, list[float]] = defaultdict(list)
+    members = defaultdict[Hashable, list[float]](list)
     for change, group in zip(changes, groups, strict=True):
         if not math.isnan(change):
             members[group].append(change)

@@ -9,8 +9,8 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any
 
-from dagengine.reliability.card.figures import figure, reaching, shown
-from dagengine.reliability.card.values import CaseSpread, Figure
+from dagengine.reliability.card.bounded_figures import figure, reaching, shown
+from dagengine.reliability.card.values import Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
     entropy,
@@ -22,13 +22,12 @@ from dagengine.reliability.statistics.consistency import (
     total_agreement,
 )
 from dagengine.reliability.statistics.exchangeability import Departure, departures
-from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of, needs
+from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.measures import mean_score, measure_of
-from dagengine.reliability.statistics.spread import deviation_of, drift, icc_interval, score_spread
-from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers
+from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
+from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers, stats
 from dagengine.results import OutcomeKind
 from dagengine.terminal import counted
-from dagengine.test_case import TestCase, case_label
 
 _SCALE = (0.0, 1.0)
 
@@ -304,20 +303,9 @@ def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
     share = count / answers
     spread = sum((n - len(row) * share) ** 2 / (len(row) * share * (1 - share))
                  for n, row in zip(missing, rows, strict=True))  # fmt: skip
-    if needs("scipy.stats").chi2.sf(spread, len(rows) - 1) < 0.01:
+    if stats.chi2.sf(spread, len(rows) - 1) < 0.01:
         cases = sum(map(bool, missing))
         yield (
             f"Runs without a score are not spread by chance: {count} of them are in {cases} of "
             f"{counted(len(rows), 'case')}. Figures that leave them out are of the other cases."
         )
-
-
-def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
-    """Scores by case, the largest deviation first."""
-    spreads: list[CaseSpread] = []
-    for number in runs.cases:
-        scores = runs.scores(number)
-        counts = tuple(sorted(Counter(scores).items()))
-        deviation = deviation_of(tuple(scores)) if len(scores) > 1 else 0.0
-        spreads.append(CaseSpread(case_label(cases[number], number), counts, deviation))
-    yield from sorted(spreads, key=lambda case: -case.deviation)

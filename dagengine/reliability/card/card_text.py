@@ -1,0 +1,308 @@
+"""A judge card in blocks of text, which a terminal and Markdown show in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from dagengine.reliability.card.card_words import (
+    CONTEST_HEADS,
+    bought,
+    bounded_or_unknown,
+    compared_together,
+    contest_rows,
+    contest_title,
+    corrected_said,
+    difference,
+    disagreement,
+    headline,
+    interval,
+    judges_of,
+    number,
+    place,
+    position_biases,
+    scores_needed,
+    segment,
+    title,
+    understood,
+    visible,
+    votes_of,
+    what_n_is,
+)
+from dagengine.reliability.card.four_questions import QUESTIONS, answers, seen_from
+from dagengine.reliability.card.values import (
+    Contrast,
+    Figure,
+    JudgeCard,
+    MetricCard,
+    SettingCard,
+    every_setting,
+)
+from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
+from dagengine.reliability.statistics.measures import measure_of
+from dagengine.terminal import counted, plain, standard_console
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+_KEYS = 30  # tags and criteria that are listed
+SHOWN = 5
+"""Disagreements on the first screen, and settings whose curves are."""
+
+
+class Line(NamedTuple):
+    """A sentence, after a `lead` in bold; the style is bold for a heading."""
+
+    text: str
+    style: str = ""
+    lead: str = ""
+
+
+class Grid(NamedTuple):
+    """A table of texts; a terminal has no room for the last `wide` columns."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    wide: int = 0
+
+
+Block = Line | Grid
+
+
+def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool = False) -> None:
+    """Print the verdict of every metric and setting and what it rests on; `verbose`: all figures.
+
+    One metric under one setting takes at most 60 lines.
+    """
+    blocks = chain(_first_screen(card, verbose), _all_figures(card) if verbose else ())
+    _print_blocks(blocks, console)
+
+
+def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -> None:
+    """Print differences, one per line."""
+    _print_blocks([_contrasts(found)], console)
+
+
+def markdown(card: JudgeCard) -> str:
+    """The verdicts and all figures of a card as Markdown."""
+    return "\n".join(map(_in_markdown, _document(card)))
+
+
+# Two media.
+
+
+def _print_blocks(blocks: Iterable[Block], console: Console | None) -> None:
+    out = console or standard_console()
+    for block in blocks:
+        out.print(_on_terminal(block))
+
+
+def _on_terminal(block: Block) -> RenderableType:
+    """Return a block without characters that a terminal would obey."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    if isinstance(block, Line):
+        parts = ((plain(block.lead), "bold"), (plain(block.text), block.style))
+        return Text.assemble(*parts) if block.lead else Text(plain(block.text), style=block.style)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown = len(block.heads) - block.wide
+    for head in block.heads[:shown]:
+        table.add_column(head, overflow="fold")
+    for row in block.rows:
+        table.add_row(*map(Text, map(plain, row[:shown])))
+    return table
+
+
+def _in_markdown(block: Block) -> str:
+    if isinstance(block, Line):
+        heading = "## " if block.style == "bold" else ""
+        lead = f"**{plain(block.lead.strip())}** " * bool(block.lead)
+        return f"{heading}{lead}{plain(block.text).strip()}".rstrip() + "\n"
+    rows = (block.heads, ["---"] * len(block.heads), *block.rows)
+    return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in rows)
+
+
+def _cell(text: str) -> str:
+    return plain(text).replace("|", "\\|").replace("\n", " ")
+
+
+# What they show.
+
+
+def _document(card: JudgeCard) -> Iterator[Block]:
+    """All that Markdown has of a card."""
+    yield Line("# Judge card")
+    yield Line(f"Judge: {judges_of(card)}. {headline(card)}.")
+    for metric, under in every_setting(card):
+        made = verdict(card, metric, under)
+        yield Line(place(card, metric, under), "bold")
+        yield Line("", lead=str(made))
+        yield Line(made.why)
+        yield Line(f"Next: {made.step}")
+        yield from _contest(under, True)
+        if seen := seen_from(under):
+            yield Line(seen)
+    yield from _all_figures(card)
+    yield from map(Line, card.rules)
+    yield Line(f"Bound to sha256 {card.sha256} (dagengine {card.binding.version}).")
+
+
+def _first_screen(card: JudgeCard, verbose: bool) -> Iterator[Block]:
+    """What a terminal shows first: verdicts, and what the only one rests on."""
+    yield Line(f"{judges_of(card)}: {headline(card)}")
+    unders = list(every_setting(card))
+    several = len(unders) > 1
+    for metric, under in unders:
+        made = verdict(card, metric, under)
+        if several:
+            yield Line(f"\n{place(card, metric, under)}", "dim")
+        yield Line(f"{'' if several else chr(10)}{made}", "bold")
+        yield Line(f"  {made.why}")
+        yield Line(f"  next: {made.step}")
+        yield from _contest(under, verbose or len(unders) <= SHOWN)
+    if several:
+        yield _beside_each_other(card)
+        yield Line(compared_together(card), "dim")
+    else:
+        yield from _what_it_rests_on(card, *unders[0])
+
+
+def _contest(under: SettingCard, whole: bool) -> Iterator[Block]:
+    """Show what several scores of each candidate buy; the curve only if `whole`."""
+    if under.contest is None:
+        return
+    if whole:
+        yield Line(f"\n{contest_title(under)}", "bold")
+        yield Grid(CONTEST_HEADS, [*contest_rows(under.contest)])
+    yield from map(Line, bought(under.contest))
+    yield Line(scores_needed(under.contest))
+
+
+def _beside_each_other(card: JudgeCard) -> Grid:
+    """Metrics and settings beside each other, with one vote."""
+    rows: list[Sequence[str]] = []
+    for metric, under in every_setting(card):
+        cells = [""] * len(DEMANDS)
+        if under.voted:
+            cells = [bounded_or_unknown(demand.figure(under.voted[0])) for demand in DEMANDS]
+        kind = verdict(card, metric, under).kind
+        rows.append((place(card, metric, under), *cells, f"{under.calls:.2g}",
+                     f"{SIGNS[kind]} {kind}"))  # fmt: skip
+    heads = (demand.title.split()[0] for demand in DEMANDS)
+    return Grid(("setting", *heads, "questions per case", "verdict"), rows)
+
+
+def _what_it_rests_on(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Iterator[Block]:
+    """The demands by votes, direction of errors, disagreements, what to label, what n is."""
+    for sentence in errors(under):
+        yield Line(f"  {sentence}")
+    yield _demands(card, metric, under)
+    yield from map(Line, map(segment, under.segments))
+    yield from map(Line, position_biases(metric))
+    if under.disagreements:
+        count = len(under.disagreements)
+        most = f"; the {SHOWN} surest" if count > SHOWN else ""
+        yield Line(f"\nPeople and the judge disagree on {counted(count, 'case')}{most}", "bold")
+        for differs in under.disagreements[:SHOWN]:
+            yield Line(f"  {disagreement(differs)}")
+    if under.unlabelled:
+        names = ", ".join(card.cases[number].name for number in under.unlabelled)
+        yield Line(f"Label next: {names} (the first five drawn at random)")
+    for note in (*under.departures, *under.warnings):
+        yield Line(note, "yellow")
+    yield Line(what_n_is(card, under), "dim")
+    yield Line("All figures: card.html, or --verbose", "dim")
+
+
+def _demands(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Grid:
+    """Every number of votes that was seen, with the state of each demand."""
+    heads, made = ["", "scores" if under.contest else "votes"], verdict(card, metric, under)
+    for demand in DEMANDS:
+        sign = "≤" if demand.most else "≥"
+        heads.append(f"{demand.title.split()[0]} (need {sign} {demand.line(card.needs)})")
+    rows: list[Sequence[str]] = []
+    for voted in under.voted:
+        chosen = voted.votes == made.votes and made.kind in ("use", "use_with")
+        states = (f"{bounded_or_unknown(demand.figure(voted))} "
+                  f"{MARKS[demand.state(voted, card.needs)]}" for demand in DEMANDS)  # fmt: skip
+        rows.append((">" * chosen, str(voted.votes), *states))
+    return Grid(heads, rows)
+
+
+def _all_figures(card: JudgeCard) -> Iterator[Block]:
+    for metric, under in every_setting(card):
+        yield Line(f"\n{place(card, metric, under)}", "bold")
+        for question, answer in zip(QUESTIONS, answers(under), strict=True):
+            yield Line(str(answer), "yellow" if answer.weak else "", f"{question} ")
+        yield Line(f"\nFigures of {place(card, metric, under)}", "bold")
+        yield from _figures(under)
+    for metric in card.metrics:
+        yield from _together(metric)
+
+
+def _figures(under: SettingCard) -> Iterator[Block]:
+    yield _measures(under.again)
+    if under.nodes:
+        heads = ("share of the noise", "95 % interval", "flip rate", "score change per flip")
+        yield Grid(("node", *heads, "votes"), [
+            (node.node, number(node.share), interval(node.share), number(node.flip_rate),
+             number(node.effect), votes_of(node.votes)) for node in under.nodes
+        ])  # fmt: skip
+    if under.keys:
+        columns = ("share of the noise", "flip rate", "95 % interval", "agrees", "cases", "")
+        yield Grid(("criteria", *columns), [
+            (f"{key.kind} {key.key}", number(key.share), number(key.flip_rate),
+             interval(key.flip_rate), "" if key.people is None else number(key.people),
+             str(key.cases), "noisy" if key.noisy else key.always) for key in under.keys[:_KEYS]
+        ])  # fmt: skip
+    yield from _by_node("unsupported verdicts", under, "unsupported")
+    if under.people:
+        yield _measures(under.people)
+    yield from _by_node("accuracy against people", under, "people")
+    yield from map(Line, map(corrected_said, under.corrected))
+    if under.more:
+        yield Line("More measures", "bold")
+        yield _measures(under.more)
+    for note in under.notes:
+        yield Line(note, "dim")
+
+
+def _together(metric: MetricCard) -> Iterator[Block]:
+    if metric.across:
+        yield Line(f"{metric.metric}: settings together", "bold")
+        yield _measures(metric.across)
+    if metric.between:
+        yield Line(f"{metric.metric}: settings compared", "bold")
+        yield _contrasts(metric.between)
+    if metric.labels:
+        yield Line(understood(metric), "dim")
+
+
+def _contrasts(contrasts: Sequence[Contrast]) -> Grid:
+    rows = [(title(contrast.difference), contrast.one, contrast.other, difference(contrast),
+             visible(contrast)) for contrast in contrasts]  # fmt: skip
+    return Grid(("measure", "from", "to", "difference", "smallest detectable"), rows)
+
+
+def _measures(measures: Sequence[Figure]) -> Grid:
+    rows: list[Sequence[str]] = []
+    for measure in measures:
+        bounds = f"undefined: {measure.note}" if measure.value is None else interval(measure)
+        about = f" ({measure.level})" if measure_of(measure.name).per_label else ""
+        name, count = title(measure) + about, str(measure.items)
+        rows.append((name, number(measure), bounds, count, measure.level))
+    return Grid(("measure", "value", "95 % interval", "n", "level"), rows, wide=1)
+
+
+def _by_node(name: str, under: SettingCard, figure: str) -> Iterator[Grid]:
+    """A figure of the nodes that have it."""
+    figures = zip(under.nodes, map(attrgetter(figure), under.nodes), strict=True)
+    rows = [(node.node, number(measure), interval(measure), str(measure.items))
+            for node, measure in figures if measure is not None]  # fmt: skip
+    if rows:
+        yield Grid(("node", name, "95 % interval", "n"), rows)

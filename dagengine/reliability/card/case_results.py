@@ -1,0 +1,217 @@
+"""What a card says of single cases: their results, where people differ, and segments of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import compress
+from random import Random
+
+from dagengine.reliability.card.bounded_figures import shown
+from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
+from dagengine.reliability.card.repeats import outcome, score
+from dagengine.reliability.card.values import CaseSpread, Disagreement, Figure, Outcomes, Segment
+from dagengine.reliability.labels import Vote
+from dagengine.reliability.runs import Runs
+from dagengine.reliability.statistics.comparisons import holm
+from dagengine.reliability.statistics.correlations import majority
+from dagengine.reliability.statistics.intervals import LEAST_GROUPS, jackknife
+from dagengine.reliability.statistics.measures import measure_of
+from dagengine.reliability.statistics.spread import deviation_of
+from dagengine.reliability.statistics.sums import Sums, difference, quotient, stats, total
+from dagengine.test_case import TestCase, case_label
+
+
+def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
+    """Scores by case, the largest deviation first."""
+    spreads: list[CaseSpread] = []
+    for number in runs.cases:
+        scores = runs.scores(number)
+        counts = tuple(sorted(Counter(scores).items()))
+        deviation = deviation_of(tuple(scores)) if len(scores) > 1 else 0.0
+        spreads.append(CaseSpread(case_label(cases[number], number), counts, deviation))
+    yield from sorted(spreads, key=lambda case: -case.deviation)
+
+
+def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
+    """The result of every case under one setting, in the order of the cases."""
+    runs, labels, read = marked.runs, marked.labels, marked.read
+    by_case = runs.by_case(score)
+    # All digits, as flips and passing are compared by them.
+    in_words = cache(lambda value: "-" if value is None else repr(float(value)).removesuffix(".0"))
+    scores = tuple(" ".join(map(in_words, by_case.get(case, ()))) for case in range(cases))
+    if labels is None or (read is None and labels.kind != "number"):
+        return Outcomes(scores)
+    words = {case: outcome_name(label) for case, label in labels.by_case.items()}
+    labelled = tuple(words.get(case, "") for case in range(cases))
+    if read is None or not cases:
+        return Outcomes(scores, labels=labelled)
+    rows, against = runs.by_case(read), cache(_against)
+    right, hits, verdicts = zip(*(
+        against(rows.get(case, ()), labels.by_case.get(case), marked.often) for case in range(cases)
+    ), strict=True)  # fmt: skip
+    return Outcomes(scores, right, "".join(hits), labelled, verdicts)
+
+
+def _against(
+    row: Sequence[Vote | None], label: Vote | None, often: int | None
+) -> tuple[str, str, str]:
+    """Runs of a case that meet its label, whether their majority does, and what that says."""
+    if not row:
+        return "", "-", ""
+    scored = [vote for vote in row[:often] if vote is not None]
+    most = majority(scored)
+    if label is None:
+        return "", "-", outcome_name(most)
+    right = ("-" if vote is None else str(int(vote == label)) for vote in row)
+    return "".join(right), str(int(most == label)) if scored else "-", outcome_name(most)
+
+
+def disagreements(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Disagreement]:
+    """The cases where people and judge differ, those first where the judge is surest."""
+    differing: list[Disagreement] = []
+    for case, label, row in marked.rows:
+        wrong = Counter(vote for vote in row if vote not in (None, label))
+        answers = len(row) - row.count(None)
+        if 2 * wrong.total() < answers or not answers:
+            continue
+        ((most, count),) = wrong.most_common(1)
+        paths = (run.path[-1] for run, vote in zip(marked.runs.of(case), row, strict=True)
+                 if run.path and vote == most)  # fmt: skip
+        node, verdict = next(paths, ("", ""))
+        path = f"{node} → {outcome_name(verdict)}" if node else ""
+        differing.append(Disagreement(case_label(cases[case], case), outcome_name(label),
+                                      outcome_name(most), count, answers, path))  # fmt: skip
+    return sorted(differing, key=lambda differs: -differs.votes / differs.runs)
+
+
+# Segments.
+
+SEGMENTS = 8
+"""Fields with more values than this make no segments."""
+
+
+def segments(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Segment]:
+    """Segments in which the judge is right less often: long answers, tags, fields with few values.
+
+    Only what differs by more than chance (p < 0.05 after Holm's correction for all that was looked
+    at). Cases of one group count as one: a group is right if most of its cases are.
+    """
+    hits: dict[int, bool] = {}
+    for case, label, row in marked.rows:
+        if votes := [vote for vote in row if vote is not None]:
+            hits[case] = majority(votes) == label
+    return segments_of(hits, cases, marked.runs.group)
+
+
+def segments_of(
+    hits: Mapping[int, bool], cases: Sequence[TestCase], group: Callable[[int], Hashable]
+) -> list[Segment]:
+    """As `segments`, of cases that are known to be right or wrong."""
+    tables, ps = [], []
+    for name, members in _parts(cases, hits):
+        if min(len(members), len(hits) - len(members)) < 5:
+            continue
+        inside, outside = _hits_of(group, hits, members), _hits_of(group, hits, set(hits) - members)
+        table = [[sum(side), len(side) - sum(side)] for side in (inside, outside)]
+        tables.append((name, table))
+        ps.append(float(stats.fisher_exact(table, "less").pvalue))
+    return [
+        Segment(name, within[0], sum(within), without[0], sum(without), p)
+        for (name, (within, without)), p in zip(tables, holm(ps), strict=True)
+        if p < 0.05
+    ]
+
+
+def _hits_of(
+    group: Callable[[int], Hashable], hits: Mapping[int, bool], chosen: Iterable[int]
+) -> list[bool]:
+    groups = defaultdict[Hashable, list[bool]](list)
+    for case in chosen:
+        groups[group(case)].append(hits[case])
+    return [2 * sum(row) >= len(row) for row in groups.values()]
+
+
+def _parts(cases: Sequence[TestCase], hits: Mapping[int, bool]) -> Iterator[tuple[str, set[int]]]:
+    """Segments of the labelled cases, by name."""
+    lengths = {case: len(getattr(cases[case], "actual_output", None) or "") for case in hits}
+    if len({*lengths.values()}) > 1:
+        middle = statistics.median(lengths.values())
+        yield f"answers over {middle:.0f} characters", {c for c, n in lengths.items() if n > middle}
+    values = defaultdict[str, defaultdict[str, set[int]]](lambda: defaultdict(set))
+    for case in hits:
+        for tag in getattr(cases[case], "tags", None) or ():
+            values[f"tag {tag}"][""].add(case)
+        for name, value in (getattr(cases[case], "additional_metadata", None) or {}).items():
+            if isinstance(value, str | bool):
+                values[name][str(value)].add(case)
+    for name, kinds in values.items():
+        for value, chosen in kinds.items() if len(kinds) <= SEGMENTS else ():
+            yield f"{name} {value}".strip(), chosen
+
+
+LEAST_RESULTS = 10
+"""Results on either side, below which it is not known how the sides differ."""
+
+
+def beside_unsupported(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
+    """The accuracy of results that rest on an unsupported verdict, minus that of the others.
+
+    The text says it in words. Neither if no result rests on such a verdict. The interval is the
+    jackknife of the difference, over cases or their groups, with t for those of the smaller side.
+    It is not given where that has few, or a side no error or no hit.
+    """
+    sides = [_accuracy_of_results(marked, unsupported) for unsupported in (True, False)]
+    counts = [int(total(side.items)[key]) for side in sides for key in ("right", "results")]
+    right, results, plain_right, plain = counts
+    if not results:
+        return [], []
+    words = (
+        "Results that rest on an unsupported verdict (no quote of it is there) are right in "
+        f"{right} of {results}, the others in {plain_right} of {plain}"
+    )
+    if min(results, plain) < LEAST_RESULTS:
+        undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
+        measure = shown("unsupported-effect", None, note=undecided)
+        return [measure], [f"{words}. Whether they are worse is not known: {undecided}."]
+    change, groups = difference(*sides), marked.groups
+    sizes = [len(set(compress(groups, sums.adds))) for sums in (*sides, change)]
+    level = measure_of("unsupported-effect").level
+    measure = Figure("unsupported-effect", change.value(), items=sizes[-1], level=level)
+    # A side that is all right, or all wrong, hides its variance.
+    mixed = 0 < right < results and 0 < plain_right < plain
+    if mixed and min(sizes) >= LEAST_GROUPS:
+        ends = jackknife(groups, lambda _: change, groups=groups, telling=min(sizes))
+        if ends is not None:
+            measure = replace(measure, low=max(ends[0], -1.0), high=min(ends[1], 1.0))
+    return [measure], [f"{words}."]
+
+
+def _accuracy_of_results(marked: LabelledRuns, unsupported: bool) -> Sums:
+    """The share of right results among those that rest on an unsupported verdict, or on none."""
+    items: list[dict[str, int]] = []
+    for case, label, votes in marked.rows:
+        hits = [vote == label for run, vote in zip(marked.runs.of(case), votes, strict=True)
+                if vote is not None and any(run.unsupported.values()) is unsupported]  # fmt: skip
+        items.append({"right": sum(hits), "results": len(hits)} if hits else {})
+    return quotient(items, "right", "results")
+
+
+def next_labels(marked: LabelledRuns) -> list[int]:
+    """The cases to label next, ten: half drawn at random, half those whose runs differ most.
+
+    Only the random half says how right the judge is over all cases; the others find its mistakes.
+    """
+    rows = marked.runs.by_case(outcome(marked.threshold))
+    free = [case for case in rows if case not in marked.by_case]
+
+    def largest_share(case: int) -> float:
+        return max(Counter(rows[case]).values()) / len(rows[case])
+
+    # Always the same ones: asking again is no way to choose among samples.
+    sample = Random(0).sample(free, min(5, len(free)))
+    split = sorted((case for case in free if case not in sample), key=largest_share)
+    return [*sample, *(case for case in split[:5] if largest_share(case) < 1)]

@@ -1,0 +1,496 @@
+"""A metric against human labels: accuracy always with kappa and the baseline."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import Any, TypeVar
+
+from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure, reaching, shown
+from dagengine.reliability.card.repeats import Unlike, outcome, score
+from dagengine.reliability.card.values import (
+    Calibration,
+    ConfusionTable,
+    CorrectedFigure,
+    Figure,
+    Voted,
+)
+from dagengine.reliability.labels import Kind, Labels, Vote
+from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.calibration import (
+    brier_score,
+    debiased_calibration_error,
+    reliability,
+)
+from dagengine.reliability.statistics.confusion import (
+    ac1_interval,
+    accuracy,
+    balanced_accuracy_interval,
+    baseline_interval,
+    confusion_table,
+    kappa_interval,
+    label_ceiling,
+    label_rates,
+    majority_baseline,
+    people_agreement,
+)
+from dagengine.reliability.statistics.corrected import corrected_mean, corrected_rate
+from dagengine.reliability.statistics.correlations import (
+    group_correlation,
+    kendall,
+    majority,
+    pearson,
+    spearman,
+)
+from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
+from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
+from dagengine.reliability.statistics.measures import mean_score
+from dagengine.reliability.statistics.sums import mean
+from dagengine.terminal import counted
+
+T = TypeVar("T")
+Pair = tuple[Vote | None, Vote | None]
+Shared = tuple[Vote, Mapping[Vote | None, float]]
+"""A human label, and the shares of the verdicts of its case; none without an answer."""
+Reader = Callable[[Run], Vote | None]
+"""The vote of a run; None without a score."""
+
+
+def reading(kind: Kind, threshold: float | None) -> Reader | None:
+    """Reader of what is compared with labels; None if that is the score, or nothing."""
+    if kind == "verdict":
+        return _last_verdict
+    return outcome(threshold) if kind == "pass" and threshold is not None else None
+
+
+def _last_verdict(run: Run) -> Vote | None:
+    if run.score is None:
+        return None
+    return str(run.path[-1][1]) if run.path else ""
+
+
+@dataclass(frozen=True)
+class LabelledRuns:
+    """The runs of a metric, its threshold, and what people say of the cases."""
+
+    runs: Runs
+    threshold: float | None
+    labels: Labels | None
+
+    @cached_property
+    def read(self) -> Reader | None:
+        """Reader of the outcomes that labels speak of; None without any, or if they are numbers."""
+        return None if self.labels is None else reading(self.labels.kind, self.threshold)
+
+    @cached_property
+    def by_case(self) -> Mapping[int, Vote]:
+        """The label of each case that has one."""
+        return {} if self.labels is None else self.labels.by_case
+
+    @cached_property
+    def rows(self) -> list[tuple[int, Vote, tuple[Vote | None, ...]]]:
+        """Number, label and votes of every case with a label, one vote per run."""
+        votes = {} if self.read is None else self.runs.by_case(self.read)
+        return [(case, self.by_case[case], votes[case]) for case in votes if case in self.by_case]
+
+    @cached_property
+    def groups(self) -> list[Hashable]:
+        """The group of each row."""
+        return [self.runs.group(case) for case, *_ in self.rows]
+
+    @cached_property
+    def often(self) -> int | None:
+        """Number of runs in a case's majority, if cases ran differently often: an odd number.
+
+        The more runs, the seldomer is a majority wrong. So a majority of all runs would be another
+        figure for each case, and cases may have run more often because they are hard.
+        """
+        sizes = {len(votes) for *_, votes in self.rows if votes}
+        return None if len(sizes) < 2 else max(min(sizes) - 1 + min(sizes) % 2, 1)
+
+    def sides(
+        self, of: Callable[[Vote, Sequence[Vote | None]], T], often: int | None = None
+    ) -> list[list[T]]:
+        """`of` label and votes of each row, of the first runs if `often` says so.
+
+        The first side leaves runs without a score out. If there are any, two more follow, in which
+        they are wrong, and right: figures at worst, and at best.
+        """
+        count = 3 if any(None in votes for *_, votes in self.rows) else 1
+
+        @cache  # of many cases some are equal
+        def ways(label: Vote, votes: tuple[Vote | None, ...]) -> list[T]:
+            answers = [vote for vote in votes if vote is not None]
+            missing = len(votes) - len(answers)
+            # A wrong answer to pass or fail is the other one; of several verdicts it is none.
+            miss = not label if isinstance(label, bool) else None
+            filled = answers, [*answers, *[miss] * missing], [*answers, *[label] * missing]
+            return [of(label, side) for side in filled[:count]]
+
+        tables = [ways(label, votes[:often]) for _, label, votes in self.rows]
+        return [*map(list, zip(*tables, strict=True))] or [[]]
+
+    @cached_property
+    def pairs(self) -> list[list[Pair]]:
+        """Sides of the label and the majority of each row; a row without an answer has neither."""
+        return self.sides(_with_majority, self.often)
+
+
+def _with_majority(label: Vote, votes: Sequence[Vote | None]) -> Pair:
+    return (label, majority(votes)) if votes else (None, None)
+
+
+def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator[Figure]:
+    """Agreement of a metric with human labels.
+
+    Verdicts are compared with the last verdict of the path, yes or no with pass or fail, each by
+    the majority of a case's runs. Numbers are compared with its mean score. Cases without a label
+    are left out; one without a majority counts as a miss. `grouped` cases belong to documents or
+    dialogues, within which numbers are correlated, too.
+    """
+    labels = marked.labels
+    if labels is None:
+        return
+    names = ("spearman",) if labels.kind == "number" else ("accuracy", "kappa", "baseline")
+    if all(run.score is None for run in marked.runs.every()):
+        yield from (Figure(name, None, note="no run has a score") for name in names)
+        yield from _people_among_themselves(marked.runs, labels, None)
+    elif labels.kind == "number":
+        yield from _correlations(marked, grouped)
+    elif marked.read is None:
+        yield from (Figure(name, None, note=_UNCORRECTED["pass"]) for name in names)
+    else:
+        yield from _verdicts(marked, labels)
+        yield from _people_among_themselves(marked.runs, labels, marked.read)
+
+
+_NONE = "no case that ran has a label"
+_ONE_LABEL = "people and judge gave only one label"
+
+
+def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
+    kinds, groups, often, sides = labels.kinds, marked.groups, marked.often, marked.pairs
+    clusters = clusters_of(groups)
+    subject = "last verdicts" if labels.kind == "verdict" else "pass or fail"
+    runs_counted = "runs" if often is None else f"first {counted(often, 'run')}"
+    level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
+    why = _ONE_LABEL if groups else _NONE
+    shares: list[list[Shared]] = marked.sides(
+        lambda label, votes: (label, {majority(votes): 1.0} if votes else {}), often
+    )
+    kappa = _kappa(shares, groups, kinds, level, why)
+
+    def over(measured: Callable[[Sequence[Pair]], Figure]) -> Figure:
+        """A figure of the pairs, whose interval reaches over what missing answers leave open."""
+        return replace(reaching([*map(measured, sides)]), items=kappa.items)
+
+    def bounded(name: str, of: Callable[..., Interval | Unknown], why: str) -> Figure:
+        return over(lambda pairs: _shown(name, of(pairs, kinds=kinds, groups=clusters), level, why))
+
+    yield over(lambda pairs: figure("accuracy", pairs, accuracy.sums, _NONE, groups, level))
+    single = f"{subject}: single runs, cases with a label"
+    rights = marked.sides(lambda label, votes: mean_score([vote == label for vote in votes]))
+    yield reaching([
+        figure("single-run-accuracy", side, mean, _NONE, groups, single) for side in rights
+    ])  # fmt: skip
+    yield kappa
+    yield bounded("ac1", ac1_interval, why)
+    own = [label for label, _ in sides[0]]
+    absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in own)
+    unbalanced = f"no case is labelled {absent}" * bool(absent)
+    yield bounded("balanced-accuracy", balanced_accuracy_interval, unbalanced if groups else _NONE)
+    alone = [(label, None) for label in own]
+    base = figure("baseline", alone, majority_baseline.sums, _NONE, groups, level)
+    # The commonest label is chosen from the labels themselves: its interval is one of its own.
+    ends = baseline_interval(alone, kinds=kinds, groups=clusters)
+    low, high = (None, None) if ends is None else (ends.low, ends.high)
+    yield replace(base, low=low, high=high)
+    rates = [label_rates(side, groups=clusters) for side in sides]
+    kept = [*rates[0]]
+    if len(kept) == 2:  # the second one's are the first one's in turn
+        kept = sorted(kept, key=lambda label: label is not True)[:1]
+    for label in kept:
+        word = outcome_name(label)
+        for index, (name, level) in enumerate((
+            ("sensitivity", f"human label “{word}”"),
+            ("specificity", f"any human label but “{word}”"),
+        )):  # fmt: skip
+            yield reaching([shown(name, rate[label][index], level) for rate in rates])
+
+
+def _kappa(
+    sides: Sequence[Sequence[Shared]], groups: Sequence[Hashable], kinds: Sequence[Vote],
+    level: str, why: str, confidence: float = 0.95,
+) -> Figure:  # fmt: skip
+    """Kappa, and the lower bound of a judge without an error on these cases.
+
+    `sides` have every case's label with the shares of its verdicts, as answered, then with missing
+    answers wrong and right. `why` says why it may be undefined.
+    """
+    clustered = clusters_of(groups) is not None
+
+    def measured(side: Sequence[Shared]) -> Figure:
+        pairs, weights, names = list[Pair](), list[float](), list[Hashable]()
+        for (label, shares), group in zip(side, groups, strict=True):
+            pairs += [(label, verdict) for verdict in shares]
+            weights += shares.values()
+            names += [group] * len(shares)
+        kappa = kappa_interval(pairs, kinds=kinds, groups=names if clustered else None,
+                               weights=weights, level=confidence)  # fmt: skip
+        return _shown("kappa", kappa, level, why)
+
+    ideal = measured([(label, {label: 1.0} if shares else {}) for label, shares in sides[0]])
+    answered = {group for (_, shares), group in zip(sides[0], groups, strict=True) if shares}
+    return replace(reaching([*map(measured, sides)]), items=len(answered), best=ideal.low)
+
+
+def _shown(name: str, result: Interval | Unknown, level: str, why: str) -> Figure:
+    """The figure, with the note `why` unless the result says itself why it is not known."""
+    reasoned = isinstance(result, Unknown) and result.reason != "undefined"
+    return shown(name, result, level, "" if reasoned else why)
+
+
+def outcome_name(outcome: object) -> str:
+    """An outcome of a metric, in words."""
+    if isinstance(outcome, bool):
+        return "pass" if outcome else "fail"
+    if isinstance(outcome, int | float):
+        return f"{outcome:g}"
+    return str(outcome or "no outcome")
+
+
+def confusion(marked: LabelledRuns) -> ConfusionTable | None:
+    """The confusion table, by the majority of a case's runs."""
+    if marked.read is None:
+        return None
+    table = confusion_table(marked.pairs[0])
+    counts = tuple(tuple(map(int, row)) for row in table.counts)
+    return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
+
+
+def _people_among_themselves(runs: Runs, labels: Labels, read: Reader | None) -> Iterator[Figure]:
+    """Agreement of people, and the ceiling for a judge; nothing with one label per case."""
+    several = {case: row for case, row in labels.people.items() if len(row) > 1}
+    if labels.kind == "number" or not several:
+        return
+    rows, groups = [*map(list, several.values())], [*map(runs.group, several)]
+    yield figure("people-agreement", rows, people_agreement.sums, "too few cases", groups)
+    yield shown("ceiling", label_ceiling(rows, groups=groups))
+    if read is not None:
+        shares: list[float | None] = []
+        ran, votes = [case for case in several if case in runs.cases], runs.by_case(read)
+        for case in ran:
+            answers = [vote for vote in votes[case] if vote is not None]
+            verdict = majority(answers)
+            # The share of the people whose label the majority of the runs meets
+            met = statistics.fmean(label == verdict for label in several[case])
+            shares.append(met if answers else None)
+        yield figure("person-accuracy", shares, mean, "", [*map(runs.group, ran)])
+
+
+def _correlations(marked: LabelledRuns, grouped: bool) -> Iterator[Figure]:
+    """Correlation of mean scores with labels, over all cases and within groups."""
+    pairs, groups = list[tuple[float, float]](), list[Hashable]()
+    by_group = defaultdict[Hashable, list[tuple[float | None, float | None]]](list)
+    for case in marked.runs.cases:
+        if case in marked.by_case and (scores := marked.runs.scores(case)):
+            pairs.append((statistics.fmean(scores), float(marked.by_case[case])))
+            groups.append(marked.runs.group(case))
+            by_group[groups[-1]].append(pairs[-1])
+    for name, of in (("pearson", pearson), ("spearman", spearman), ("kendall", kendall)):
+
+        def statistic(items: Sequence[tuple[float, float]], of: Any = of) -> float | None:
+            value: float | None = of(*zip(*items, strict=True)) if items else None
+            return value
+
+        yield figure(name, pairs, statistic, "labels or scores are all equal", groups)
+    why = "no group has two cases that differ in score and in label"
+    for name, of in (("spearman", spearman), ("kendall", kendall)) if grouped else ():
+        # Whether the judge orders the cases of one document or dialogue as people do
+        measure = partial(group_correlation.sums, of=of)
+        yield figure(f"within-group-{name}", list(by_group.values()), measure, why)
+
+
+# All cases by the human standard, from labels of some.
+
+UNSTATED = "the labelled cases may not be a random sample; if they are, add --labels-random"
+_UNCORRECTED = {
+    "number": "the scale of the labels is not stated: --label-scale 1,5",
+    "pass": "the metric has no threshold, so no case passes or fails",
+    "verdict": "labels name verdicts, not pass or fail",
+}
+
+
+def corrected_figures(
+    marked: LabelledRuns, random: bool, known: Mapping[str, Sequence[float]]
+) -> Iterator[CorrectedFigure]:
+    """The pass rate, or the mean score on the scale of the labels, by the human standard.
+
+    `random` says that the labelled cases are a random sample of all; `known` are numbers of all
+    cases in which a random sample does not differ. Nothing if all have a label.
+    """
+    runs, threshold, labels = marked.runs, marked.threshold, marked.labels
+    marks: list[Any] = [marked.by_case.get(case) for case in runs.cases]
+    if labels is None or None not in marks:
+        return
+    traits = {name: [values[case] for case in runs.cases] for name, values in known.items()}
+    groups = [*map(runs.group, runs.cases)] if runs.groups else None
+    sample: dict[str, Any] = {"random": random, "groups": groups, "known": traits}
+    name = "corrected-mean-score" if labels.kind == "number" else "corrected-pass-rate"
+    if labels.kind == "number" and labels.scale is not None:
+        (low, high), scaled = labels.scale, list[float | None]()
+        for value in map(mean_score, runs.by_case(score).values()):
+            scaled.append(None if value is None else low + value * (high - low))
+        result = corrected_mean(scaled, marks, limits=labels.scale, **sample)
+    elif labels.kind == "pass" and threshold is not None:
+        verdicts = [*map(majority, runs.by_case(outcome(threshold)).values())]
+        result = corrected_rate(verdicts, marks, **sample)
+    else:
+        if random or labels.kind == "number":
+            yield CorrectedFigure(Figure(name, None, note=_UNCORRECTED[labels.kind]))
+        return
+    if not isinstance(result, Unknown):
+        yield CorrectedFigure(
+            shown(name, result.estimate), result.judge, shown(name, result.labels_alone),
+            result.labelled, result.judged, result.worth, result.telling,
+        )  # fmt: skip
+        return
+    why = ""
+    if result.reason == "labels are not random":
+        # Either nobody stated that they are, or what is known of the cases speaks against it.
+        differ = f"the labelled cases differ from the others in their {result.detail}"
+        why = f"{differ} by more than chance, {NOT_RANDOM}" if random else UNSTATED
+    yield CorrectedFigure(shown(name, result, note=why), labelled=result.items)
+
+
+def sampled(
+    votes: Voted, marked: LabelledRuns, corrected: Iterable[CorrectedFigure], random: bool
+) -> Voted:
+    """Agreement and kappa as the judge has them on all cases: no interval from other labels.
+
+    Labels on a part of the cases tell about all only if the part was drawn at random. That has to
+    be stated, and nothing that is known of the cases may speak against it.
+    """
+    if marked.labels is None or all(case in marked.by_case for case in marked.runs.cases):
+        return votes
+    notes = (figure.estimate.note for figure in corrected if figure.estimate.value is None)
+    why = next((note for note in notes if NOT_RANDOM in note), "") if random else UNSTATED
+    return withheld(votes, why)
+
+
+def withheld(votes: Voted, why: str) -> Voted:
+    """Agreement and kappa without their intervals, with a note why; as they are without one."""
+    if not why:
+        return votes
+    for name in ("agreement", "kappa"):
+        measure = getattr(votes, name)
+        if measure.value is not None:
+            votes = replace(votes, **{name: replace(measure, low=None, high=None, note=why)})
+    return votes
+
+
+# What the first screen shows.
+
+MOST_VOTES = 7
+
+
+def voted(marked: LabelledRuns, unlike: Unlike, confidence: float) -> Iterator[Voted]:
+    """The metric with one vote and with majorities of more, up to half of the runs.
+
+    More than half was not seen. `unlike` says how runs are not repeats: no majority follows then.
+    `confidence` is that of every interval.
+    """
+    runs = marked.runs
+    table = runs.table(marked.read or outcome(marked.threshold))
+    # How many results most cases have at least.
+    seen = statistics.median_low([len(row) - row.count(None) for row in table] or [0])
+    groups = runs.rows if runs.groups else None
+    most = 1 if unlike.first or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
+    for votes in range(1, most + 1, 2):
+        level = f"majorities of {votes}" if votes > 1 else "single runs"
+        rate = None
+        if seen > 1:
+            rate = flips_of_votes(table, votes, groups=groups, level=confidence)
+        flips = shown("flip-rate", rate, level, "every case ran once; use --times 2 or more")
+        yield Voted(votes, unlike.without(flips), *_agreement(marked, votes, level, confidence))
+
+
+def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) -> list[Figure]:
+    """Accuracy and kappa of majorities of so many runs of each case.
+
+    They are shares over all runs, or all subsets of them: no choice of some of them decides.
+    """
+    if marked.labels is None or marked.read is None:
+        why = "labels are numbers, and not pass or fail" if marked.labels else "no labels"
+        return [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
+    groups, accuracies = marked.groups, list[Figure]()
+    sides = marked.sides(lambda label, row: (label, majority_odds(row, votes)))
+    for side in sides:
+        hits = [shares.get(label, 0.0) if shares else None for label, shares in side]
+        accuracies.append(figure("accuracy", hits, mean, _NONE, groups, level, confidence))
+    why = _ONE_LABEL if groups else _NONE
+    kappa = _kappa(sides, groups, marked.labels.kinds, level, why, confidence)
+    return [reaching(accuracies), kappa]
+
+
+# Probabilities that a judge stated, if there are any.
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Stated probabilities of one kind of event: (probability, happened), and their cases."""
+
+    name: str
+    event: str
+    answers: Sequence[tuple[float, bool]]
+    groups: Sequence[Hashable]
+
+    def figures(self) -> Iterator[Figure]:
+        """Brier score and calibration error, with their intervals."""
+        brier = brier_score.sums
+        yield figure(f"{self.name}-brier", self.answers, brier, "", self.groups)
+        error = debiased_calibration_error(self.answers, cases=self.groups)
+        yield shown(f"{self.name}-calibration-error", error)
+
+    def calibration(self) -> Calibration:
+        """The reliability table, bins without an answer left out."""
+        bins = tuple(row for row in reliability(self.answers) if row.answers)
+        return Calibration(self.event, bins)
+
+
+def stated(marked: LabelledRuns) -> Iterator[Stated]:
+    """Everything that stated probabilities can be compared with."""
+    for name, event, answers in (
+        ("repeat", "the next run takes the same path", _against_next_run(marked.runs)),
+        ("label", "the human label agrees", _against_labels(marked)),
+    ):
+        if rows := [*answers]:
+            groups, chances, happened = zip(*rows, strict=True)
+            yield Stated(name, event, [*zip(chances, happened, strict=True)], groups)
+
+
+def _against_next_run(runs: Runs) -> Iterator[tuple[Hashable, float, bool]]:
+    """Whether the next run takes the same path as often as the tokens of this one state."""
+    for case, settings in runs.cases.items():
+        for row in settings.values():
+            scored = [run for run in row if run.score is not None]
+            pairs = zip(scored, (*scored[1:], *scored[:1]), strict=True)
+            for run, following in pairs if len(scored) > 1 else ():
+                if run.stated is not None:
+                    yield runs.group(case), run.stated, run.path == following.path
+
+
+def _against_labels(marked: LabelledRuns) -> Iterator[tuple[Hashable, float, bool]]:
+    """Whether people agree as often as a path's probability, or a weighted score, states."""
+    labels, read = marked.labels, marked.read
+    for case, run in marked.runs.each():
+        label, group = marked.by_case.get(case), marked.runs.group(case)
+        if labels is None or label is None or run.score is None:
+            continue
+        if run.weighted and labels.kind == "pass":
+            yield group, run.score, bool(label)
+        elif run.stated is not None and read is not None:
+            yield group, run.stated, read(run) == label

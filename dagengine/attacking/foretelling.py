@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from dagengine.attacking.campaign import Plan, targets_of
 from dagengine.attacking.defences import defended
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.estimate.counting import estimate
-from dagengine.estimate.values import Estimate
+from dagengine.estimate.estimates import Estimate
 from dagengine.judges import as_judge
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.test_case import TestCase
@@ -41,16 +42,13 @@ def parts_of(
             for number in plan.sample_cases(range(len(cases)))
             for attempt in plan.tries(number, cases[number], aim, target.fields)
         ]
-        attacked = [attempt.test_case for attempt in tries]
-        parts.append(
-            _part(
-                f"{len(attacked):,} attacks and twins on {name}", [target.metric], attacked, model
-            )
-        )
-        alone = [*cases, *(attempt.test_case for attempt in tries if not attempt.is_twin)]
+        both = [*chain.from_iterable(attempt.both for attempt in tries)]
+        what = f"{len(both):,} attacks and twins on {name}"
+        parts.append(_part(what, [target.metric], both, model))
+        behind = [*cases, *both[::2]]
         for defence in defend:
             metric = defended(target.metric, defence, target.fields, judges)
-            parts.append(_part(f"{name} behind {defence}", [metric], alone, model))
+            parts.append(_part(f"{name} behind {defence}", [metric], behind, model))
     return parts
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dagengine.compiler.plan import NONE, Plan
+from dagengine.estimate.estimates import Bounds
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.paths import Paths, UnitForecast, Walker
-from dagengine.estimate.values import Bounds
 from dagengine.graph.blank import nothing_to_judge
 from dagengine.graph.values import QuestionCount
 from dagengine.test_case import TestCase, read_field

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dagengine.compiler.plan import NONE, Plan, Unit
+from dagengine.estimate.estimates import Travel
 from dagengine.estimate.lookahead import UnitEstimate, text_tokens
 from dagengine.estimate.paths import FORECAST, Choose, Odds, follow, options_of, throw, turnings
-from dagengine.estimate.values import Travel
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.speculation import ahead, bringing, deciding
 from dagengine.graph.node import AskingNode

@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any, cast
 
 from dagengine.compiler.plan import Plan
+from dagengine.estimate.counting import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead
 from dagengine.estimate.packs import answering
-from dagengine.estimate.sampling import MOST_CASES
 from dagengine.prompts.lengths.window import remedy
 from dagengine.question import Judge, ServerFacts, display_name
 from dagengine.test_case import CASE_TYPES, TestCase

@@ -21,8 +21,8 @@ from typing import Any
 
 from dagengine.errors import DagengineError
 from dagengine.graph.node import AskingNode
+from dagengine.improvement.findings import Candidate
 from dagengine.improvement.rungs import asking_node
-from dagengine.improvement.values import Candidate
 from dagengine.loading import Target, load_metrics
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual

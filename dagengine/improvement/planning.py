@@ -15,10 +15,10 @@ import networkx as nx
 
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.estimate.counting import estimate
-from dagengine.estimate.values import NO_QUESTIONS, Bounds, Estimate, Prices, cost
+from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate, Prices, cost
 from dagengine.graph.node import AskingNode
+from dagengine.improvement.findings import PlannedStep, Rung, SearchPlan, Split
 from dagengine.improvement.rungs import asking_node, holistic
-from dagengine.improvement.values import PlannedStep, Rung, SearchPlan, Split
 from dagengine.judges import as_judge
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import display_name

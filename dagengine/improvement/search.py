@@ -18,7 +18,16 @@ from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.improvement.acceptance import LEVEL, joint_p
-from dagengine.improvement.judged import Asking, Judged
+from dagengine.improvement.findings import (
+    Blame,
+    Candidate,
+    Improvement,
+    Rung,
+    Sealed,
+    SearchPlan,
+    Split,
+)
+from dagengine.improvement.judged import Judged, LabelledExperiment, reader_of
 from dagengine.improvement.naming import blame, wrong_at
 from dagengine.improvement.planning import changeable, possible_rungs, search_plan
 from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
@@ -32,16 +41,7 @@ from dagengine.improvement.rungs import (
     fitted_threshold,
 )
 from dagengine.improvement.splitting import split_cases
-from dagengine.improvement.values import (
-    Blame,
-    Candidate,
-    Improvement,
-    Rung,
-    Sealed,
-    SearchPlan,
-    Split,
-)
-from dagengine.improvement.words import points
+from dagengine.improvement.wording import points
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
@@ -127,8 +127,7 @@ class Search:
                 f"{copies} of {counted(len(meant.by_case), 'labelled case')} are copies of others "
                 "in all that the metric reads; copies stay together"
             )
-        asking = Asking(cases, meant, together, times, {})
-        asking.read(metric)  # raises for labels that say neither pass nor fail nor a verdict
+        reader_of(metric, meant)  # raises for labels that say neither pass nor fail nor a verdict
         rungs = possible_rungs(
             metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
         )
@@ -157,7 +156,10 @@ class Search:
         `on_candidate` gets every candidate once it is decided. `on_look` gets the hash of the
         accepted metric before the sealed part is opened, and says how many earlier looks it had.
         """
-        asking = Asking(self.cases, self.labels, self.groups, self.times, settings)
+        asking = LabelledExperiment(
+            settings=settings, times=self.times, cases=self.cases, labels=self.labels,
+            groups=self.groups,
+        )  # fmt: skip
         heard = on_candidate or (lambda _: None)
         ladder = _Ladder(self, asking, rewriter or JudgeRewriter(), heard, self.metric)
         blamed = await ladder.climb()
@@ -190,7 +192,7 @@ class Search:
             notes=self.notes,
         )
 
-    async def _open(self, asking: Asking, metric: BaseMetric) -> Sealed:
+    async def _open(self, asking: LabelledExperiment, metric: BaseMetric) -> Sealed:
         """The sealed part, before and after."""
         right_before = asking.right(await asking.judge(self.metric, self.split.sealed))
         right_after = asking.right(await asking.judge(metric, self.split.sealed))
@@ -245,7 +247,7 @@ class _Ladder:
     """
 
     search: Search
-    asking: Asking
+    asking: LabelledExperiment
     rewriter: Rewriter
     on_candidate: Callable[[Candidate], None]
     metric: BaseMetric
@@ -372,7 +374,7 @@ class _Ladder:
             task = Task(
                 inner_node.text, list(map(str, inner_node.exemplary)), wrong_cases, why, split
             )
-            words, totals = await self.rewriter.rewrite(task, self.asking.rest())
+            words, totals = await self.rewriter.rewrite(task, self.asking.remaining())
             self.asking.add(totals)
             if split and words is not None and words.strip(" .") == ONE:
                 return "its criterion asks for one thing"

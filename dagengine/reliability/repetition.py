@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -39,7 +39,7 @@ from dagengine.reliability.observations import Condition, Observation, Observati
 from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
 from dagengine.reliability.second_answers import Lack, SecondAnswer, SecondAnswers, chosen_cases
 from dagengine.report.progress import progress_bar
-from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step, Totals
 from dagengine.test_case import CASE_TYPES, TestCase
 
 __all__ = ["ORDERS", "Condition", "Observation", "Observations", "a_repeat", "repeat"]
@@ -212,6 +212,53 @@ def repeat(
     """`a_repeat` for callers without an event loop (it works inside one, too)."""
     check_settings(a_repeat, settings)
     return sync(lambda: a_repeat(test_cases, metrics, **settings))
+
+
+@dataclass(kw_only=True)
+class Experiment:
+    """Evaluations one after the other, each of them `times` times, with limits for all together.
+
+    `settings` are those of `a_repeat`. `totals` add up what was used, `spent` is the known part of
+    the cost in US dollars, which the budget has to cover.
+    """
+
+    settings: Mapping[str, Any]
+    times: int
+    show: bool = False
+    on_row: Callable[[CaseResult], None] | None = None
+    totals: Totals = field(default_factory=lambda: Totals(cost=0.0))
+    spent: float = 0.0
+
+    async def ask(
+        self,
+        cases: Sequence[TestCase],
+        metrics: Sequence[Metric],
+        keep: Callable[[CaseResult], None] | None = None,
+    ) -> Observations:
+        """Repeat metrics on cases, without second answers; `keep` receives the rows, too."""
+
+        def take(row: CaseResult) -> None:
+            for function in filter(None, (keep, self.on_row)):
+                function(row)
+
+        observations = await a_repeat(
+            cases, metrics, times=self.times, second_answers=False, show=self.show, on_row=take,
+            **self.remaining(),
+        )  # fmt: skip
+        self.add(observations.totals)
+        return observations
+
+    def add(self, totals: Totals) -> None:
+        """Count what was asked."""
+        self.totals = self.totals + totals
+        self.spent += totals.cost or 0.0
+
+    def remaining(self) -> dict[str, Any]:
+        """The settings, with the limits of what is still allowed."""
+        settings = dict(self.settings)
+        if (limits := settings.get("limits")) is not None:
+            settings["limits"] = limits.after(self.totals.calls, self.spent)
+        return settings
 
 
 class _Record(RunObserver):

@@ -10,7 +10,7 @@ import pytest
 from dagengine import compile_metrics
 from dagengine.cli.tables.plan_table import Assumptions, as_dict
 from dagengine.estimate import Estimate, estimate
-from dagengine.estimate.sampling import MOST_CASES, Spread, draw
+from dagengine.estimate.counting import MOST_CASES, Spread, draw
 from dagengine.metrics import FaithfulnessMetric, GEval
 from dagengine.test_case import LLMTestCase
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from dagengine.improvement.findings import Blame, Candidate, Improvement, SearchPlan
 from dagengine.improvement.naming import LEAST_WRONG, MOST_LABELS
-from dagengine.improvement.values import Blame, Candidate, Improvement, SearchPlan
 from dagengine.reliability.statistics.comparisons import Comparison, visible_difference
 from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.terminal import counted, few

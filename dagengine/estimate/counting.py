@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dagengine.compiler.plan import Plan
 from dagengine.estimate.cached_prompts import CachedPrompts
@@ -23,6 +23,7 @@ from dagengine.estimate.estimates import (
     NO_QUESTIONS,
     Bounds,
     Estimate,
+    Forecast,
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
@@ -33,8 +34,9 @@ from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.packs import PackWalker, answering
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
 from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.judges import as_judge
 from dagengine.prompts.decisions import writer_of
-from dagengine.question import Judge
+from dagengine.question import Judge, display_name
 from dagengine.results import CaseResult, Verdict
 from dagengine.test_case import TestCase
 
@@ -82,6 +84,15 @@ def estimate(
     for case in sample.drawn:
         counting.add(case)
     return counting.estimate(sample.total)
+
+
+def forecast(what: str, plan: Plan, cases: Iterable[TestCase], model: Any) -> Forecast:
+    """Estimate a part of a job under the judges of a plan; `model` judges where it has none."""
+    judges = [as_judge(model if own is None else own) for own in plan.models]
+    identities = [judge.identity for judge in judges]
+    return Forecast(
+        what, estimate(plan, cases, judges=identities), tuple(map(display_name, judges))
+    )
 
 
 class _Counting:

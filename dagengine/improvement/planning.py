@@ -14,14 +14,12 @@ from typing import Any
 import networkx as nx
 
 from dagengine.compiler.lowering import compile_metrics
-from dagengine.estimate.counting import estimate
-from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate, Prices, cost
+from dagengine.estimate.counting import estimate, forecast
+from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate, Prices
 from dagengine.graph.node import AskingNode
 from dagengine.improvement.findings import PlannedStep, Rung, SearchPlan, Split
 from dagengine.improvement.rungs import asking_node, holistic
-from dagengine.judges import as_judge
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.question import display_name
 from dagengine.reliability.labels import NodeAnswers
 from dagengine.test_case import TestCase
 from dagengine.voting.reshaping import can_split, pair_at
@@ -115,7 +113,12 @@ def search_plan(
     if rungs:
         _, most = counts.at([*titles, *parents], split.sealed, votes)
         steps.append(PlannedStep("sealed part, after", 0, most))
-    money = counts.cost(split.tried, sum(step.most or 0 for step in steps), model, prices or {})
+    whole = forecast("", counts.plan, [cases[number] for number in split.tried], model)
+    likely = sum(judge.calls for judge in whole.estimate.judges)
+    # By the tokens of the metric as it is.
+    money = whole.cost(prices or {})
+    if money is not None and likely:
+        money = money / likely * sum(step.most or 0 for step in steps)
     return SearchPlan(tuple(steps), len(rungs), len(split.sealed), money)
 
 
@@ -124,12 +127,12 @@ class _Counted:
 
     def __init__(self, cases: Sequence[TestCase], metric: BaseMetric, times: int) -> None:
         self._cases, self._times = cases, times
-        self._plan = compile_metrics([metric])
+        self.plan = compile_metrics([metric])
 
     def whole(self, numbers: Sequence[int]) -> tuple[int, int | None]:
         """The least and the greatest number of calls of the whole metric."""
-        calls = self._estimate(numbers).asked
-        return calls.least * self._times, None if calls.most is None else calls.most * self._times
+        calls = self._estimate(numbers).asked.times(self._times)
+        return calls.least, calls.most
 
     def at(
         self, titles: Sequence[str], numbers: Sequence[int], factor: int = 1, *, edits: int = 0
@@ -141,38 +144,23 @@ class _Counted:
         (metric,) = self._estimate(numbers).metrics
         by_node = {node.node: node.asked for node in metric.nodes}
         spans = [
-            (by_node.get(title, NO_QUESTIONS).times(factor), self._after(title, by_node))
+            by_node.get(title, NO_QUESTIONS).times(factor) + self._after(title, by_node)
             for title in titles
         ]
-        least = min((own.least for own, _ in spans), default=0) * self._times + min(edits, 1)
-        most = 0
-        for own, following in spans:
-            if own.most is None or following is None:
-                return least, None
-            most = max(most, own.most + following)
-        return least, most * self._times + edits
+        least = min((span.least for span in spans), default=0) * self._times + min(edits, 1)
+        most_calls = [span.most for span in spans]
+        if None in most_calls:
+            return least, None
+        return least, max(filter(None, most_calls), default=0) * self._times + edits
 
-    def _after(self, title: str, by_node: Mapping[str, Bounds]) -> int | None:
-        """The most questions of nodes that may follow a node, or read it."""
-        units = [unit.index for unit in self._plan.units if unit.name == title]
-        behind = {later for unit in units for later in nx.descendants(self._plan.graph, unit)}
+    def _after(self, title: str, by_node: Mapping[str, Bounds]) -> Bounds:
+        """The questions, none of them sure, of nodes that may follow a node, or read it."""
+        units = [unit.index for unit in self.plan.units if unit.name == title]
+        behind = {later for unit in units for later in nx.descendants(self.plan.graph, unit)}
         # A node of several units may be behind itself, and is counted already.
-        names = {self._plan.units[later].name for later in behind} - {title}
-        most_calls = [by_node.get(name, NO_QUESTIONS).most for name in names]
-        return None if None in most_calls else sum(most or 0 for most in most_calls)
-
-    def cost(self, numbers: Sequence[int], calls: int, model: Any, prices: Prices) -> float | None:
-        """About what so many calls cost, by the tokens of the metric as it is."""
-        estimated = self._estimate(numbers)
-        likely = sum(judge.calls for judge in estimated.judges)
-        paid = 0.0
-        for judge, own in zip(estimated.judges, self._plan.models, strict=False):
-            judge_name = display_name(as_judge(model if own is None else own))
-            money = cost(judge_name, judge.input_tokens, judge.output_tokens, prices)
-            if money is None:  # a part of the price would pass for all of it
-                return None
-            paid += money
-        return paid / likely * calls if likely else None
+        names = {self.plan.units[later].name for later in behind} - {title}
+        own = (by_node.get(name, NO_QUESTIONS).by_chance(0.0) for name in names)
+        return sum(own, NO_QUESTIONS)
 
     def _estimate(self, numbers: Sequence[int]) -> Estimate:
-        return estimate(self._plan, [self._cases[number] for number in numbers])
+        return estimate(self.plan, [self._cases[number] for number in numbers])

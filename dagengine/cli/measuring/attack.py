@@ -176,25 +176,23 @@ def _print_plan(
     options: AttackOptions, plan: Plan, metrics: list[BaseMetric], cases: list[TestCase], model: Any
 ) -> None:
     """Print what is asked at most, part by part, with its price."""
-    from dagengine.attacking.foretelling import parts_of
-    from dagengine.estimate.estimates import cost
+    from dagengine.attacking.foretelling import forecasts
 
     defend = _parts(options.defend) or []
     judges = _judges(defend, options.base_url)
     total, money, priced = 0.0, 0.0, True
     own = shared.prices(options.price)
-    for part in parts_of(cases, metrics, plan, defend, judges, model):
+    for part in forecasts(cases, metrics, plan, defend, judges, model):
         calls = part.estimate.calls.likely * options.repeats
-        paid = [
-            cost(name, judge.input_tokens, judge.output_tokens, own)
-            for name, judge in zip(part.judges, part.estimate.judges, strict=True)
-            if judge.calls
-        ]
-        price = None if None in paid else sum(filter(None, paid)) * options.repeats
-        priced, total = priced and price is not None, total + calls
-        money += price or 0.0
-        shown = "" if price is None else f", ${price:.2f}"
-        say(f"  {part.what}: about {calls:,.0f} calls{shown}")
+        total += calls
+        price = part.cost(own)
+        if price is None:
+            priced = False
+            say(f"  {part.what}: about {calls:,.0f} calls")
+        else:
+            price *= options.repeats
+            money += price
+            say(f"  {part.what}: about {calls:,.0f} calls, ${price:.2f}")
     report(plan={"calls": total, "usd": money if priced else None})
     much = f", ${money:.2f}" if priced else ""
     words = (

@@ -240,12 +240,12 @@ def cells_of(
 def _cell(
     metric: str, node: str, family: str, place: Place, pairs: Sequence[tuple[bool, bool]]
 ) -> Cell:
-    attacked, twin, more, less = _paired(pairs)
+    attacked, twin, more, less = _pair_counts(pairs)
     p = more_often(more, less)
     return Cell(metric, node, family, place, attacked, twin, more, less, p)
 
 
-def _paired(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int, int]:
+def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int, int]:
     """The share of either side, and how many pairs only the first, or only the second, has."""
     # McNemar: pairs that went alike say nothing of the difference.
     counts = Counter(pairs)
@@ -297,7 +297,7 @@ def family_effects(
     effects: list[Helped] = []
     counts: list[tuple[int, int]] = []
     for (family, place), ends in families.items():
-        before, after, *fewer = _paired(
+        before, after, *fewer = _pair_counts(
             (a is End.PASSES, b is End.PASSES) for a, b in ends if None not in (a, b)
         )
         counts.append((fewer[0], fewer[1]))

@@ -169,12 +169,12 @@ def _joint(
     least_of_each = sum(ways.least(low) for ways in paths.values())
     most_of_each = sum(ways.most(high) for ways in paths.values())
     return Bounds(
-        max(least, least_of_each - _repeated(possible, high)),
+        max(least, least_of_each - _excess(possible, high)),
         likely,
-        most_of_each - _repeated(sure, high),
+        most_of_each - _excess(sure, high),
     )
 
 
-def _repeated(metrics: Mapping[int, int], weight: Mapping[int, int]) -> int:
+def _excess(metrics: Mapping[int, int], weight: Mapping[int, int]) -> int:
     """What sums over metrics have too much of units that so many metrics share."""
     return sum((count - 1) * weight[unit] for unit, count in metrics.items())

@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from dagengine.compiler.plan import Plan
 from dagengine.estimate.cached_prompts import CachedPrompts
@@ -78,12 +78,13 @@ def estimate(
     """
     names = judges or [str(model or "default") for model in plan.models]
     classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items, asked))
-    sample = draw(cases)
+    sample, total = draw(cases)
+    factor = total / len(sample) if sample else 1.0
     packs = PackWalker(plan, asked, odds or {}, max_in_flight) if asked else None
-    counting = _Counting(plan, classes, names, sample.factor, packs, asked)
-    for case in sample.drawn:
+    counting = _Counting(plan, classes, names, factor, packs, asked)
+    for case in sample:
         counting.add(case)
-    return counting.estimate(sample.total)
+    return counting.estimate(total)
 
 
 def forecast(what: str, plan: Plan, cases: Iterable[TestCase], model: Any) -> Forecast:
@@ -261,13 +262,9 @@ class _Counting:
                     calls += reason.asked.likely
                     tokens_in += reason.input_tokens
                     tokens_out += reason.output_tokens
-        packing = [
-            n
-            for n, asked_judge in enumerate(self.asked)
-            if asked_judge.capabilities.packs is not None
-        ]
+        packing = (n for n, own in enumerate(self.asked) if own.capabilities.packs is not None)
         # What packs spare is one sum for all judges: it is taken off the first one that packs.
-        if judge in packing[:1]:
+        if judge == next(packing, None):
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
         cached = min(tokens_in, max(0.0, self.cached.tokens[judge]) * self.factor)
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out, cached)
@@ -328,24 +325,11 @@ def _greater(left: int | None, right: int | None) -> int | None:
 # Which cases are looked at.
 
 
-@dataclass(frozen=True, slots=True)
-class Sample(Generic[T]):
-    """What was drawn of `total` things, all of them if there are few."""
+def draw(things: Iterable[T], most: int = MOST_CASES) -> tuple[list[T], int]:
+    """At most so many things, the same ones every time, and of how many they were drawn.
 
-    drawn: list[T]
-    total: int
-
-    @property
-    def factor(self) -> float:
-        """For how many things each of the drawn ones stands."""
-        return self.total / len(self.drawn) if self.drawn else 1.0
-
-
-def draw(things: Iterable[T], most: int = MOST_CASES) -> Sample[T]:
-    """At most so many things, each as likely as any other; the same ones every time.
-
-    They are read one by one and only those drawn are kept (a reservoir: Vitter, "Random
-    sampling with a reservoir", 1985, algorithm R).
+    Each is as likely as any other. They are read one by one and only those drawn are kept (a
+    reservoir: Vitter, "Random sampling with a reservoir", 1985, algorithm R).
     """
     drawn, total, dice = list[T](), 0, random.Random(0)
     for total, thing in enumerate(things, 1):
@@ -353,7 +337,7 @@ def draw(things: Iterable[T], most: int = MOST_CASES) -> Sample[T]:
             drawn.append(thing)
         elif (index := int(dice.random() * total)) < most:
             drawn[index] = thing
-    return Sample(drawn, total)
+    return drawn, total
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ def wrong_at(
     """Of the cases that may be shown, those whose wrong results a node may cause, surest first."""
     faults = _Faults(asking, judged, answers)
     causes = {n: faults.of(n).causes.get(node, 0.0) for n in shown if n in judged.runs}
-    return sorted((n for n in causes if causes[n] > 0), key=lambda n: (-causes[n], n))
+    return sorted(filter(causes.get, causes), key=lambda n: (-causes[n], n))
 
 
 def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:

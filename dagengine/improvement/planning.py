@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
@@ -17,12 +17,14 @@ from dagengine.compiler.lowering import compile_metrics
 from dagengine.estimate.counting import estimate, forecast
 from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate, Prices
 from dagengine.graph.node import AskingNode
-from dagengine.improvement.findings import PlannedStep, Rung, SearchPlan, Split
-from dagengine.improvement.rungs import asking_node, holistic
+from dagengine.improvement.findings import PlannedStep, Rung, SearchPlan
+from dagengine.improvement.rungs import VOTES, asking_node, holistic
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.labels import NodeAnswers
-from dagengine.test_case import TestCase
 from dagengine.voting.reshaping import can_split, pair_at
+
+if TYPE_CHECKING:
+    from dagengine.improvement.search import Search
 
 
 def possible_rungs(
@@ -68,21 +70,10 @@ def _has_criterion(node: AskingNode) -> bool:
     return hasattr(node, "criteria") and not of_criteria and not node.prompted
 
 
-def search_plan(
-    cases: Sequence[TestCase],
-    metric: BaseMetric,
-    split: Split,
-    rungs: Sequence[Rung],
-    *,
-    node: str | None,
-    times: int,
-    votes: int,
-    model: Any = None,
-    prices: Prices | None = None,
-) -> SearchPlan:
+def search_plan(search: Search, model: Any, prices: Prices | None) -> SearchPlan:
     """The calls of every step; those of a node that is not known yet are at most the greatest."""
-    counts = _Counted(cases, metric, times)
-    titles = [node] if node is not None else changeable(metric)
+    counts, metric, split = _Counted(search), search.metric, search.split
+    titles = [search.node] if search.node is not None else changeable(metric)
     # A merged node is asked where its parent was.
     parents = [pair.parent.title for title in titles if (pair := pair_at(metric, title))]
     tried_cases = split.without(0)
@@ -90,7 +81,7 @@ def search_plan(
     # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The first
     # vote is the answer that the metric as it is got: it is in the store.
     changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
-        "votes": (f"{votes} votes", titles, votes - 1, 0),
+        "votes": (f"{VOTES} votes", titles, VOTES - 1, 0),
         "examples": ("examples from labels", titles, 1, 0),
         "criterion": ("criterion rewritten", titles, 1, 2),
         "together": ("criterion and examples", titles, 1, 0),
@@ -98,9 +89,9 @@ def search_plan(
         "split": ("split in two", titles, 2, 2),
     }
     letters = map(chr, itertools.count(ord("a")))
-    for rung in rungs:
+    for rung in search.rungs:
         if rung == "rival":
-            rival = len(tried_cases) * times
+            rival = len(tried_cases) * search.times
             steps.append(PlannedStep("one holistic node", rival, rival))
         elif rung in changes:
             what, changed, factor, edits = changes[rung]
@@ -110,24 +101,24 @@ def search_plan(
             is_sure = rung in ("examples", "criterion")  # others may be skipped
             steps.append(PlannedStep(what, least * is_sure, most))
     steps.append(PlannedStep("sealed part, before", *counts.whole(split.sealed)))
-    if rungs:
-        _, most = counts.at([*titles, *parents], split.sealed, votes)
+    if search.rungs:
+        _, most = counts.at([*titles, *parents], split.sealed, VOTES)
         steps.append(PlannedStep("sealed part, after", 0, most))
-    whole = forecast("", counts.plan, [cases[number] for number in split.tried], model)
+    tried = [search.cases[number] for number in split.tried]
+    whole = forecast("the metric as it is", counts.plan, tried, model)
     likely = sum(judge.calls for judge in whole.estimate.judges)
-    # By the tokens of the metric as it is.
     money = whole.cost(prices or {})
     if money is not None and likely:
         money = money / likely * sum(step.most or 0 for step in steps)
-    return SearchPlan(tuple(steps), len(rungs), len(split.sealed), money)
+    return SearchPlan(tuple(steps), len(search.rungs), len(split.sealed), money)
 
 
 class _Counted:
-    """Counts questions of a metric on some of the cases, each asked `times` times."""
+    """Counts questions of a search on some of its cases."""
 
-    def __init__(self, cases: Sequence[TestCase], metric: BaseMetric, times: int) -> None:
-        self._cases, self._times = cases, times
-        self.plan = compile_metrics([metric])
+    def __init__(self, search: Search) -> None:
+        self._cases, self._times = search.cases, search.times
+        self.plan = compile_metrics([search.metric])
 
     def whole(self, numbers: Sequence[int]) -> tuple[int, int | None]:
         """The least and the greatest number of calls of the whole metric."""

@@ -34,6 +34,7 @@ from dagengine.voting.stopping import Curtailed
 from dagengine.voting.wrappers import RewrittenMetric, escalated, exemplified, reworded, voted
 
 EXAMPLES = 4
+VOTES = 3
 Leaf = tuple[str, Verdict]
 """A node by its title, and a verdict of it that ends with a score."""
 

@@ -190,7 +190,7 @@ async def a_repeat(
         # A case that cannot be swapped is refused here, before the first question is asked.
         for case in cast(Sequence[TestCase], test_cases):
             if isinstance(case, CASE_TYPES):
-                (symmetry or Symmetry()).swapped(case)
+                (symmetry or Symmetry()).swap(case)
     engine = LocalExecutor([variant.rewritten for variant in made], cast(Settings, settings))
 
     checked = engine.cases(test_cases)

@@ -131,7 +131,7 @@ class Collected:
         return (*self.observations.conditions, *scores)
 
 
-def collected(
+def read_verdicts(
     path: Path, *, metric: str | None = None, scale: tuple[float, float] = (0.0, 1.0),
     threshold: float | None = None,
 ) -> Collected:  # fmt: skip
@@ -148,7 +148,7 @@ def collected(
 def read_two_files(small: Path, large: Path, metric: str | None = None) -> Collected:
     """The verdicts of two judges about the same cases, as those of the judges `small` and `large`.
 
-    Raises as `collected` does, and InputError for a file with several settings of its judge.
+    Raises as `read_verdicts` does, and InputError for a file with several settings of its judge.
     """
     names, rows = list[str](), list[Row]()
     for judge, path in (("small", small), ("large", large)):

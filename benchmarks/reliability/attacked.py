@@ -33,10 +33,10 @@ import typer
 
 from dagengine import attack
 from dagengine.attacking.aims import Ways
+from dagengine.attacking.attack_card import Cell, Place
 from dagengine.attacking.families import FAMILIES
-from dagengine.attacking.figures import Answer, Run, Trial, cells_of, mark_significant
+from dagengine.attacking.trials import Answer, Run, Trial, cells_of, mark_significant
 from dagengine.attacking.twins import twin_of
-from dagengine.attacking.values import Cell, Place
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (

@@ -26,7 +26,7 @@ from unittest import mock
 
 from dagengine.graph.graph import Graph, Metric
 from dagengine.improvement import Improvement, improve
-from dagengine.improvement.judged import Asking, Judged
+from dagengine.improvement.judged import Judged, LabelledExperiment
 from dagengine.improvement.rewriters import ONE, Task
 from dagengine.improvement.search import Search
 from dagengine.judges import Noise, SimulatedJudge
@@ -194,7 +194,7 @@ def metric_nodes(root: Any) -> list[Any]:
     return [node for node in Graph(root).nodes() if node.kind != "verdict"]
 
 
-class Drawn(Asking):
+class Drawn(LabelledExperiment):
     """Draws the repetitions of a metric from the simulated judge, as its engine would ask it."""
 
     population: Population
@@ -283,7 +283,7 @@ def search(
     whole = Search.of(cases, metric, labels, **settings)
     if population.full:
         whole = replace(whole, answers=walked(metric, texts))
-    with mock.patch("dagengine.improvement.search.Asking", drawn):
+    with mock.patch("dagengine.improvement.search.LabelledExperiment", drawn):
         return asyncio.run(whole.run({}, rewriter=Editor(population.edit))), texts
 
 
@@ -311,7 +311,9 @@ def _mean_right(population: Population, metric: Metric) -> float:
     labels = {n: passes(text) for n, text in enumerate(texts)}
     cases = [LLMTestCase(input="Write.", actual_output=text) for text in texts]
     kind = type("Of", (Drawn,), {"population": population, "seed": -1})
-    drawn = kind(cases, Labels("pass", labels, {}, ()), {}, 2, {})
+    drawn = kind(
+        settings={}, times=2, cases=cases, labels=Labels("pass", labels, {}, ()), groups={}
+    )
     judged = asyncio.run(drawn.judge(metric, range(_POPULATION)))
     right = statistics.fmean(drawn.right(judged).values())
     # People err, too: what agrees with them is less.

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from start import measured
 
-from dagengine.estimate.sampling import MOST_CASES
+from dagengine.estimate.counting import MOST_CASES
 
 METRICS = """
 from dagengine.metrics import *

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import networkx as nx
 
 from dagengine.attacking.families import Aim
 from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import NONE, PlanSlot
+from dagengine.compiler.plan import NONE
 from dagengine.graph.graph import Metric, MetricSpec
-from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.results import Verdict
 from dagengine.results.passing import passes, strict_score
@@ -36,20 +36,21 @@ class Ways:
     def __init__(self, metric: Metric) -> None:
         self._plan = compile_metrics([metric])
         self.spec: MetricSpec = self._plan.metrics[0].spec
+        slots = (slot for slot in self._plan.slots if slot.unit != NONE)
+        self._nodes = [(slot, self._plan.units[slot.unit].node) for slot in slots]
         self._known: dict[int, tuple[float, float]] = {}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
         """The nodes that ask or decide, by name, in topological order."""
-        graph = self._plan.graph
-        names = {slot.unit: slot.name for slot in self._plan.slots if slot.unit != NONE}
+        names = {slot.unit: slot.name for slot, _ in self._nodes}
         return {
             slot.name: Node(
                 {verdict: self._favour(to) for verdict, to in slot.branches.items()},
-                frozenset(names[unit] for unit in nx.ancestors(graph, slot.unit)),
+                frozenset(map(names.__getitem__, nx.ancestors(self._plan.graph, slot.unit))),
             )
-            for slot in self._plan.slots
-            if slot.unit != NONE and (slot.branches or self._node(slot).asks)
+            for slot, node in self._nodes
+            if slot.branches or node.asks
         }
 
     @property
@@ -60,7 +61,7 @@ class Ways:
     @cached_property
     def asking(self) -> frozenset[str]:
         """The nodes that ask a judge."""
-        return frozenset(slot.name for slot in self._asking())
+        return frozenset(slot.name for slot, node in self._nodes if node.asks)
 
     def aim(self, path: Iterable[tuple[str, Verdict]] = ()) -> Aim:
         """The node at which a failing path lost its pass, and the verdict that keeps it.
@@ -68,35 +69,21 @@ class Ways:
         Without such a decision, the last node that rates, or else the last that asks, and the best
         that it can say.
         """
-        for node, verdict in path:
-            ways = self._ways(node)
-            best = max(ways, key=lambda word: ways[word], default=verdict)
+        for name, verdict in path:
+            ways = self.nodes[name].ways if name in self.nodes else {}
+            best = max(ways, key=ways.__getitem__, default=verdict)
             if ways and ways[best][0] and not ways.get(verdict, CLOSED)[0]:
-                slots = (s for s in self._plan.slots if s.name == node and s.unit != NONE)
-                return Aim(node, next((self._node(slot).text for slot in slots), node), best)
-        return self._last()
-
-    def _last(self) -> Aim:
-        asking = self._asking()
+                node = next(node for slot, node in self._nodes if slot.name == name)
+                return Aim(name, node.text, best)
+        asking = [(slot.name, node) for slot, node in self._nodes if node.asks]
+        rating = [(name, node) for name, node in asking if isinstance(node, RatingNode)]
         if not asking:
             return Aim(self.spec.name, self.spec.name, True)
-        rating = [slot for slot in asking if isinstance(self._node(slot), RatingNode)]
-        leaf = (rating or asking)[-1]
-        node = self._node(leaf)
+        name, node = (rating or asking)[-1]
         if isinstance(node, RatingNode):
-            return Aim(leaf.name, node.text, int(node.points.ends[1]))
-        ways = self._ways(leaf.name)
-        best: Verdict = max(ways, key=lambda word: ways[word]) if ways else True
-        return Aim(leaf.name, node.text, best)
-
-    def _ways(self, node: str) -> Mapping[Verdict, Favour]:
-        return self.nodes[node].ways if node in self.nodes else {}
-
-    def _asking(self) -> list[PlanSlot]:
-        return [slot for slot in self._plan.slots if slot.unit != NONE and self._node(slot).asks]
-
-    def _node(self, slot: PlanSlot) -> BaseNode:
-        return self._plan.units[slot.unit].node
+            return Aim(name, node.text, int(node.points.ends[1]))
+        ways = self.nodes[name].ways
+        return Aim(name, node.text, max(ways, key=ways.__getitem__, default=True))
 
     def _favour(self, targets: Iterable[int]) -> Favour:
         best, worst = self._scores(targets)
@@ -118,7 +105,5 @@ class Ways:
                 score = strict_score(slot.score) if self.spec.strict else slot.score
                 self._known[number] = score, score
             else:
-                further = [number for way in slot.branches.values() for number in way]
-                further += slot.activates
-                self._known[number] = self._scores(further)
+                self._known[number] = self._scores(chain(*slot.branches.values(), slot.activates))
         return self._known[number]

@@ -1,7 +1,7 @@
 """The doors: cases judged clean, attacked, beside harmless twins, and behind defences.
 
-Whatever is asked goes through `a_repeat`, the runner of repeated evaluations: first the clean
-cases, then those that fail with every attack and its twin, last what fell behind every defence.
+Whatever is asked is part of one `Experiment` of repeated evaluations: first the clean cases, then
+those that fail with every attack and its twin, last what fell behind every defence.
 """
 
 from __future__ import annotations
@@ -13,9 +13,20 @@ from itertools import chain
 from typing import Any, cast
 
 from dagengine.attacking.aims import Ways
+from dagengine.attacking.attack_card import (
+    AttackCard,
+    Attacked,
+    Cell,
+    Defence,
+    Fall,
+    Helped,
+    Place,
+    Share,
+)
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
 from dagengine.attacking.families import NULL, Aim, Family, select_families
-from dagengine.attacking.figures import (
+from dagengine.attacking.placing import checked_places, field_of, put_words
+from dagengine.attacking.trials import (
     End,
     Run,
     Trial,
@@ -29,31 +40,18 @@ from dagengine.attacking.figures import (
     share,
     share_of,
 )
-from dagengine.attacking.placing import checked_places, field_of, put_words
 from dagengine.attacking.twins import twin_of
-from dagengine.attacking.values import (
-    AttackCard,
-    Attacked,
-    Cell,
-    Defence,
-    Fall,
-    FamilyFigures,
-    Helped,
-    Place,
-    Share,
-)
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, strict
 from dagengine.errors import InputError
 from dagengine.execution.executor import Source
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import check_settings
-from dagengine.gateway.limits import DEFAULT_LIMITS
 from dagengine.graph.graph import as_metrics
 from dagengine.judges import as_judge
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import judge_name
-from dagengine.reliability.repetition import a_repeat
+from dagengine.reliability.repetition import Experiment
 from dagengine.results import CaseResult, Totals
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase, case_label
@@ -99,7 +97,7 @@ class Plan:
         return sorted(random.Random(self.seed).sample(list(failing), self.sample))
 
     def tries(self, number: int, case: TestCase, aim: Aim, fields: Sequence[str]) -> Iterator[Try]:
-        """Every attack on a case, each followed by its twin."""
+        """Every attack on a case that has a field for it."""
         # By chance, since cases of one kind may be at every third place of the data.
         turn = random.Random(number).getrandbits(16)
         for family in self.families:
@@ -107,63 +105,46 @@ class Plan:
                 for position in self.positions[:1] if family.whole else self.positions:
                     words = family.words(turn, aim, field)
                     place = Place(field, "" if family.whole else position)
-                    for is_twin, text in ((False, words), (True, twin_of(words))):
-                        new = put_words(case, field, position, text, whole=family.whole)
-                        if new is not None:
-                            yield Try(number, family.name, place, is_twin, words, new)
+                    attacked, twin = (
+                        put_words(case, field, position, text, whole=family.whole)
+                        for text in (words, twin_of(words))
+                    )
+                    if attacked is not None and twin is not None:
+                        yield Try(number, (family.name, place), words, attacked, twin)
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One changed case: an attack, or its harmless twin."""
+    """One case with an attack in it, and with the harmless twin of the attack."""
 
     case: int
-    family: str
-    place: Place
-    is_twin: bool
+    family: tuple[str, Place]
     words: str
-    test_case: TestCase
+    attacked: TestCase
+    twin: TestCase
+
+    @property
+    def both(self) -> tuple[TestCase, TestCase]:
+        """The cases to judge, one after the other."""
+        return self.attacked, self.twin
 
 
-class _Asking:
-    """Asks what one attack asks; the limits and the store hold for all of it."""
-
-    def __init__(
-        self,
-        repeats: int,
-        show: bool,
-        on_row: Callable[[CaseResult], None] | None,
-        settings: Mapping[str, Any],
-    ) -> None:
-        self._repeats, self._show, self._settings = repeats, show, dict(settings)
-        self._on_row = on_row
-        self.totals = Totals(cost=0.0)
+class _Asking(Experiment):
+    """Asks what one attack asks."""
 
     async def runs(
         self,
         cases: Sequence[TestCase],
         metrics: Sequence[BaseMetric],
         keep: Callable[[CaseResult], None] | None = None,
-    ) -> tuple[dict[tuple[int, str], list[Run]], Totals]:
-        """The runs by case and metric, and what they used."""
+    ) -> tuple[Mapping[str, list[list[Run]]], Totals]:
+        """The runs by metric, in the order of the cases, and what they used."""
         if not cases:
             return {}, Totals(cost=0.0)
-
-        def take(row: CaseResult) -> None:
-            for function in (keep, self._on_row):
-                if function is not None:
-                    function(row)
-
-        # Every part of an attack is a run of its own, and the limits hold for all parts together.
-        limits = self._settings.get("limits") or DEFAULT_LIMITS
-        limits = limits.after(self.totals.calls, self.totals.cost or 0.0)
-        runs = await a_repeat(
-            cases, metrics, times=self._repeats, second_answers=False, show=self._show,
-            on_row=take, **{**self._settings, "limits": limits},
-        )  # fmt: skip
-        self.totals += runs.totals
-        thresholds = {spec.name: spec.threshold or 0.0 for spec in (m.spec() for m in metrics)}
-        return runs_of(runs.rows, thresholds), runs.totals
+        runs = await self.ask(cases, metrics, keep)
+        specs = [metric.spec() for metric in metrics]
+        thresholds = {spec.name: spec.threshold or 0.0 for spec in specs}
+        return runs_of(runs, thresholds), runs.totals
 
 
 async def a_attack(
@@ -214,23 +195,27 @@ async def a_attack(
     plan = Plan(own_families, chosen_fields, tuple(positions), sample, seed)
     judges = judges or {}
     checked_defences(defend, judges)
-    targets = targets_of(metrics, cases, plan)
-    asking = _Asking(repeats, show, on_row, settings)
+    campaigns = [_Campaign(target, cases, plan) for target in targets_of(metrics, cases, plan)]
+    asking = _Asking(settings=settings, times=repeats, show=show, on_row=on_row)
     clean, clean_totals = await asking.runs(cases, metrics)
-    campaigns = []
-    for target in targets:
-        campaign = _Campaign(target, cases, plan, clean)
-        await campaign.attack(asking)
-        campaigns.append(campaign)
-    cells = mark_significant([*chain.from_iterable(campaign.cells for campaign in campaigns)])
+    cells: list[Cell] = []
+    for campaign in campaigns:
+        await campaign.attack(asking, clean.get(campaign.name, []))
+        for key, trials in campaign.trials.items():
+            cells += cells_of(campaign.name, *key, trials, campaign.ways.nodes)
+    cells = mark_significant(cells)
     defences: list[Defence] = []
     for campaign in campaigns:
-        behind = _Defending(campaign, campaign.red(cells), clean_totals, judges, line)
+        behind = _Defending(campaign, cells, clean_totals, judges, line)
         defences += await behind.all(defend, asking)
     return AttackCard(
         metrics=tuple(campaign.attacked for campaign in campaigns),
         cells=tuple(cells),
-        figures=tuple(chain.from_iterable(campaign.figures for campaign in campaigns)),
+        figures=tuple(
+            figures_of(campaign.name, *key, trials)
+            for campaign in campaigns
+            for key, trials in campaign.trials.items()
+        ),
         falls=tuple(chain.from_iterable(campaign.falls(cells) for campaign in campaigns)),
         defences=tuple(defences),
         judges=_names_of_judges(metrics, settings.get("model")),
@@ -281,26 +266,30 @@ def targets_of(
 class _Campaign:
     """The attack on one metric."""
 
-    def __init__(
-        self,
-        target: Target,
-        cases: Sequence[TestCase],
-        plan: Plan,
-        clean: Mapping[tuple[int, str], Sequence[Run]],
-    ) -> None:
+    def __init__(self, target: Target, cases: Sequence[TestCase], plan: Plan) -> None:
         self.metric, self.ways, self.fields = target.metric, target.ways, target.fields
         self.name = target.ways.spec.name
-        self.cases = cases
-        self.clean = {number: clean[number, self.name] for number in range(len(cases))}
-        failing = [number for number, runs in self.clean.items() if fails(runs)]
-        self._failing, self._drawn = len(failing), plan.sample_cases(failing)
-        self.tries = [
-            attempt
-            for number in self._drawn
-            for attempt in plan.tries(number, cases[number], self._aim(number), self.fields)
-        ]
+        self.cases, self._plan = cases, plan
+        self.clean: Sequence[Sequence[Run]] = ()
+        self._failing, self._drawn = 0, list[int]()
+        self.tries: list[Try] = []
         self.trials: dict[tuple[str, Place], list[Trial]] = {}
         self._reasons: dict[int, Mapping[str, str]] = {}
+
+    async def attack(self, asking: _Asking, clean: Sequence[Sequence[Run]]) -> None:
+        """Attack what fails when clean; the metric is alone, so that others ask nothing."""
+        self.clean = clean
+        failing = [number for number, runs in enumerate(clean) if fails(runs)]
+        self._failing, self._drawn = len(failing), self._plan.sample_cases(failing)
+        for number in self._drawn:
+            aim = self._aim(number)
+            self.tries += self._plan.tries(number, self.cases[number], aim, self.fields)
+        changed = [*chain.from_iterable(attempt.both for attempt in self.tries)]
+        runs, _ = await asking.runs(changed, [self.metric], self._keep)
+        own = iter(runs.get(self.name, ()))
+        for attempt in self.tries:
+            trial = Trial(attempt.case, clean[attempt.case], attacked=next(own), twin=next(own))
+            self.trials.setdefault(attempt.family, []).append(trial)
 
     def _aim(self, number: int) -> Aim:
         failing = (run for run in self.clean[number] if run.score is not None and not run.passed)
@@ -309,45 +298,12 @@ class _Campaign:
         # Of a rubric the criteria of the case are quoted, and no words of the node.
         return aim if run.unmet is None else Aim(*run.unmet, "met")
 
-    async def attack(self, asking: _Asking) -> None:
-        """Judge every try; the metric is alone here, so that other metrics ask nothing."""
-        cases = [attempt.test_case for attempt in self.tries]
-        runs, _ = await asking.runs(cases, [self.metric], self._keep)
-        runs_by_try = {
-            (attempt.case, attempt.family, attempt.place, attempt.is_twin): runs[index, self.name]
-            for index, attempt in enumerate(self.tries)
-        }
-        for attempt in self.tries:
-            if not attempt.is_twin:
-                key = attempt.case, attempt.family, attempt.place
-                trial = Trial(
-                    attempt.case,
-                    self.clean[attempt.case],
-                    runs_by_try[*key, False],
-                    runs_by_try[*key, True],
-                )
-                self.trials.setdefault((attempt.family, attempt.place), []).append(trial)
-
     def _keep(self, row: CaseResult) -> None:
         """Keep the reasons of a run, of one that passes if there is one."""
         result = next((own for own in row.metrics if own.success), row.metrics[0])
         self._reasons[row.index] = {
             step.node: step.reason[:_SHOWN_REASON] for step in result.steps if step.reason
         }
-
-    @property
-    def cells(self) -> list[Cell]:
-        """The attacked cells, by family and node."""
-        return [
-            cell
-            for (family, place), trials in self.trials.items()
-            for cell in cells_of(self.name, family, place, trials, self.ways.nodes)
-        ]
-
-    @property
-    def figures(self) -> list[FamilyFigures]:
-        """Further figures of the families."""
-        return [figures_of(self.name, *key, trials) for key, trials in self.trials.items()]
 
     @property
     def attacked(self) -> Attacked:
@@ -362,20 +318,18 @@ class _Campaign:
     @property
     def notes(self) -> Iterator[str]:
         """Notes on the limits of the figures."""
-        if len(self._drawn) < self._failing:
+        every = len(self._drawn)
+        if every < self._failing:
             yield (
-                f"{self.name}: {len(self._drawn)} of {counted(self._failing, 'failing case')} were "
+                f"{self.name}: {every} of {counted(self._failing, 'failing case')} were "
                 "attacked, a random sample"
             )
-        every = len(self._drawn)
-        lacking = {
-            place.field: every - len(trials)
-            for (_, place), trials in self.trials.items()
-            if len(trials) < every
-        }
+        lacking = {place.field: every - len(own) for (_, place), own in self.trials.items()}
         for field, count in lacking.items():
-            yield f"{self.name}: {counted(count, 'case')} without `{field}` could not be attacked"
-        count = sum(not trial.complete for trials in self.trials.values() for trial in trials)
+            if count:
+                cases = counted(count, "case")
+                yield f"{self.name}: {cases} without `{field}` could not be attacked"
+        count = sum(not trial.complete for trial in chain(*self.trials.values()))
         if count:
             yield f"{self.name}: {count:,} attacks got no answer of the judge, and are in no figure"
 
@@ -387,41 +341,38 @@ class _Campaign:
         """One case for everything that is red at a node; else for what is red at the whole."""
         red = self.red(cells)
         for cell in [cell for cell in red if cell.node] or red:
-            fall = self._fall(cell)
-            if fall is not None:
-                yield fall
+            fallen = [
+                trial
+                for trial in self.trials[cell.family, cell.place]
+                if trial.complete
+                and self._fell(trial, cell.node)
+                and not self._fell(trial, cell.node, by_twin=True)
+            ]
+            if fallen:
+                # One that passes shows more than one that only came nearer.
+                yield self._fall(
+                    cell, max(fallen, key=lambda trial: (trial.turns_to_pass(), -trial.case))
+                )
 
-    def _fall(self, cell: Cell) -> Fall | None:
-        def fell(trial: Trial, by_twin: bool) -> bool:
-            if not cell.node:
-                return trial.turns_to_pass(by_twin=by_twin)
-            at = self.ways.nodes[cell.node]
-            return trial.could_fall(cell.node, at) and trial.fell(cell.node, at, by_twin=by_twin)
+    def _fell(self, trial: Trial, node: str, *, by_twin: bool = False) -> bool:
+        if not node:
+            return trial.turns_to_pass(by_twin=by_twin)
+        at = self.ways.nodes[node]
+        return trial.could_fall(node, at) and trial.fell(node, at, by_twin=by_twin)
 
-        fallen = [
-            trial
-            for trial in self.trials[cell.family, cell.place]
-            if trial.complete and fell(trial, False) and not fell(trial, True)
-        ]
-        if not fallen:
-            return None
-        # One that passes shows more than one that only came nearer.
-        trial = max(fallen, key=lambda trial: (trial.turns_to_pass(), -trial.case))
-        index, made = next(
-            (index, made)
-            for index, made in enumerate(self.tries)
-            if (made.case, made.family, made.place, made.is_twin)
-            == (trial.case, cell.family, cell.place, False)
-        )
+    def _fall(self, cell: Cell, trial: Trial) -> Fall:
+        key = trial.case, (cell.family, cell.place)
+        index = [(attempt.case, attempt.family) for attempt in self.tries].index(key)
         # Of a metric that turned as a whole no node is red: the path says where it ended.
         path = trial.attacked[0].path
         node = cell.node or (path[-1][0] if path else "")
         passed = sum(run.passed for run in trial.attacked)
         return Fall(
             self.name, case_label(self.cases[trial.case], trial.case), cell.family, cell.place,
-            made.words, node, first_reply(trial.clean, node), first_reply(trial.attacked, node),
+            self.tries[index].words, node,
+            first_reply(trial.clean, node), first_reply(trial.attacked, node),
             (trial.clean[0].score, trial.attacked[0].score),
-            self._reasons.get(index, {}).get(node, ""), (passed, len(trial.attacked)),
+            self._reasons.get(2 * index, {}).get(node, ""), (passed, len(trial.attacked)),
         )  # fmt: skip
 
 
@@ -442,42 +393,32 @@ class _Defending:
     def __init__(
         self,
         campaign: _Campaign,
-        red: Sequence[Cell],
+        cells: Iterable[Cell],
         clean: Totals,
         judges: Mapping[str, Any],
         line: float,
     ) -> None:
         self._campaign, self._clean = campaign, clean
         self._judges, self._line = judges, line
-        keys = {(cell.family, cell.place) for cell in red}
-        self._tries = [
-            attempt
-            for attempt in campaign.tries
-            if not attempt.is_twin and (attempt.family, attempt.place) in keys
-        ]
-        by_try = {
-            (trial.case, *key): majority_outcome(trial.attacked)
-            for key, trials in campaign.trials.items()
-            for trial in trials
-        }
-        self._before = [by_try[attack.case, attack.family, attack.place] for attack in self._tries]
-        self._honest_before = [majority_outcome(runs) for runs in campaign.clean.values()]
+        families = {(cell.family, cell.place) for cell in campaign.red(cells)}
+        self._tries = [attempt for attempt in campaign.tries if attempt.family in families]
+        trials = {family: iter(campaign.trials[family]) for family in families}
+        self._before = [majority_outcome(next(trials[own.family]).attacked) for own in self._tries]
+        self._honest_before = [*map(majority_outcome, campaign.clean)]
 
     async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:
         """Every defence; nothing if nothing fell."""
         if not self._tries or not names:
             return []
-        own = _questions(self._campaign.ways, self._campaign.clean.values())
+        own = _questions(self._campaign.ways, self._campaign.clean)
         defences: list[Defence] = []
         for name in names:
             metric = defended(self._campaign.metric, name, self._campaign.fields, self._judges)
-            runs, totals = await asking.runs(self._campaign.cases, [metric])
-            attacked, _ = await asking.runs([attack.test_case for attack in self._tries], [metric])
-            # Cases come in their order, each with this one metric.
-            honest, after = (
-                list(map(majority_outcome, part.values())) for part in (runs, attacked)
-            )
-            questions = _questions(Ways(metric), runs.values())
+            clean, totals = await asking.runs(self._campaign.cases, [metric])
+            attacked, _ = await asking.runs([own.attacked for own in self._tries], [metric])
+            (runs,), (behind,) = clean.values(), attacked.values()
+            honest, after = (list(map(majority_outcome, part)) for part in (runs, behind))
+            questions = _questions(Ways(metric), runs)
             costs = _per_thousand(self._clean, own), _per_thousand(totals, questions)
             defences.append(self._defence(name, honest, after, (own, questions), costs))
             if name.startswith(OTHER_JUDGE):
@@ -498,8 +439,8 @@ class _Defending:
     ) -> Defence:
         # What is not known on one side says nothing of the defence, and is in no share.
         families: dict[tuple[str, Place], list[tuple[End | None, End | None]]] = {}
-        for made, before, now in zip(self._tries, self._before, after, strict=True):
-            families.setdefault((made.family, made.place), []).append((before, now))
+        for made, *ends in zip(self._tries, self._before, after, strict=True):
+            families.setdefault(made.family, []).append((ends[0], ends[1]))
         changed = share_of(
             before is not now
             for before, now in zip(self._honest_before, honest, strict=True)
@@ -508,7 +449,9 @@ class _Defending:
         rows = family_effects(families)
         why = self._why_not(rows, changed)
         cost = None if costs[0] is None or costs[1] is None else (costs[0], costs[1])
-        return Defence(self._campaign.name, name, rows, changed, questions, cost, not why, why)
+        return Defence(
+            self._campaign.name, name, tuple(rows), changed, questions, cost, not why, why
+        )
 
     def _why_not(self, rows: Sequence[Helped], changed: Share) -> str:
         if not any(row.shown for row in rows):
@@ -540,9 +483,8 @@ def _per_thousand(used: Totals, questions: float) -> float | None:
 
 def _both(first: End | None, second: End | None) -> End | None:
     """The end of a case that both judges must pass."""
-    if first is None or second is None:
-        return None
-    return max(first, second)  # `End` counts up from a pass
+    # `End` counts up from a pass.
+    return None if first is None or second is None else max(first, second)
 
 
 def _names_of_judges(metrics: Sequence[BaseMetric], model: Any) -> tuple[str, ...]:

@@ -105,14 +105,14 @@ class _Marks:
         node.around = (*node.around, self._wrap)
 
     def _wrap(self, work: Work) -> Work:
-        async def marked(given: Given, ask: Ask) -> NodeValue:
+        async def ask_marked(given: Given, ask: Ask) -> NodeValue:
             fields = tuple(
                 (path, _mark(value) if path in self._fields else value)
                 for path, value in given.fields
             )
             return await work(Given(fields, given.inputs, given.case), ask)
 
-        return marked
+        return ask_marked
 
 
 def _mark(value: Any) -> Any:

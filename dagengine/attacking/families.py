@@ -71,10 +71,8 @@ class Family:
             "json": aim.as_json,
         }
         text = self.texts[turn % len(self.texts)]
-        filled = _PLACES.sub(lambda place: values[place[1]], text)
-        if not self.disguises:
-            return filled
-        return self.disguises[turn % len(self.disguises)](filled)
+        disguises = self.disguises or (str,)
+        return disguises[turn % len(disguises)](_PLACES.sub(lambda place: values[place[1]], text))
 
 
 FAMILIES: tuple[Family, ...] = (

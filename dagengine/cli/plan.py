@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dagengine.cli.tables.plan_table import Assumptions
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
-    from dagengine.estimate.values import Speeds
+    from dagengine.estimate.estimates import Speeds
     from dagengine.estimate.windows import TooLong
     from dagengine.graph.graph import Metric
     from dagengine.graph.node import BaseNode
@@ -211,7 +211,7 @@ def too_long(
 
 def _speeds(judge: str | None, base_url: str | None, judges: Sequence[Judge]) -> Speeds | None:
     """The measured speed of the default judge, if it is the only one that is asked."""
-    from dagengine.estimate.values import Speeds
+    from dagengine.estimate.estimates import Speeds
     from dagengine.judges.default import tuning_of
     from dagengine.judges.resolve import as_judge
 

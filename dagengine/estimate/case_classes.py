@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 from dagengine.compiler.plan import NONE, Plan
+from dagengine.estimate.estimates import Bounds
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.paths import Paths, UnitForecast, Walker
-from dagengine.estimate.values import Bounds
 from dagengine.graph.blank import nothing_to_judge
 from dagengine.graph.values import QuestionCount
 from dagengine.test_case import TestCase, read_field
@@ -146,26 +148,33 @@ def _joint(
     paths: Mapping[int, Paths], asked: Mapping[int, QuestionCount], chances: Mapping[int, float]
 ) -> Bounds:
     """Questions of several metrics on one case, units that they share counted once."""
-    size = max(asked, default=-1) + 1
-    low, high = [0] * size, [0] * size
-    for unit, count in asked.items():
-        low[unit], high[unit] = count.least, count.most or 0
+    low = {unit: count.least for unit, count in asked.items()}
+    high = {unit: count.most or 0 for unit, count in asked.items()}
     likely = sum(chance * asked[unit].likely for unit, chance in chances.items())
     # Each metric has its own least and most, over its own paths. Their sums count a unit that they
     # share once for each. Let two metrics share `u`, the first on every path, the second on some:
     #
     #     most    counts it twice. Only certain starts are double for sure: sure - 1 are taken off
     #     least   may count it twice, and must not be too high: possible - 1 are taken off
-    shared_most = shared_least = 0
-    unbounded = any(asked[unit].most is None for ways in paths.values() for unit in ways.possible)
-    for unit in chances:
-        sure = sum(unit in ways.sure for ways in paths.values())
-        possible = sum(unit in ways.possible for ways in paths.values())
-        shared_most += max(sure - 1, 0) * high[unit]
-        shared_least += max(possible - 1, 0) * high[unit]
-    certain = frozenset().union(*(ways.sure for ways in paths.values()))
-    least = sum(low[unit] for unit in certain)
-    if not unbounded:
-        least = max(least, sum(ways.least(low) for ways in paths.values()) - shared_least)
-    most = sum(ways.most(high) for ways in paths.values()) - shared_most
-    return Bounds(least, likely, None if unbounded else most)
+    # Each metric has its own least and most, over its own paths. Their sums count a unit that they
+    # share once for each. Let two metrics share `u`, the first on every path, the second on some:
+    #
+    #     most    counts it twice. Only certain starts are double for sure: sure - 1 are taken off
+    #     least   may count it twice, and must not be too high: possible - 1 are taken off
+    sure = Counter(chain.from_iterable(ways.sure for ways in paths.values()))
+    possible = Counter(chain.from_iterable(ways.possible for ways in paths.values()))
+    least = sum(low[unit] for unit in sure)
+    if any(asked[unit].most is None for unit in possible):
+        return Bounds(least, likely, None)
+    least_of_each = sum(ways.least(low) for ways in paths.values())
+    most_of_each = sum(ways.most(high) for ways in paths.values())
+    return Bounds(
+        max(least, least_of_each - _excess(possible, high)),
+        likely,
+        most_of_each - _excess(sure, high),
+    )
+
+
+def _excess(metrics: Mapping[int, int], weight: Mapping[int, int]) -> int:
+    """What sums over metrics have too much of units that so many metrics share."""
+    return sum((count - 1) * weight[unit] for unit, count in metrics.items())

@@ -3,50 +3,58 @@
 The bounds hold for the questions of every run in which each metric gets its score. A failure that
 cannot be foreseen ends a metric early. Attempts after transient failures and answers asked for
 again, as a whole or item by item, come on top. Cases are looked at one by one; of more than some
-thousands a sample is (see `sampling`), and what it has is scaled up.
+thousands a sample is, and what it has is scaled up.
 """
 
 from __future__ import annotations
 
+import math
+import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from dagengine.compiler.plan import Plan
 from dagengine.estimate.cached_prompts import CachedPrompts
 from dagengine.estimate.case_classes import CaseClass, CaseClasses
-from dagengine.estimate.duplicates import EqualQuestions
-from dagengine.estimate.lookahead import Lookahead, UnitEstimate
-from dagengine.estimate.packs import PackWalker, answering
-from dagengine.estimate.paths import Odds, Path, Paths, Walker
-from dagengine.estimate.sampling import Spread, draw
-from dagengine.estimate.values import (
+from dagengine.estimate.equal_questions import EqualQuestions
+from dagengine.estimate.estimates import (
     NO_QUESTIONS,
     Bounds,
     Estimate,
+    Forecast,
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
     Travel,
     WorstPath,
 )
+from dagengine.estimate.lookahead import Lookahead, UnitEstimate
+from dagengine.estimate.packs import PackWalker, answering
+from dagengine.estimate.paths import Odds, Path, Paths, Walker
 from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.judges import as_judge
 from dagengine.prompts.decisions import writer_of
-from dagengine.question import Judge
+from dagengine.question import Judge, display_name
 from dagengine.results import CaseResult, Verdict
 from dagengine.test_case import TestCase
 
+T = TypeVar("T")
+MOST_CASES = 2_000
+"""Up to so many cases are looked at one by one: a second or less for five metrics."""
+_NINETY_FIVE = 1.96  # standard errors to both sides
 # Tokens of a question for a reason, and of its answer.
 _REASON_INPUT, _REASON_OUTPUT = 300, 60
 
 
 def verdicts_of(rows: Iterable[CaseResult]) -> Odds:
     """Frequencies of verdicts at each decision of an earlier run."""
-    odds: dict[tuple[str, str], dict[Verdict, float]] = {}
+    odds: dict[tuple[str, str], Counter[Verdict]] = {}
     for row in rows:
         for result in row.metrics:
             for node, verdict in result.path:
-                seen = odds.setdefault((result.metric, node), {})
-                seen[verdict] = seen.get(verdict, 0) + 1
+                odds.setdefault((result.metric, node), Counter())[verdict] += 1
     return odds
 
 
@@ -70,12 +78,22 @@ def estimate(
     """
     names = judges or [str(model or "default") for model in plan.models]
     classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items, asked))
-    sample = draw(cases)
+    sample, total = draw(cases)
+    factor = total / len(sample) if sample else 1.0
     packs = PackWalker(plan, asked, odds or {}, max_in_flight) if asked else None
-    counting = _Counting(plan, classes, names, sample.factor, packs, asked)
-    for case in sample.drawn:
+    counting = _Counting(plan, classes, names, factor, packs, asked)
+    for case in sample:
         counting.add(case)
-    return counting.estimate(sample.total)
+    return counting.estimate(total)
+
+
+def forecast(what: str, plan: Plan, cases: Iterable[TestCase], model: Any) -> Forecast:
+    """Estimate a part of a job under the judges of a plan; `model` judges where it has none."""
+    judges = [as_judge(model if own is None else own) for own in plan.models]
+    identities = [judge.identity for judge in judges]
+    return Forecast(
+        what, estimate(plan, cases, judges=identities), tuple(map(display_name, judges))
+    )
 
 
 class _Counting:
@@ -149,7 +167,7 @@ class _Counting:
 
     def estimate(self, cases: int) -> Estimate:
         constant = [unit.index for unit in self.plan.units if unit.constant]
-        asked = sum((self.nodes[unit].bounds for unit in constant), self._scale(self.whole))
+        asked = sum((self.nodes[unit].bounds for unit in constant), self.whole.times(self.factor))
         return Estimate(
             cases=cases,
             asked=asked,
@@ -161,9 +179,6 @@ class _Counting:
             margin=self.spread.margin(cases),
             travel=self.travel.times(self.factor),
         )
-
-    def _scale(self, bounds: Bounds) -> Bounds:
-        return bounds if self.factor == 1.0 else bounds.times(self.factor)
 
     def _metric_estimate(self, metric: int) -> MetricEstimate:
         sums, units = self.sums[metric], self.classes.units_of[metric]
@@ -180,7 +195,7 @@ class _Counting:
             nodes.append(
                 NodeEstimate(
                     part.name, part.node.kind, part.judges[0],
-                    asked.bounds if part.constant else self._scale(asked.bounds),
+                    asked.bounds if part.constant else asked.bounds.times(self.factor),
                     asked.equal * factor, asked.input_tokens * factor,
                     asked.output_tokens * factor, names, part.constant, panel,
                 )
@@ -190,7 +205,7 @@ class _Counting:
         return MetricEstimate(
             metric=self.plan.metrics[metric].spec.name,
             cases=round(sums.cases * self.factor),
-            asked=sum(once, self._scale(sums.bounds)),
+            asked=sum(once, sums.bounds.times(self.factor)),
             case=Bounds(sums.least, likely, sums.most),
             nodes=(*nodes, *self._reason_estimate(metric)),
             worst=self._worst(metric),
@@ -198,7 +213,7 @@ class _Counting:
         )
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
-        part, bounds = self.plan.metrics[metric], self._scale(self.sums[metric].reason)
+        part, bounds = self.plan.metrics[metric], self.sums[metric].reason.times(self.factor)
         if bounds.most:
             tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
             judge = self.plan.judge_of(self.plan.scopes[part.scope].spec.model)
@@ -247,13 +262,9 @@ class _Counting:
                     calls += reason.asked.likely
                     tokens_in += reason.input_tokens
                     tokens_out += reason.output_tokens
-        packing = [
-            n
-            for n, asked_judge in enumerate(self.asked)
-            if asked_judge.capabilities.packs is not None
-        ]
+        packing = (n for n, own in enumerate(self.asked) if own.capabilities.packs is not None)
         # What packs spare is one sum for all judges: it is taken off the first one that packs.
-        if judge in packing[:1]:
+        if judge == next(packing, None):
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
         cached = min(tokens_in, max(0.0, self.cached.tokens[judge]) * self.factor)
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out, cached)
@@ -309,3 +320,49 @@ class _MetricSums:
 
 def _greater(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else max(left, right)
+
+
+# Which cases are looked at.
+
+
+def draw(things: Iterable[T], most: int = MOST_CASES) -> tuple[list[T], int]:
+    """At most so many things, the same ones every time, and of how many they were drawn.
+
+    Each is as likely as any other. They are read one by one and only those drawn are kept (a
+    reservoir: Vitter, "Random sampling with a reservoir", 1985, algorithm R).
+    """
+    drawn, total, dice = list[T](), 0, random.Random(0)
+    for total, thing in enumerate(things, 1):
+        if total <= most:
+            drawn.append(thing)
+        elif (index := int(dice.random() * total)) < most:
+            drawn[index] = thing
+    return drawn, total
+
+
+@dataclass(slots=True)
+class Spread:
+    """How far the cases of a sample differ."""
+
+    count: int = 0
+    _sum: float = 0.0
+    _squares: float = 0.0
+
+    def add(self, value: float) -> None:
+        """Take one more case."""
+        self.count += 1
+        self._sum += value
+        self._squares += value * value
+
+    def margin(self, total: int) -> float:
+        """Half the 95 % interval of the sum over all `total` cases, as a share of this sum.
+
+        One case in `count / 3` may be of a kind that the sample lacks (the rule of three). So many
+        are counted as if they asked for as much as two usual ones, or for nothing.
+        """
+        if self.count >= total or not self._sum:
+            return 0.0
+        mean = self._sum / self.count
+        variance = max(0.0, self._squares / self.count - mean * mean)
+        error = math.sqrt(variance / self.count * (1 - self.count / total))
+        return _NINETY_FIVE * error / mean + 3 / self.count

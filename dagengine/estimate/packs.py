@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dagengine.compiler.plan import NONE, Plan, Unit
+from dagengine.estimate.estimates import Travel
 from dagengine.estimate.lookahead import UnitEstimate, text_tokens
-from dagengine.estimate.paths import FORECAST, Choose, Odds, follow, options_of, throw, turnings
-from dagengine.estimate.values import Travel
+from dagengine.estimate.paths import FORECAST, Choose, Odds, Walk, follow, throw, turnings
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.speculation import ahead, bringing, deciding
 from dagengine.graph.node import AskingNode
-from dagengine.graph.values import NodeValue
 from dagengine.prompts.decisions import state_json, writer_of
 from dagengine.question import Judge, Packs
 from dagengine.test_case import TestCase
@@ -71,113 +70,95 @@ class PackWalker:
         walks = (self._walk(estimates, thrown).run(self._most) for _ in range(_WALKS))
         return sum(walks, Travel()).times(1 / _WALKS)
 
-    def _walk(self, estimates: Mapping[int, UnitEstimate], choose: Choose) -> _Walk:
-        return _Walk(self._plan, estimates, self._deciding, self._bringing, self._odds, choose)
+    def _walk(self, estimates: Mapping[int, UnitEstimate], choose: Choose) -> _PackWalk:
+        lacking = {
+            metric.index: FORECAST
+            for metric in self._plan.metrics
+            if any(
+                slot.unit != NONE and slot.unit not in estimates
+                for slot in self._plan.slots[metric.slots.start : metric.slots.stop]
+            )
+        }
+        state = CaseState(self._plan, lacking)
+        return _PackWalk(state, self._odds, choose, estimates, self._deciding, self._bringing)
 
 
 @dataclass(slots=True)
-class _Walk:
-    """One way through one case, all metrics at once. Time is counted in rounds."""
+class _PackWalk(Walk):
+    """One way through one case, all metrics at once."""
 
-    plan: Plan
     estimates: Mapping[int, UnitEstimate]
     deciding: Mapping[int, Packs]
     bringing: frozenset[int]
-    odds: Odds
-    choose: Choose
-    weight: float = 1.0
-    taken: list[tuple[int, int]] = field(default_factory=list)  # (turn, number of turns)
-    open: list[tuple[int, int]] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
-    ridden: dict[int, float] = field(default_factory=dict)
+    open: list[tuple[int, int]] = field(default_factory=list, init=False)
+    waiting: list[int] = field(default_factory=list, init=False)
+    ridden: dict[int, float] = field(default_factory=dict, init=False)
 
     def run(self, most: int) -> Travel:
-        lacking = {
-            metric.index: FORECAST
-            for metric in self.plan.metrics
-            if any(
-                slot.unit != NONE and slot.unit not in self.estimates
-                for slot in self.plan.slots[metric.slots.start : metric.slots.stop]
-            )
-        }
         # Three things may happen next, in the order of a run. All that is ready starts. A pack
         # leaves when nothing open may bring another question for it. Otherwise time goes on until
         # the next open unit ends, which may make others ready.
         #
         #     ready ──▶ start ──▶ waiting (decisions)  ──▶ depart together, one round
         #                    └──▶ open (other questions) ──▶ finish after their rounds
-        state, now, total = CaseState(self.plan, lacking), 0, Travel()
+        state, total = self.state, Travel()
         while True:
             if state.ready:
-                unit = min(state.ready, key=lambda number: self.plan.units[number].urgency)
+                unit = min(state.ready, key=lambda number: state.plan.units[number].urgency)
                 state.ready.remove(unit)
-                total += self._start(state, unit, now)
+                total += self._start(unit)
             elif self.waiting and not any(unit in self.bringing for _, unit in self.open):
-                total += self._depart(state, most)
-                now += 1
+                total += self._depart(most)
+                self.now += 1
             elif self.open:
-                now, unit = heapq.heappop(self.open)
-                self._finish(state, unit)
+                self.now, unit = heapq.heappop(self.open)
+                self._end(unit)
             else:
                 return total + Travel(unneeded=sum(self.ridden.values()))
             for unit in state.cancel:
                 state.allow_restart(unit)
             state.cancel.clear()
 
-    def _start(self, state: CaseState, unit: int, now: int) -> Travel:
+    def _start(self, unit: int) -> Travel:
         estimate = self.estimates[unit]
         if estimate.forecast.fails:
-            state.fail(unit, FORECAST)
+            self.state.fail(unit, FORECAST)
         elif not estimate.forecast.rounds:
-            self._finish(state, unit)
+            self._end(unit)
         elif unit not in self.deciding:
-            heapq.heappush(self.open, (now + estimate.forecast.rounds, unit))
+            heapq.heappush(self.open, (self.now + estimate.forecast.rounds, unit))
         # It was asked ahead of time, in a request that left anyway: its answer is there.
         elif unit in self.ridden:
             del self.ridden[unit]
-            self._finish(state, unit)
+            self._end(unit)
             return Travel(questions=estimate.asked.likely)
         else:
             self.waiting.append(unit)
         return Travel()
 
-    def _depart(self, state: CaseState, most: int) -> Travel:
+    def _depart(self, most: int) -> Travel:
         """Send waiting decisions; those that could be asked already ride along."""
         packs = self.deciding[self.waiting[0]]
         size = min(packs.questions, most)
         count = sum(self.estimates[unit].asked.likely for unit in self.waiting)
         requests = math.ceil(count / size)
         room = min(requests * size - count, packs.ahead - sum(self.ridden.values()))
-        units = [self.plan.units[unit] for unit in self.deciding if unit not in self.ridden]
+        units = [self.state.plan.units[unit] for unit in self.deciding if unit not in self.ridden]
         # What rides along is free only while it fills requests that leave anyway: a last request
         # that is not full, and no more than the judge takes ahead of time.
-        for unit in ahead(state, units):
-            likely = (
-                self.estimates[unit.index].asked.likely
-                if unit.index in self.estimates
-                else math.inf
-            )
-            if 0 < likely <= room:
-                self.ridden[unit.index] = likely
-                room -= likely
+        for unit in ahead(self.state, units):
+            estimate = self.estimates.get(unit.index)
+            if estimate is not None and 0 < estimate.asked.likely <= room:
+                self.ridden[unit.index] = estimate.asked.likely
+                room -= estimate.asked.likely
         leaving, self.waiting = self.waiting, []
         for number in leaving:
-            self._finish(state, number)
+            self._end(number)
         return Travel(questions=count, requests=requests)
 
-    def _finish(self, state: CaseState, unit: int) -> None:
-        verdict = self.estimates[unit].forecast.verdict
-        if verdict is None:
-            slot = self.plan.slots[self.plan.units[unit].slots[0]]
-            options = options_of(self.plan, slot.metric, unit, self.odds)
-            turn = 0
-            if len(options) > 1:
-                weights = [weight for _, weight in options]
-                turn = self.choose(weights) or 0
-                self.taken.append((turn, len(options)))
-                self.weight *= weights[turn]
-            verdict = options[turn][0] if options else None
-        state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
+    def _end(self, unit: int) -> None:
+        slot = self.state.plan.slots[self.state.plan.units[unit].slots[0]]
+        self.finish(slot.metric, unit, self.estimates[unit].forecast.verdict)
 
 
 def with_writers(judges: Sequence[Judge]) -> list[Judge]:

@@ -68,17 +68,19 @@ class Paths:
         """The most questions in a row on a path."""
         return max((path.depth for path in self.paths), default=0)
 
-    def least(self, weight: Sequence[int]) -> int:
+    def least(self, weight: Mapping[int, int]) -> int:
         """The least sum of unit weights over all paths."""
         if self.exact:
-            return min(_sum(path.units, weight) * (not path.fails) for path in self.paths)
-        return _sum(self.sure, weight)
+            return min(
+                0 if path.fails else sum(map(weight.__getitem__, path.units)) for path in self.paths
+            )
+        return sum(map(weight.__getitem__, self.sure))
 
-    def most(self, weight: Sequence[int]) -> int:
+    def most(self, weight: Mapping[int, int]) -> int:
         """The greatest sum of unit weights over all paths."""
         if self.exact:
-            return max(_sum(path.units, weight) for path in self.paths)
-        return _sum(self.possible, weight)
+            return max(sum(map(weight.__getitem__, path.units)) for path in self.paths)
+        return sum(map(weight.__getitem__, self.possible))
 
     def chances(self) -> dict[int, float]:
         """The likelihood of every unit to start."""
@@ -86,11 +88,7 @@ class Paths:
         for path in self.paths:
             for unit in path.units:
                 chances[unit] += path.weight
-        return {unit: 1.0 if unit in self.sure else chance for unit, chance in chances.items()}
-
-
-def _sum(units: Sequence[int] | frozenset[int], weight: Sequence[int]) -> int:
-    return sum(weight[unit] for unit in units)
+        return chances | dict.fromkeys(self.sure, 1.0)
 
 
 class Walker:
@@ -100,18 +98,22 @@ class Walker:
         """`odds` weigh verdicts by (metric, node); without them all are equally likely."""
         # Two terminals at once may be an error; what was asked by then was asked all the same.
         scopes = (replace(s, spec=replace(s.spec, combine="last")) for s in plan.scopes)
-        self.plan = replace(plan, scopes=tuple(scopes))
-        self.odds = odds or {}
-        self.others = [
+        self._plan = replace(plan, scopes=tuple(scopes))
+        self._odds = odds or {}
+        self._others = [
             {m.index: FORECAST for m in plan.metrics if m is not metric} for metric in plan.metrics
         ]
+
+    def _drive(self, metric: int, forecasts: Mapping[int, UnitForecast], choose: Choose) -> _Drive:
+        state = CaseState(self._plan, self._others[metric])
+        return _Drive(state, self._odds, choose, metric, forecasts)
 
     def paths(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
         """All paths of one metric; `forecasts` has every unit of it."""
         merged: dict[tuple[frozenset[int], int, bool], Path] = {}
         waiting: list[tuple[int, ...]] = [()]
         for _ in range(MOST_PATHS):
-            drive = _Drive(self, metric, forecasts, follow(waiting.pop()))
+            drive = self._drive(metric, forecasts, follow(waiting.pop()))
             _merge(merged, drive.run())
             waiting += turnings(drive.taken)
             if not waiting:
@@ -123,12 +125,12 @@ class Walker:
         merged = {}
         dice = random.Random(0)
         for _ in range(SAMPLE):
-            path = _Drive(self, metric, forecasts, throw(dice)).run()
+            path = self._drive(metric, forecasts, throw(dice)).run()
             _merge(merged, replace(path, weight=1 / SAMPLE))
         fails = any(forecast.fails for forecast in forecasts.values())
         # A walk that takes no turn anywhere: what starts on it starts on every path. A failure is
         # met early or late, depending on timing, so that nothing is sure then.
-        certain = _Drive(self, metric, forecasts, lambda weights: None).run()
+        certain = self._drive(metric, forecasts, lambda weights: None).run()
         sure = frozenset(() if fails else certain.units)
         possible = frozenset(unit for unit, forecast in forecasts.items() if forecast.rounds)
         return Paths(tuple(merged.values()), False, sure, possible)
@@ -177,34 +179,57 @@ def _merge(merged: dict[tuple[frozenset[int], int, bool], Path], path: Path) -> 
 
 
 @dataclass(slots=True)
-class _Drive:
-    """One way through a metric. Time is counted in rounds."""
+class Walk:
+    """One way through a case under a state of the scheduler. Time is counted in rounds."""
 
-    walker: Walker
+    state: CaseState
+    odds: Odds
+    choose: Choose
+    now: int = field(default=0, init=False)
+    weight: float = field(default=1.0, init=False)
+    taken: list[tuple[int, int]] = field(default_factory=list, init=False)
+    """(turn, number of turns) wherever a verdict could lead to other nodes."""
+
+    def finish(self, metric: int, unit: int, verdict: Verdict | None) -> None:
+        """End a unit with its verdict, or, if that is not known, with one that is chosen."""
+        options = []
+        if verdict is None:
+            options = options_of(self.state.plan, metric, unit, self.odds)
+        if len(options) > 1:
+            weights = [weight for _, weight in options]
+            turn = self.choose(weights)
+            if turn is None:
+                return
+            self.taken.append((turn, len(options)))
+            self.weight *= weights[turn]
+            verdict = options[turn][0]
+        elif options:
+            verdict = options[0][0]
+        self.state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
+
+
+@dataclass(slots=True)
+class _Drive(Walk):
+    """One way through a metric."""
+
     metric: int
     forecasts: Mapping[int, UnitForecast]
-    choose: Choose
-    state: CaseState = field(init=False)
-    now: int = 0
-    weight: float = 1.0
-    units: list[int] = field(default_factory=list)
-    ready: list[tuple[tuple[bool, int], int]] = field(default_factory=list)
-    open: list[tuple[int, int, int]] = field(default_factory=list)
-    taken: list[tuple[int, int]] = field(default_factory=list)  # (turn, number of turns)
-    fails: bool = False
+    units: list[int] = field(default_factory=list, init=False)
+    ready: list[tuple[tuple[bool, int], int]] = field(default_factory=list, init=False)
+    open: list[tuple[int, int, int]] = field(default_factory=list, init=False)
+    fails: bool = field(default=False, init=False)
 
     def run(self) -> Path:
-        self.state = CaseState(self.walker.plan, self.walker.others[self.metric])
+        plan_units = self.state.plan.units
         while True:
-            dropped = set(self.state.cancel)
-            if dropped:
+            if dropped := set(self.state.cancel):
                 self.ready = [entry for entry in self.ready if entry[1] not in dropped]
                 heapq.heapify(self.ready)
                 self.state.cancel.clear()
                 for unit in dropped:
                     self.state.allow_restart(unit)
             for unit in self.state.ready:
-                heapq.heappush(self.ready, (self.walker.plan.units[unit].urgency, unit))
+                heapq.heappush(self.ready, (plan_units[unit].urgency, unit))
             self.state.ready.clear()
             if self.ready:
                 unit = heapq.heappop(self.ready)[1]
@@ -219,31 +244,12 @@ class _Drive:
                     self.units.append(unit)
                     heapq.heappush(self.open, (self.now + forecast.rounds, len(self.units), unit))
                 else:
-                    self._finish(unit)
+                    self.finish(self.metric, unit, forecast.verdict)
             elif self.open:
                 self.now, _, unit = heapq.heappop(self.open)
-                self._finish(unit)
+                self.finish(self.metric, unit, self.forecasts[unit].verdict)
             else:
                 return Path(tuple(self.units), self.weight, self.now, self.fails)
-
-    def _finish(self, unit: int) -> None:
-        verdict = self.forecasts[unit].verdict
-        options = (
-            []
-            if verdict is not None
-            else options_of(self.walker.plan, self.metric, unit, self.walker.odds)
-        )
-        if len(options) > 1:
-            weights = [weight for _, weight in options]
-            turn = self.choose(weights)
-            if turn is None:
-                return
-            self.taken.append((turn, len(options)))
-            self.weight *= weights[turn]
-            verdict = options[turn][0]
-        elif options:
-            verdict = options[0][0]
-        self.state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
 
 
 def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Verdict, float]]:

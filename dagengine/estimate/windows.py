@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any, cast
 
 from dagengine.compiler.plan import Plan
+from dagengine.estimate.counting import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead
 from dagengine.estimate.packs import answering
-from dagengine.estimate.sampling import MOST_CASES
 from dagengine.prompts.lengths.window import remedy
 from dagengine.question import Judge, ServerFacts, display_name
 from dagengine.test_case import CASE_TYPES, TestCase
@@ -65,8 +66,7 @@ def too_long_cases(
         answering(unit, unit.judges[0], judges) if deciding else unit.judges[0]
         for unit in plan.units
     ]
-    long: dict[int, set[int]] = {}
-    longest: dict[int, tuple[int, int, str]] = {}
+    long: dict[int, list[tuple[int, int, str]]] = {}
     looked_at = 0
     for number, case in islice(cases, MOST_CASES):
         if not isinstance(case, CASE_TYPES):
@@ -76,12 +76,10 @@ def too_long_cases(
             judge, tokens = asked[unit], round(estimated.longest)
             window = facts[judge].window
             if window is not None and tokens > window:
-                long.setdefault(judge, set()).add(number)
-                case_of = (tokens, number, plan.units[unit].name)
-                longest[judge] = max(longest.get(judge, case_of), case_of, key=lambda part: part[0])
+                long.setdefault(judge, []).append((tokens, number, plan.units[unit].name))
     findings: list[TooLong] = []
-    for key, numbers in long.items():
-        name = display_name(judges[key])
-        tokens, number, node = longest[key]
-        findings.append(TooLong(name, facts[key], len(numbers), looked_at, number, node, tokens))
+    for key, questions in long.items():
+        name, count = display_name(judges[key]), len({number for _, number, _ in questions})
+        tokens, number, node = max(questions, key=itemgetter(0))
+        findings.append(TooLong(name, facts[key], count, looked_at, number, node, tokens))
     return findings

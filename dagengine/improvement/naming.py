@@ -13,8 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dagengine.improvement.judged import Asking, Judged
-from dagengine.improvement.values import Blame, By, NodeShare
+from dagengine.improvement.findings import Blame, By, NodeShare
+from dagengine.improvement.judged import Judged, LabelledExperiment, reader_of
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
@@ -26,7 +26,9 @@ _SURE, _RESAMPLES, _ROUNDS, _DEEP = 0.95, 400, 25, 3
 MOST_LABELS = 640
 
 
-def blame(asking: Asking, judged: Judged, answers: NodeAnswers, tried_share: float) -> Blame:
+def blame(
+    asking: LabelledExperiment, judged: Judged, answers: NodeAnswers, tried_share: float
+) -> Blame:
     """The node with the largest share of the wrong results, if the cases tell.
 
     It is named if it has the largest share in 95 of 100 resamples of the cases, by odds and also if
@@ -87,12 +89,16 @@ def _ranked_shares(
 
 
 def wrong_at(
-    asking: Asking, judged: Judged, answers: NodeAnswers, node: str, shown: Sequence[int]
+    asking: LabelledExperiment,
+    judged: Judged,
+    answers: NodeAnswers,
+    node: str,
+    shown: Sequence[int],
 ) -> list[int]:
     """Of the cases that may be shown, those whose wrong results a node may cause, surest first."""
     faults = _Faults(asking, judged, answers)
     causes = {n: faults.of(n).causes.get(node, 0.0) for n in shown if n in judged.runs}
-    return sorted((n for n in causes if causes[n] > 0), key=lambda n: (-causes[n], n))
+    return sorted(filter(causes.get, causes), key=lambda n: (-causes[n], n))
 
 
 def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:
@@ -147,10 +153,10 @@ class _Fault:
 class _Faults:
     """Finds out which answers make wrong repetitions right."""
 
-    def __init__(self, asking: Asking, judged: Judged, answers: NodeAnswers) -> None:
+    def __init__(self, asking: LabelledExperiment, judged: Judged, answers: NodeAnswers) -> None:
         self._asking, self._judged = asking, judged
         self._replay = Counterfactual(judged.metric)
-        self._read = asking.read(judged.metric)
+        self._read = reader_of(judged.metric, asking.labels)
         # By node and case; cases on which people differ say nothing of who is right.
         self._answers: dict[str, dict[int, Any]] = {
             node: {number: own[0] for number, own in votes.items() if len(set(own)) == 1}

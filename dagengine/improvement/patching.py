@@ -21,8 +21,8 @@ from typing import Any
 
 from dagengine.errors import DagengineError
 from dagengine.graph.node import AskingNode
+from dagengine.improvement.findings import Candidate
 from dagengine.improvement.rungs import asking_node
-from dagengine.improvement.values import Candidate
 from dagengine.loading import Target, load_metrics
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
@@ -95,6 +95,7 @@ class _Source:
     def __init__(self, text: str) -> None:
         self._bytes = text.encode()
         self._tree = ast.parse(text)
+        self._calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
         self._starts = [0]
         for line in self._bytes.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
@@ -109,7 +110,8 @@ class _Source:
             call = self._call(metric.spec().name)
             edits = [self._set(call, "threshold", f"{detail['threshold']:g}")]
         elif kind == "votes":
-            edits = self._votes(metric, title, detail["votes"])
+            arguments = f"{detail['votes']}, [{title!r}], stop=Curtailed()"
+            edits = self._wrap(metric, "voted", arguments, "Curtailed, voted")
         elif kind == "escalation":
             edits = self._escalation(metric, **detail)
         elif kind == "rival" or node is None:
@@ -142,11 +144,8 @@ class _Source:
 
     def _call(self, *values: str | None) -> ast.Call:
         """The one call with a value among its arguments: the words of a node, or else its name."""
-        calls = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
         for value in filter(None, values):
-            with_it = [
-                call for call in calls if any(_is(argument, value) for argument in _arguments(call))
-            ]
+            with_it = [call for call in self._calls if _argument(call, value) is not None]
             if len(with_it) == 1:
                 return with_it[0]
         raise _NotLiteralError
@@ -161,7 +160,7 @@ class _Source:
         raise _NotLiteralError
 
     def _criterion(self, call: ast.Call, old: str, new: str) -> Iterator[_Edit]:
-        target = next((argument for argument in _arguments(call) if _is(argument, old)), None)
+        target = _argument(call, old)
         if target is None:
             raise _NotLiteralError
         yield _Edit(*self._span(target), _literal(new, target.col_offset))
@@ -177,11 +176,8 @@ class _Source:
             if isinstance(node, ast.Call):
                 keywords = {keyword.arg: keyword.value for keyword in node.keywords}
                 head = keywords.get("verdict") or next(iter(node.args), None)
-                leads = (
-                    keywords.get("score")
-                    or keywords.get("child")
-                    or next(iter(node.args[1:2]), None)
-                )
+                second = next(iter(node.args[1:]), None)
+                leads = keywords.get("score") or keywords.get("child") or second
                 if head is not None and leads is not None and _is(head, verdict):
                     return leads
         raise _NotLiteralError
@@ -201,34 +197,26 @@ class _Source:
             return self._keyword_edit(call, f"{name}={value}")
         return _Edit(*self._span(written), value)
 
-    def _votes(self, metric: BaseMetric, title: str, votes: int) -> Iterator[_Edit]:
-        """A line that lets the variable of the metric vote, and the import of what it needs."""
+    def _wrap(
+        self, metric: BaseMetric, function: str, arguments: str, names: str
+    ) -> Iterator[_Edit]:
+        """A line that calls a function with the variable of the metric, and what it imports."""
         _, name = self._assignment(self._call(metric.spec().name))
-        yield self._line(f"{name} = voted({name}, {votes}, [{title!r}], stop=Curtailed())")
-        yield from self._import_edits("dagengine.voting", "Curtailed, voted")
+        line, end = f"{name} = {function}({name}, {arguments})\n", self._starts[-1]
+        yield _Edit(end, end, line if self._bytes.endswith(b"\n") else f"\n{line}")
+        yield from self._import_edits("dagengine.voting", names)
 
     def _escalation(
         self, metric: BaseMetric, below: float, to: str | None = None
-    ) -> Iterator[_Edit]:
+    ) -> Iterable[_Edit]:
         """The threshold of the one call of `escalated`, or a line that calls it."""
-        calls = [
-            node
-            for node in ast.walk(self._tree)
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("escalated")
-        ]
-        if to is None and len(calls) == 1:
-            yield self._set(calls[0], "below", repr(below))
-            return
-        if to is None:
+        if to is not None:
+            arguments = f"to={_double_quoted(to)}, below={below!r}"
+            return self._wrap(metric, "escalated", arguments, "escalated")
+        calls = [call for call in self._calls if ast.unparse(call.func).endswith("escalated")]
+        if len(calls) != 1:
             raise _NotLiteralError
-        _, name = self._assignment(self._call(metric.spec().name))
-        yield self._line(f"{name} = escalated({name}, to={_double_quoted(to)}, below={below!r})")
-        yield from self._import_edits("dagengine.voting", "escalated")
-
-    def _line(self, line: str) -> _Edit:
-        """One more line at the end of the source."""
-        gap = "" if self._bytes.endswith(b"\n") else "\n"
-        return _Edit(self._starts[-1], self._starts[-1], f"{gap}{line}\n")
+        return [self._set(calls[0], "below", repr(below))]
 
     def _examples(self, call: ast.Call, shown: Sequence[Mapping[str, Any]]) -> Iterator[_Edit]:
         yield self._keyword_edit(call, f"examples={_examples(shown)}")
@@ -307,6 +295,11 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
+def _argument(call: ast.Call, value: Any) -> ast.expr | None:
+    """The argument of a call that is this value."""
+    return next((argument for argument in _arguments(call) if _is(argument, value)), None)
+
+
 def _is(node: ast.expr, value: Any) -> bool:
     return (
         isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
@@ -316,11 +309,9 @@ def _is(node: ast.expr, value: Any) -> bool:
 def _double_quoted(text: str) -> str:
     """A text as a literal between double quotes."""
     whole = repr(text)
-    return (
-        whole
-        if whole[0] == '"'
-        else '"' + whole[1:-1].replace('"', '\\"').replace("\\'", "'") + '"'
-    )
+    if whole[0] == '"':
+        return whole
+    return '"' + whole[1:-1].replace('"', '\\"').replace("\\'", "'") + '"'
 
 
 def _literal(text: str, indent: int) -> str:

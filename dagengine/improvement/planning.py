@@ -9,22 +9,22 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
 from dagengine.compiler.lowering import compile_metrics
-from dagengine.estimate.counting import estimate
-from dagengine.estimate.values import NO_QUESTIONS, Bounds, Estimate, Prices, cost
+from dagengine.estimate.counting import estimate, forecast
+from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate, Prices
 from dagengine.graph.node import AskingNode
-from dagengine.improvement.rungs import asking_node, holistic
-from dagengine.improvement.values import PlannedStep, Rung, SearchPlan, Split
-from dagengine.judges import as_judge
+from dagengine.improvement.findings import PlannedStep, Rung, SearchPlan
+from dagengine.improvement.rungs import VOTES, asking_node, holistic
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.question import display_name
 from dagengine.reliability.labels import NodeAnswers
-from dagengine.test_case import TestCase
 from dagengine.voting.reshaping import can_split, pair_at
+
+if TYPE_CHECKING:
+    from dagengine.improvement.search import Search
 
 
 def possible_rungs(
@@ -70,21 +70,10 @@ def _has_criterion(node: AskingNode) -> bool:
     return hasattr(node, "criteria") and not of_criteria and not node.prompted
 
 
-def search_plan(
-    cases: Sequence[TestCase],
-    metric: BaseMetric,
-    split: Split,
-    rungs: Sequence[Rung],
-    *,
-    node: str | None,
-    times: int,
-    votes: int,
-    model: Any = None,
-    prices: Prices | None = None,
-) -> SearchPlan:
+def search_plan(search: Search, model: Any, prices: Prices | None) -> SearchPlan:
     """The calls of every step; those of a node that is not known yet are at most the greatest."""
-    counts = _Counted(cases, metric, times)
-    titles = [node] if node is not None else changeable(metric)
+    counts, metric, split = _Counted(search), search.metric, search.split
+    titles = [search.node] if search.node is not None else changeable(metric)
     # A merged node is asked where its parent was.
     parents = [pair.parent.title for title in titles if (pair := pair_at(metric, title))]
     tried_cases = split.without(0)
@@ -92,7 +81,7 @@ def search_plan(
     # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The first
     # vote is the answer that the metric as it is got: it is in the store.
     changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
-        "votes": (f"{votes} votes", titles, votes - 1, 0),
+        "votes": (f"{VOTES} votes", titles, VOTES - 1, 0),
         "examples": ("examples from labels", titles, 1, 0),
         "criterion": ("criterion rewritten", titles, 1, 2),
         "together": ("criterion and examples", titles, 1, 0),
@@ -100,9 +89,9 @@ def search_plan(
         "split": ("split in two", titles, 2, 2),
     }
     letters = map(chr, itertools.count(ord("a")))
-    for rung in rungs:
+    for rung in search.rungs:
         if rung == "rival":
-            rival = len(tried_cases) * times
+            rival = len(tried_cases) * search.times
             steps.append(PlannedStep("one holistic node", rival, rival))
         elif rung in changes:
             what, changed, factor, edits = changes[rung]
@@ -112,24 +101,29 @@ def search_plan(
             is_sure = rung in ("examples", "criterion")  # others may be skipped
             steps.append(PlannedStep(what, least * is_sure, most))
     steps.append(PlannedStep("sealed part, before", *counts.whole(split.sealed)))
-    if rungs:
-        _, most = counts.at([*titles, *parents], split.sealed, votes)
+    if search.rungs:
+        _, most = counts.at([*titles, *parents], split.sealed, VOTES)
         steps.append(PlannedStep("sealed part, after", 0, most))
-    money = counts.cost(split.tried, sum(step.most or 0 for step in steps), model, prices or {})
-    return SearchPlan(tuple(steps), len(rungs), len(split.sealed), money)
+    tried = [search.cases[number] for number in split.tried]
+    whole = forecast("the metric as it is", counts.plan, tried, model)
+    likely = sum(judge.calls for judge in whole.estimate.judges)
+    money = whole.cost(prices or {})
+    if money is not None and likely:
+        money = money / likely * sum(step.most or 0 for step in steps)
+    return SearchPlan(tuple(steps), len(search.rungs), len(split.sealed), money)
 
 
 class _Counted:
-    """Counts questions of a metric on some of the cases, each asked `times` times."""
+    """Counts questions of a search on some of its cases."""
 
-    def __init__(self, cases: Sequence[TestCase], metric: BaseMetric, times: int) -> None:
-        self._cases, self._times = cases, times
-        self._plan = compile_metrics([metric])
+    def __init__(self, search: Search) -> None:
+        self._cases, self._times = search.cases, search.times
+        self.plan = compile_metrics([search.metric])
 
     def whole(self, numbers: Sequence[int]) -> tuple[int, int | None]:
         """The least and the greatest number of calls of the whole metric."""
-        calls = self._estimate(numbers).asked
-        return calls.least * self._times, None if calls.most is None else calls.most * self._times
+        calls = self._estimate(numbers).asked.times(self._times)
+        return calls.least, calls.most
 
     def at(
         self, titles: Sequence[str], numbers: Sequence[int], factor: int = 1, *, edits: int = 0
@@ -141,38 +135,23 @@ class _Counted:
         (metric,) = self._estimate(numbers).metrics
         by_node = {node.node: node.asked for node in metric.nodes}
         spans = [
-            (by_node.get(title, NO_QUESTIONS).times(factor), self._after(title, by_node))
+            by_node.get(title, NO_QUESTIONS).times(factor) + self._after(title, by_node)
             for title in titles
         ]
-        least = min((own.least for own, _ in spans), default=0) * self._times + min(edits, 1)
-        most = 0
-        for own, following in spans:
-            if own.most is None or following is None:
-                return least, None
-            most = max(most, own.most + following)
-        return least, most * self._times + edits
+        least = min((span.least for span in spans), default=0) * self._times + min(edits, 1)
+        most_calls = [span.most for span in spans]
+        if None in most_calls:
+            return least, None
+        return least, max(filter(None, most_calls), default=0) * self._times + edits
 
-    def _after(self, title: str, by_node: Mapping[str, Bounds]) -> int | None:
-        """The most questions of nodes that may follow a node, or read it."""
-        units = [unit.index for unit in self._plan.units if unit.name == title]
-        behind = {later for unit in units for later in nx.descendants(self._plan.graph, unit)}
+    def _after(self, title: str, by_node: Mapping[str, Bounds]) -> Bounds:
+        """The questions, none of them sure, of nodes that may follow a node, or read it."""
+        units = [unit.index for unit in self.plan.units if unit.name == title]
+        behind = {later for unit in units for later in nx.descendants(self.plan.graph, unit)}
         # A node of several units may be behind itself, and is counted already.
-        names = {self._plan.units[later].name for later in behind} - {title}
-        most_calls = [by_node.get(name, NO_QUESTIONS).most for name in names]
-        return None if None in most_calls else sum(most or 0 for most in most_calls)
-
-    def cost(self, numbers: Sequence[int], calls: int, model: Any, prices: Prices) -> float | None:
-        """About what so many calls cost, by the tokens of the metric as it is."""
-        estimated = self._estimate(numbers)
-        likely = sum(judge.calls for judge in estimated.judges)
-        paid = 0.0
-        for judge, own in zip(estimated.judges, self._plan.models, strict=False):
-            judge_name = display_name(as_judge(model if own is None else own))
-            money = cost(judge_name, judge.input_tokens, judge.output_tokens, prices)
-            if money is None:  # a part of the price would pass for all of it
-                return None
-            paid += money
-        return paid / likely * calls if likely else None
+        names = {self.plan.units[later].name for later in behind} - {title}
+        own = (by_node.get(name, NO_QUESTIONS).by_chance(0.0) for name in names)
+        return sum(own, NO_QUESTIONS)
 
     def _estimate(self, numbers: Sequence[int]) -> Estimate:
-        return estimate(self._plan, [self._cases[number] for number in numbers])
+        return estimate(self.plan, [self._cases[number] for number in numbers])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dagengine.errors import InputError
@@ -105,9 +106,7 @@ def replay_judges(
         every = counted(len(labels.by_case), "labelled case")
         notes.append(f"{lacking} of {every} left out: not judged by both judges")
     reads = replay.plan.fields
-    named = {
-        number: str(row[groups]) for number, row in columns.items() if groups and groups in row
-    }
+    named = {n: str(row[groups]) for n, row in columns.items() if groups and groups in row}
     together = named or clusters(cases, (), groups, [reads])
     return Replayed(cases, labels.by_case, judged, together, reads, notes, columns)
 
@@ -135,7 +134,7 @@ def _both(
     ways = tuple(
         Way(turns, right(run), lacks)
         for pair in pairs
-        for turns, run, lacks in _ways(replay, handing, pair, case, {}, ())
+        for turns, run, lacks in _ways(replay, handing, pair, case)
     )
     shares = [sum(map(right, runs)) / len(runs) for runs in zip(*pairs, strict=True)]
     share = sum(len(handing & run.replies.keys()) for _, run in pairs) / len(pairs)
@@ -147,8 +146,8 @@ def _ways(
     handing: Collection[str],
     pair: tuple[Run, Run],
     case: TestCase,
-    replies: Mapping[str, Reply],
-    turns: JudgedTurns,
+    replies: Mapping[str, Reply] = MappingProxyType({}),
+    turns: JudgedTurns = (),
 ) -> Iterator[tuple[JudgedTurns, Run, str]]:
     """The ways that go on from what was said so far: their turns, their end, and what they lack."""
     try:
@@ -156,12 +155,10 @@ def _ways(
     except NoReplyError as lack:
         node = lack.node
     else:
-        scored = None if result is None else result.score
-        yield turns, Run(Condition(), scored, () if result is None else result.path), ""
+        end = Run(Condition()) if result is None else Run(Condition(), result.score, result.path)
+        yield turns, end, ""
         return
     small, large = (run.replies.get(node) for run in pair)
-    stated = [sure for step, sure in pair[0].sure.items() if replay.name_of(step) == node]
-    sure = next((probability for probability in stated if probability is not None), UNKNOWN)
     sides: list[tuple[Reply | None, bool | None]] = [(small, False), (large, True)]
     if node not in handing:
         sides = [(small, False)]
@@ -169,6 +166,8 @@ def _ways(
         sides = [(large, True)]
     elif small == large:
         sides = [(small, None)]
+    stated = (sure for step, sure in pair[0].sure.items() if replay.name_of(step) == node)
+    sure = next((probability for probability in stated if probability is not None), UNKNOWN)
     for reply, side in sides:
         longer = (*turns, (sure, side)) if node in handing else turns
         if reply is None:

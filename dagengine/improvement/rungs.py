@@ -15,8 +15,8 @@ from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode
 from dagengine.graph.rewriting import Rewriting
-from dagengine.improvement.judged import Asking, Judged
-from dagengine.improvement.values import Split
+from dagengine.improvement.findings import Split
+from dagengine.improvement.judged import Judged, LabelledExperiment
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError
@@ -34,6 +34,7 @@ from dagengine.voting.stopping import Curtailed
 from dagengine.voting.wrappers import RewrittenMetric, escalated, exemplified, reworded, voted
 
 EXAMPLES = 4
+VOTES = 3
 Leaf = tuple[str, Verdict]
 """A node by its title, and a verdict of it that ends with a score."""
 
@@ -142,11 +143,11 @@ class Fitted:
     detail: Mapping[str, Any]
 
 
-Fitting = Callable[[Asking, Judged, Split], Fitted | str]
+Fitting = Callable[[LabelledExperiment, Judged, Split], Fitted | str]
 """Fits a change to the labels, or says why there is none."""
 
 
-def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
+def fitted_threshold(asking: LabelledExperiment, judged: Judged, split: Split) -> Fitted | str:
     """The threshold that the labels ask for, or why there is none."""
     threshold_now = judged.metric.spec().threshold
     assert threshold_now is not None
@@ -185,7 +186,7 @@ def fitted_threshold(asking: Asking, judged: Judged, split: Split) -> Fitted | s
     return Fitted(f"threshold {threshold_now:g} → {cut:g}", "whole metric", right, detail)
 
 
-def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
+def fitted_score(asking: LabelledExperiment, judged: Judged, split: Split) -> Fitted | str:
     """The verdict whose other score mends most, or why there is none.
 
     Each fold is judged by the choice of the others.
@@ -221,7 +222,7 @@ def fitted_score(asking: Asking, judged: Judged, split: Split) -> Fitted | str:
 
 
 def _other_scores(
-    asking: Asking, judged: Judged, threshold: float
+    asking: LabelledExperiment, judged: Judged, threshold: float
 ) -> Iterator[tuple[Leaf, int, int]]:
     """Verdicts with a score that most people contradict: its score, and one on the other side."""
     outcomes: defaultdict[Leaf, list[bool]] = defaultdict(list)
@@ -246,7 +247,9 @@ def _other_scores(
                 yield leaf, target, near
 
 
-def _shares_with_score(asking: Asking, judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:
+def _shares_with_score(
+    asking: LabelledExperiment, judged: Judged, leaf: Leaf, score: int
+) -> dict[int, float]:
     """The shares that are right with another score, by what the nodes said."""
     assert isinstance(judged.metric, BaseMetric)
     replay = Counterfactual(with_score(judged.metric, leaf, score))

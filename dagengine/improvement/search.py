@@ -18,11 +18,21 @@ from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.improvement.acceptance import LEVEL, joint_p
-from dagengine.improvement.judged import Asking, Judged
+from dagengine.improvement.findings import (
+    Blame,
+    Candidate,
+    Improvement,
+    Rung,
+    Sealed,
+    SearchPlan,
+    Split,
+)
+from dagengine.improvement.judged import Judged, LabelledExperiment, reader_of
 from dagengine.improvement.naming import blame, wrong_at
 from dagengine.improvement.planning import changeable, possible_rungs, search_plan
 from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
 from dagengine.improvement.rungs import (
+    VOTES,
     Fitting,
     answers_of_one,
     asking_node,
@@ -32,16 +42,7 @@ from dagengine.improvement.rungs import (
     fitted_threshold,
 )
 from dagengine.improvement.splitting import split_cases
-from dagengine.improvement.values import (
-    Blame,
-    Candidate,
-    Improvement,
-    Rung,
-    Sealed,
-    SearchPlan,
-    Split,
-)
-from dagengine.improvement.words import points
+from dagengine.improvement.wording import points
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
@@ -65,12 +66,15 @@ FREE = 0.2
 """The share of the error that is spent on the rungs that ask nothing."""
 POINTS = 0.05
 """The gain for which labels are counted when nothing is proved."""
-VOTES = 3
 _PASS: Mapping[Any, str] = {True: "pass", False: "fail"}
 _FITTED: tuple[tuple[Rung, str, Fitting], ...] = (
     ("threshold", "another threshold", fitted_threshold),
     ("scores", "another score", fitted_score),
 )
+
+
+Detail = Mapping[str, Any] | str
+"""The words of a change as data, or why there is nothing to ask."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,7 @@ class Search:
                 f"{copies} of {counted(len(meant.by_case), 'labelled case')} are copies of others "
                 "in all that the metric reads; copies stay together"
             )
-        asking = Asking(cases, meant, together, times, {})
-        asking.read(metric)  # raises for labels that say neither pass nor fail nor a verdict
+        reader_of(metric, meant)  # raises for labels that say neither pass nor fail nor a verdict
         rungs = possible_rungs(
             metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
         )
@@ -139,10 +142,7 @@ class Search:
 
     def plan(self, *, model: Any = None, prices: Any = None) -> SearchPlan:
         """Plan the questions; ask nothing."""
-        return search_plan(
-            self.cases, self.metric, self.split, self.rungs, node=self.node, times=self.times,
-            votes=VOTES, model=model, prices=prices,
-        )  # fmt: skip
+        return search_plan(self, model, prices)
 
     async def run(
         self,
@@ -157,7 +157,10 @@ class Search:
         `on_candidate` gets every candidate once it is decided. `on_look` gets the hash of the
         accepted metric before the sealed part is opened, and says how many earlier looks it had.
         """
-        asking = Asking(self.cases, self.labels, self.groups, self.times, settings)
+        asking = LabelledExperiment(
+            settings=settings, times=self.times, cases=self.cases, labels=self.labels,
+            groups=self.groups,
+        )  # fmt: skip
         heard = on_candidate or (lambda _: None)
         ladder = _Ladder(self, asking, rewriter or JudgeRewriter(), heard, self.metric)
         blamed = await ladder.climb()
@@ -190,7 +193,7 @@ class Search:
             notes=self.notes,
         )
 
-    async def _open(self, asking: Asking, metric: BaseMetric) -> Sealed:
+    async def _open(self, asking: LabelledExperiment, metric: BaseMetric) -> Sealed:
         """The sealed part, before and after."""
         right_before = asking.right(await asking.judge(self.metric, self.split.sealed))
         right_after = asking.right(await asking.judge(metric, self.split.sealed))
@@ -245,7 +248,7 @@ class _Ladder:
     """
 
     search: Search
-    asking: Asking
+    asking: LabelledExperiment
     rewriter: Rewriter
     on_candidate: Callable[[Candidate], None]
     metric: BaseMetric
@@ -305,7 +308,7 @@ class _Ladder:
         criteria = await self._criteria(node, judged)
         if "together" in rungs:
             title, best = "criterion and examples", max(criteria, key=lambda each: each.gain)
-            details: Mapping[str, Any] | str = "needs both, and both have to look better"
+            details: Detail = "needs both, and both have to look better"
             # The last try is that of examples: without them "together" is no rung.
             if best.gain > 0 and tries[-1].gain > 0:
                 title = f"{best.candidate.what[-1]} and {number}"
@@ -315,7 +318,7 @@ class _Ladder:
         if "merge" in rungs:
             tries.append(await self._merge_try(node))
         if "split" in rungs:
-            parts: Mapping[str, Any] | str = "it is no yes/no question, or its answer is read"
+            parts: Detail = "it is no yes/no question, or its answer is read"
             if can_split(self.metric, node):
                 parts = await self._edit(node, judged, split=True)
             tries.append(await self._try("split", "split in two", node, parts))
@@ -323,15 +326,15 @@ class _Ladder:
             tries.append(await self._try("rival", "one holistic node", "rival", {}))
         return tries
 
-    def _votes(self, node: str, judged: Judged) -> Mapping[str, Any] | str:
+    def _votes(self, node: str, judged: Judged) -> Detail:
         """Votes at the node, or why they cannot help."""
         inner_node = asking_node(self.metric, node)
         if inner_node is not None and inner_node.panel is not None:
             return f"it already has votes or several judges: {inner_node.panel.label}"
-        replies = [{run.replies.get(node) for run in runs} for runs in judged.runs.values()]
-        if all(len(reply) <= 1 for reply in replies):
-            return "its answers never differed"
-        return {"votes": VOTES}
+        for runs in judged.runs.values():
+            if len({run.replies.get(node) for run in runs}) > 1:
+                return {"votes": VOTES}
+        return "its answers never differed"
 
     async def _criteria(self, node: str, judged: Judged) -> list[_Try]:
         """The criterion reworded, each time otherwise."""
@@ -357,7 +360,7 @@ class _Ladder:
 
     async def _edit(
         self, node: str, judged: Judged, earlier: Sequence[str] = (), *, split: bool = False
-    ) -> dict[str, str] | str:
+    ) -> Detail:
         """New words for a node, or why there are none.
 
         An edit that cannot be used is asked for once more.
@@ -372,15 +375,13 @@ class _Ladder:
             task = Task(
                 inner_node.text, list(map(str, inner_node.exemplary)), wrong_cases, why, split
             )
-            words, totals = await self.rewriter.rewrite(task, self.asking.rest())
+            words, totals = await self.rewriter.rewrite(task, self.asking.remaining())
             self.asking.add(totals)
             if split and words is not None and words.strip(" .") == ONE:
                 return "its criterion asks for one thing"
-            why = (
-                "the judge proposed an earlier wording again"
-                if words in earlier
-                else complaint(task, words)
-            )
+            why = complaint(task, words)
+            if words in earlier:
+                why = "the judge proposed an earlier wording again"
             if words and not why:
                 return {"before": inner_node.text, "criterion": words}
         return f"no edit that can be used: {why}"
@@ -397,15 +398,15 @@ class _Ladder:
                 for source in held.inputs
                 if source.title in steps
             }
-            step = steps.get(held.title)
             label = self.asking.labels.by_case[number]
             target = f"the whole result: {_PASS.get(label, label)}"
             for person in self.search.answers.get(held.title, {}).get(number, ())[:1]:
                 target = f"{person:g} of 1" if isinstance(held, RatingNode) else str(person)
             answered: Any = "nothing"
-            if step is not None:
+            reason = None
+            if (step := steps.get(held.title)) is not None:
                 answered = step.score if step.verdict is None else step.verdict
-            reason = None if step is None else step.reason
+                reason = step.reason
             wrong_cases.append(WrongCase(reads, str(answered), reason, target))
         return wrong_cases
 
@@ -416,13 +417,10 @@ class _Ladder:
         rung: Rung,
         what: str,
         where: str,
-        detail: Mapping[str, Any] | str,
+        detail: Detail,
         right: Mapping[int, float] | None = None,
     ) -> _Try:
-        """Ask a candidate about the held-out cases, unless what is `right` with it is known.
-
-        `detail` may be why there is nothing to ask.
-        """
+        """Ask a candidate about the held-out cases, unless what is `right` with it is known."""
         if isinstance(detail, str):
             skipped = Candidate(rung, what, where, refused=detail, skipped=True)
             return _Try(skipped, self.metric, {})

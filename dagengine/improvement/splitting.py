@@ -8,7 +8,7 @@ from typing import Any
 
 from dagengine.data.case_numbers import read_digest
 from dagengine.errors import InputError
-from dagengine.improvement.values import Split
+from dagengine.improvement.findings import Split
 from dagengine.test_case import TestCase
 
 FOLDS = 4

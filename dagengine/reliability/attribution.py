@@ -176,12 +176,12 @@ class _Case:
         while (scores := self.scores(counts, axes)) is None:
             axes, fixed = _axes(counts)
         modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
+        answers = {node: tally.total() for node, tally in self._said.items()}
         flips: dict[str, float] = {}
         for node in self._nodes:
-            answers = self._said[node].total() if node in self._said else 0
-            if answers > 1:  # else there is no pair that could differ
-                equal = sum(count * (count - 1) for count in self._said[node].values())
-                flips[node] = 1 - equal / (answers * (answers - 1))
+            if (count := answers.get(node, 0)) > 1:  # else there is no pair that could differ
+                equal = sum(alike * (alike - 1) for alike in self._said[node].values())
+                flips[node] = 1 - equal / (count * (count - 1))
         return CaseNoise(
             case=number,
             repetitions=len(self._runs),
@@ -192,7 +192,7 @@ class _Case:
             flips=flips,
             moves=self.moves(),
             reached=Counter(node for run in self._runs for node in run.replies),
-            answers={node: tally.total() for node, tally in self._said.items()},
+            answers=answers,
             fixed=fixed,
         )
 
@@ -241,10 +241,7 @@ def _counts(
     counts: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
     for node, reply in answers:
         counts[node][reply] += 1
-    return {
-        node: Counter(dict(tally.most_common())) if len(tally) > 1 else tally
-        for node, tally in counts.items()
-    }
+    return {node: Counter(dict(tally.most_common())) for node, tally in counts.items()}
 
 
 def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
 import networkx as nx
@@ -31,11 +31,9 @@ def clusters(
         values = [read_field(case, field) for case in cases]
         if all(value is None for value in values):
             raise InputError(f"no case has a value at `{field}`, so cases cannot be grouped by it")
-        ties.add_edges_from(
-            (number, ("field", str(value)))
-            for number, value in enumerate(values)
-            if value is not None
-        )
+        for number, value in enumerate(values):
+            if value is not None:
+                ties.add_edge(number, ("field", str(value)))
     for shared, numbers in _sharing(cases, observations, reads).items():
         ties.add_edges_from((number, shared) for number in numbers)
     groups: dict[int, Hashable] = {}
@@ -79,17 +77,10 @@ def constant_questions(observations: Iterable[Observation]) -> tuple[str, ...]:
     more dependent than any others, and no interval over cases shows it.
     """
     seen: set[int] = set()
-    asked: dict[tuple[str, str], dict[str, set[int]]] = {}
+    asked = defaultdict[tuple[str, str, str], set[int]](set)
     for row in observations:
         seen.add(row.case)
         if row.node and row.question is not None:
-            asked.setdefault((row.metric, row.node), {}).setdefault(row.question, set()).add(
-                row.case
-            )
-    return tuple(
-        dict.fromkeys(
-            node
-            for (_, node), questions in asked.items()
-            if len(seen) > 1 and any(numbers == seen for numbers in questions.values())
-        )
-    )
+            asked[row.node, row.metric, row.question].add(row.case)
+    whole = (node for (node, *_), numbers in asked.items() if numbers == seen)
+    return tuple(dict.fromkeys(whole)) if len(seen) > 1 else ()

@@ -56,11 +56,8 @@ class Resampling:
 def later(node: BaseNode, repetitions: int) -> BaseNode:
     """A copy of a resampled node that asks what it would ask so many repetitions later."""
 
-    def postponed(options: Options) -> Options:
-        return replace(options, sample=options.sample + repetitions)
-
     twin = copy.copy(node)
-    _ask_with(postponed, twin)
+    _ask_with(lambda options: replace(options, sample=options.sample + repetitions), twin)
     return twin
 
 
@@ -68,13 +65,13 @@ def _ask_with(options: Callable[[Options], Options], node: BaseNode) -> None:
     """Have a node ask with other options; its value says by a digest what it asked."""
 
     def wrap(work: Work) -> Work:
-        async def resampled(given: Given, ask: Ask) -> NodeValue:
+        async def ask_again(given: Given, ask: Ask) -> NodeValue:
             asking = _Resampled(ask, options)
-            with asking_with(asking.changed):  # also where its own code measures other metrics
+            with asking_with(asking.with_options):  # also where its own code measures other metrics
                 value = await work(given, asking)
             return replace(value, question=asking.digest) if asking.digest else value
 
-        return resampled
+        return ask_again
 
     node.around = (*node.around, wrap)
 
@@ -93,12 +90,12 @@ class _Resampled:
         return self._ask.decides
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        return await self._ask(self.changed(question))
+        return await self._ask(self.with_options(question))
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        return await self._ask.each(self.changed(question) for question in questions)
+        return await self._ask.each(self.with_options(question) for question in questions)
 
-    def changed(self, question: Question[T]) -> Question[T]:
+    def with_options(self, question: Question[T]) -> Question[T]:
         """The question with other options."""
         changed = replace(question, options=self._options(question.options))
         self._asked.append(changed.canonical.rpartition(b"\n")[0])  # all but the options

@@ -60,12 +60,10 @@ def changes(old: Binding, new: Binding) -> list[str]:
             for judges in (old.judges, new.judges)
         )
         # Identities hold settings, too: judges of one name may still differ.
-        change = (
-            f"{before} → {after}"
-            if before != after
-            else f"{after}, with other settings or another object"
-        )
-        lines.append(f"judge: {change}")
+        if before != after:
+            lines.append(f"judge: {before} → {after}")
+        else:
+            lines.append(f"judge: {after}, with other settings or another object")
     if old.data != new.data:
         sizes = f"{counted(old.cases, 'case')} → {counted(new.cases, 'case')}"
         lines.append(f"data: {sizes}, not the same")

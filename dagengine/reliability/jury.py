@@ -54,14 +54,11 @@ def vote_table(rows: Iterable[CaseResult], metric: str, node: str) -> list[list[
     results = (result for row in rows for result in row.metrics if result.metric == metric)
     steps = (step for result in results for step in result.steps if step.node == node)
     for step in steps:
-        if not step.votes:
-            continue
         lists = [vote for vote in step.votes if isinstance(vote, list | tuple)]
-        if not lists:
+        if lists:
+            table += [[vote and vote[item] for vote in step.votes] for item in range(len(lists[0]))]
+        elif step.votes:
             table.append(list(step.votes))
-            continue
-        for item in range(len(lists[0])):
-            table.append([vote and vote[item] for vote in step.votes])
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,17 +98,19 @@ def _labels_in(
     path: Path, places: Places, kept: Sequence[Record] | None = None
 ) -> Mapping[int, list[Any]]:
     records = list(table_of(path).read()) if kept is None else kept
-    read = [_row_of(record, places) for record in records]
-    read = [(number, row) for number, row in read if row.get("criterion") is None]
-    rows: dict[int, list[Any]] = {}
-    for number, row in read:  # several rows for a case are labels of several people
-        rows.setdefault(number, []).append(row.get("label"))
-    columns = list(dict.fromkeys(name for record in records for name in record.value))
-    if columns and not any("label" in row for _, row in read):
+    labels: dict[int, list[Any]] = {}
+    read, metrics = set[str](), set[str]()
+    for number, row in (_row_of(record, places) for record in records):
+        if row.get("criterion") is None:  # several rows for a case are labels of several people
+            labels.setdefault(number, []).append(row.get("label"))
+            read.update(row)
+            metrics.add(str(row.get("metric")))
+    columns = dict.fromkeys(name for record in records for name in record.value)
+    if columns and "label" not in read:
         raise InputError(f"{path} has no column `label`; it has {', '.join(columns)}")
-    if len({str(row.get("metric")) for _, row in read}) > 1:
+    if len(metrics) > 1:
         raise InputError(f"{path} has labels of several metrics (column `metric`): keep one")
-    return one_each(rows) if any("run" in row for _, row in read) else rows
+    return one_each(labels) if "run" in read else labels
 
 
 def criterion_labels(
@@ -294,8 +296,8 @@ def _agreement(
         numbers = [float(number) for label in labels if (number := means[label]) is not None]
         return sum(numbers) / len(numbers) if numbers else None
     counts: Counter[Vote] = Counter(label if (m := means[label]) is None else m for label in labels)
-    best = counts.most_common(2)
-    return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
+    best, *next_best = counts.most_common(2)
+    return None if next_best and best[1] == next_best[0][1] else best[0]
 
 
 def _verdicts(replay: Counterfactual, cases: Sequence[TestCase]) -> list[str]:
@@ -307,10 +309,11 @@ def _verdicts(replay: Counterfactual, cases: Sequence[TestCase]) -> list[str]:
         for verdict, targets in slot.branches.items()
         if not targets or any(plan.slots[number].kind == "verdict" for number in targets)
     ]
+    verdicts = dict.fromkeys(verdict for verdict in ends if isinstance(verdict, str))
     arenas = (case for case in cases if isinstance(case, ArenaTestCase))
-    contestants = [*dict.fromkeys(name for case in arenas for name in case.contestants)]
-    shown = [verdict for verdict in ends if isinstance(verdict, str)]
-    return list(dict.fromkeys([*shown, *contestants, *(["tie"] if contestants else [])]))
+    if contestants := dict.fromkeys(name for case in arenas for name in case.contestants):
+        verdicts |= {**contestants, "tie": None}
+    return list(verdicts)
 
 
 def _refusal(counts: Mapping[Vote, int], replay: Counterfactual, cases: Sequence[TestCase]) -> str:
@@ -348,10 +351,12 @@ def sources_of(
     if walks is not None:
         return walked_labels(walks, cases, replays)
     every = labels_of(cases, labels)
-    gaps = [_gaps(every, replay, cases) for replay in replays]
-    left = [{case: tuple(vote for vote in own if vote not in no) for case, own in every.items()}
-            for no in gaps]  # fmt: skip
-    return [{case: own for case, own in labels.items() if own} for labels in left]
+    sources: list[Given] = []
+    for replay in replays:
+        gaps = _gaps(every, replay, cases)
+        votes = {case: tuple(v for v in own if v not in gaps) for case, own in every.items()}
+        sources.append({case: own for case, own in votes.items() if own})
+    return sources
 
 
 def _gaps(given: Given, replay: Counterfactual, cases: Sequence[TestCase]) -> Counter[Vote]:
@@ -370,30 +375,15 @@ def walked_labels(
     another definition of a metric are left out (`left_out`). Raises InputError if there is then
     no label and no answer to a node.
     """
-    labels = [label for label in read_labels(path) if label.outcome is not None]
-    numbers = _numbers(cases)
-    walks = [_walk(labels, replay, numbers) for replay in replays]
-    nodes = (walked_answers(path, cases, replay) for replay in replays)
-    if not any(walks) and not any(any(answers.values()) for answers in nodes):
+    people = [_answers_of_people(path, cases, replay) for replay in replays]
+    if not any(answers for own in people for answers in own.values()):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
         stale = "".join(f"; {line}" for line in left_out(path, cases, replays))
         raise InputError(
             f"{path} has no finished walk on a case of this data set that fits the current "
             f"definition of {names}{stale}"
         )
-    return walks
-
-
-def _walk(
-    labels: Sequence[Label], replay: Counterfactual, numbers: Mapping[str, Sequence[int]]
-) -> Given:
-    people: dict[int, dict[str, Vote]] = {}
-    now = metric_hash(replay)
-    for label in _of(labels, replay):
-        for number in numbers.get(label.case, ()) if label.definition == now else ():
-            if label.outcome is not None:
-                people.setdefault(number, {})[label.who] = label.outcome
-    return {number: tuple(votes.values()) for number, votes in people.items()}
+    return [own.get("", {}) for own in people]
 
 
 def walked_answers(
@@ -406,27 +396,30 @@ def walked_answers(
     places of the metric is one node, and a person's last answer to it counts.
     """
     path = walk_file(source)
-    if path is None:
-        return {}
-    hashes, numbers = definitions(replay.plan, replay.plan.metrics[0]), _numbers(cases)
+    people = {} if path is None else _answers_of_people(path, cases, replay)
+    return {node: answers for node, answers in people.items() if node}
+
+
+def _answers_of_people(
+    path: Path, cases: Sequence[TestCase], replay: Counterfactual
+) -> NodeAnswers:
+    """What people said of nodes as they are defined now; "" stands for how cases ended."""
+    hashes = definitions(replay.plan, replay.plan.metrics[0])
+    now = {**hashes, "": digest(hashes)}
+    numbers = defaultdict[str, list[int]](list)  # copies of a case share its labels
+    for number, case in enumerate(cases):
+        numbers[case.content_hash()].append(number)
     people: dict[str, dict[int, dict[str, Vote]]] = {}
     for label in _of(read_labels(path), replay):
-        if label.node and label.answer is not None and label.definition == hashes.get(label.node):
-            node = people.setdefault(replay.name_of(label.node), {})
+        vote = label.answer if label.node else label.outcome
+        if vote is not None and label.definition == now.get(label.node):
+            node = people.setdefault(label.node and replay.name_of(label.node), {})
             for number in numbers.get(label.case, ()):
-                node.setdefault(number, {})[label.who] = label.answer
+                node.setdefault(number, {})[label.who] = vote
     return {
-        node: {number: tuple(votes.values()) for number, votes in cases_of.items()}
-        for node, cases_of in people.items()
+        node: {number: tuple(votes.values()) for number, votes in by_case.items()}
+        for node, by_case in people.items()
     }
-
-
-def _numbers(cases: Sequence[TestCase]) -> Mapping[str, Sequence[int]]:
-    """The places of the cases by the hash of their content, which copies share."""
-    numbers: dict[str, list[int]] = {}
-    for number, case in enumerate(cases):
-        numbers.setdefault(case.content_hash(), []).append(number)
-    return numbers
 
 
 def left_out(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +159,9 @@ class Observations(Sequence[Observation]):
         leaves the latter out. Raises InputError for names that do not occur.
         """
         observed = self._of(metric, node)
-        columns = [condition for condition in self.conditions if where(condition)]
-        return [
-            [None if (seen := observed.get((case, column))) is None else of(seen)
-             for column in columns]
-            for case in self.cases
-        ]  # fmt: skip
+        values = {key: of(seen) for key, seen in observed.items() if where(key[1])}
+        columns = [*filter(where, self.conditions)]
+        return [[values.get((case, column)) for column in columns] for case in self.cases]
 
     def votes(
         self, metric: str, node: str = "", of: Reading = vote_of, where: Chosen = every
@@ -194,16 +192,9 @@ class Observations(Sequence[Observation]):
         """The lines of the file, equal for equal observations."""
         for row in self.rows:
             # A condition's fields are beside a row's own; what is as usual is left out.
-            fields = {
-                f.name: getattr(row, f.name)
-                for f in dataclasses.fields(row)
-                if f.name != "condition"
-            }
-            condition = {
-                f.name: getattr(row.condition, f.name) for f in dataclasses.fields(Condition)
-            }
-            shown = (fields | condition).items()
-            yield _JSON.encode({name: value for name, value in shown if value != _DEFAULTS[name]})
+            fields = dict(zip(_ROW, _values_of_row(row), strict=True))
+            fields |= zip(_CONDITION, _values_of_condition(row.condition), strict=True)
+            yield _JSON.encode({k: value for k, value in fields.items() if value != _DEFAULTS[k]})
 
     @classmethod
     def load(
@@ -248,16 +239,18 @@ _JSON = json.JSONEncoder(separators=(",", ":"))
 _DEFAULTS = {
     f.name: f.default for kind in (Observation, Condition) for f in dataclasses.fields(kind)
 }
+_CONDITION = tuple(f.name for f in dataclasses.fields(Condition))
+_ROW = tuple(name for name in _DEFAULTS if name not in (*_CONDITION, "condition"))
+_values_of_row, _values_of_condition = attrgetter(*_ROW), attrgetter(*_CONDITION)
 
 
 def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Observation]:
     """Observations from the lines of a file; raises InputError that names an invalid line."""
     interned: dict[Any, Any] = {}
-    names = {f.name for f in dataclasses.fields(Condition)}
     for number, line in enumerate(lines, 1):
         try:
             fields = shallow_value(line)
-            condition = Condition(**{k: fields.pop(k) for k in list(fields) if k in names})
+            condition = Condition(**{k: fields.pop(k) for k in _CONDITION if k in fields})
             path = tuple((node, verdict) for node, verdict in fields.pop("path", ()))
             outcome = OutcomeKind(fields.pop("outcome", "ok"))
             yield Observation(
@@ -332,12 +325,8 @@ def _is_saved(path: Path) -> bool:
 
 def _columns(records: Sequence[Record]) -> set[str]:
     """The columns that some row fills; raises InputError if none is a verdict or a score."""
-    columns = {
-        str(name)
-        for record in records
-        if isinstance(record.value, Mapping)
-        for name in record.value
-    }
+    rows = (record.value for record in records if isinstance(record.value, Mapping))
+    columns = {str(name) for row in rows for name in row}
     spelt = {name.strip().casefold() for name in columns}
     if columns and not spelt & {"verdict", "score", *_PASSED}:
         raise InputError(

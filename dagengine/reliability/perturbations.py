@@ -83,7 +83,7 @@ class Symmetry:
         first, second = (path.partition(".")[2] or path for path in self.pair(case))
         return first, second
 
-    def swapped(self, case: TestCase) -> TestCase:
+    def swap(self, case: TestCase) -> TestCase:
         """The case with both exchanged."""
         first, second = self.pair(case)
         values = read_field(case, first), read_field(case, second)
@@ -106,15 +106,15 @@ class Symmetry:
         )
 
         def wrap(work: Work) -> Work:
-            async def swapped(given: Given, ask: Any) -> NodeValue:
-                case = self.swapped(given.case)
+            async def ask_swapped(given: Given, ask: Any) -> NodeValue:
+                case = self.swap(given.case)
                 fields = tuple((path, read_field(case, path)) for path, _ in given.fields)
                 value = await work(Given(fields, given.inputs, case), ask)
                 if value.verdict is None or not decides:
                     return value
                 return replace(value, verdict=self.meaning(given.case, value.verdict))
 
-            return swapped
+            return ask_swapped
 
         node.around = (*node.around, wrap)
 
@@ -142,10 +142,9 @@ def paraphrase(wordings: Mapping[str, Wording]) -> Change:
         wording = wordings.get(node.title)
         if wording is not None:
             node.name = node.title  # a title may be the beginning of the words
+            name = "instructions" if isinstance(node, TaskNode | MapNode) else "criteria"
             if isinstance(wording, PromptTemplate):
                 name = "prompt"
-            else:
-                name = "instructions" if isinstance(node, TaskNode | MapNode) else "criteria"
             if not hasattr(node, name) or type(node).run not in _WORDED:
                 raise InputError(
                     f"the wording of the node {node.title!r} cannot be changed from outside"

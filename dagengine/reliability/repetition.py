@@ -13,10 +13,9 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
-import anyio
 from pydantic import BaseModel
 
 from dagengine.compiler.lowering import compile_metrics
@@ -26,7 +25,6 @@ from dagengine.errors import InputError
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
-from dagengine.execution.node_run import together
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
@@ -37,9 +35,9 @@ from dagengine.question import REPETITIONS
 from dagengine.reliability.conditioned_nodes import Resampling
 from dagengine.reliability.observations import Condition, Observation, Observations
 from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
-from dagengine.reliability.second_answers import Lack, SecondAnswer, SecondAnswers, chosen_cases
+from dagengine.reliability.second_answers import SecondAnswers
 from dagengine.report.progress import progress_bar
-from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step, Totals
 from dagengine.test_case import CASE_TYPES, TestCase
 
 __all__ = ["ORDERS", "Condition", "Observation", "Observations", "a_repeat", "repeat"]
@@ -51,8 +49,6 @@ ORDERS = ("given", "swapped", "reversed")
 
 Paraphrases = Mapping[str, Mapping[str, Wording]]
 _FIELD = "field"
-# Cases whose second answers are in progress at once; limits of calls hold besides.
-_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +190,7 @@ async def a_repeat(
         # A case that cannot be swapped is refused here, before the first question is asked.
         for case in cast(Sequence[TestCase], test_cases):
             if isinstance(case, CASE_TYPES):
-                (symmetry or Symmetry()).swapped(case)
+                (symmetry or Symmetry()).swap(case)
     engine = LocalExecutor([variant.rewritten for variant in made], cast(Settings, settings))
 
     checked = engine.cases(test_cases)
@@ -212,6 +208,53 @@ def repeat(
     """`a_repeat` for callers without an event loop (it works inside one, too)."""
     check_settings(a_repeat, settings)
     return sync(lambda: a_repeat(test_cases, metrics, **settings))
+
+
+@dataclass(kw_only=True)
+class Experiment:
+    """Evaluations one after the other, each of them `times` times, with limits for all together.
+
+    `settings` are those of `a_repeat`. `totals` add up what was used, `spent` is the known part of
+    the cost in US dollars, which the budget has to cover.
+    """
+
+    settings: Mapping[str, Any]
+    times: int
+    show: bool = False
+    on_row: Callable[[CaseResult], None] | None = None
+    totals: Totals = field(default_factory=lambda: Totals(cost=0.0))
+    spent: float = 0.0
+
+    async def ask(
+        self,
+        cases: Sequence[TestCase],
+        metrics: Sequence[Metric],
+        keep: Callable[[CaseResult], None] | None = None,
+    ) -> Observations:
+        """Repeat metrics on cases, without second answers; `keep` receives the rows, too."""
+
+        def take(row: CaseResult) -> None:
+            for function in filter(None, (keep, self.on_row)):
+                function(row)
+
+        observations = await a_repeat(
+            cases, metrics, times=self.times, second_answers=False, show=self.show, on_row=take,
+            **self.remaining(),
+        )  # fmt: skip
+        self.add(observations.totals)
+        return observations
+
+    def add(self, totals: Totals) -> None:
+        """Count what was asked."""
+        self.totals = self.totals + totals
+        self.spent += totals.cost or 0.0
+
+    def remaining(self) -> dict[str, Any]:
+        """The settings, with the limits of what is still allowed."""
+        settings = dict(self.settings)
+        if (limits := settings.get("limits")) is not None:
+            settings["limits"] = limits.after(self.totals.calls, self.spent)
+        return settings
 
 
 class _Record(RunObserver):
@@ -238,7 +281,7 @@ class _Record(RunObserver):
         for number, variant in enumerate(variants):
             settings.setdefault((variant.metric, variant.setting), []).append(number)
         self._repeated = [
-            _Repeated(variants[group[0]], SecondAnswers(plan, group, variants[group[0]].rewritten))
+            (variants[group[0]], SecondAnswers(plan, group, variants[group[0]].rewritten))
             for group in settings.values()
             if second_answers and len(group) > 1
         ]
@@ -255,13 +298,12 @@ class _Record(RunObserver):
                 if value is not None and value.question is not None:
                     digest = self._known.setdefault(value.question, value.question)
                     questions[metric.index, self._plan.slots[slot].name] = digest
-        for repeated in self._repeated:
+        for _, repeated in self._repeated:
             repeated.note(case)
 
     async def all_judged(self) -> None:
         """Ask what cases lack, when all of them have their runs."""
-        for repeated in self._repeated:
-            variant = repeated.first
+        for variant, repeated in self._repeated:
             for case, answers in await repeated.ask(self._timeout):
                 for answer in answers:
                     written = answer.step.answers if answer.raw is None else (answer.raw,)
@@ -334,47 +376,15 @@ def keyed_criteria(
     return keys, tuple(shares)
 
 
-class _Repeated:
-    """A metric under one setting: the answers of its runs, and the cases that lack one."""
-
-    def __init__(self, first: Variant, asking: SecondAnswers) -> None:
-        self.first = first
-        self._asking = asking
-        self._answers = 0
-        self._lacking: dict[int, tuple[Lack, JudgedCase]] = {}
-
-    def note(self, case: JudgedCase) -> None:
-        """Take in a case that has its runs."""
-        self._answers += self._asking.answers(case.state)
-        lack = self._asking.lack(case)
-        if lack is not None:
-            self._lacking[case.index] = lack, case
-
-    async def ask(self, timeout: float | None) -> list[tuple[int, list[SecondAnswer]]]:
-        """Ask the chosen cases; answers in their order, none if that takes too long."""
-
-        async def one(_: int, case: int) -> tuple[int, list[SecondAnswer]]:
-            with anyio.move_on_after(timeout):
-                return case, await self._asking.ask(self._lacking[case][1])
-            return case, []
-
-        lacks = {case: lack for case, (lack, _) in self._lacking.items()}
-        return await together(one, chosen_cases(lacks, self._answers), _AT_ONCE)
-
-
 def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Quotes]:
     """Ways of quoting by metric and node; nodes that do not are left out."""
-    nodes = (
-        (variant.metric, plan.slots[slot].name, plan.units[plan.slots[slot].unit].node)
-        for variant, metric in zip(variants, plan.metrics, strict=True)
-        for slot in metric.slots
-        if plan.slots[slot].unit != NONE
-    )
-    return {
-        (metric, name): node.quoting
-        for metric, name, node in nodes
-        if isinstance(node, AskingNode) and node.quoting is not None
-    }
+    quotes: dict[tuple[str, str], Quotes] = {}
+    for variant, metric in zip(variants, plan.metrics, strict=True):
+        for slot in (plan.slots[number] for number in metric.slots):
+            node = None if slot.unit == NONE else plan.units[slot.unit].node
+            if isinstance(node, AskingNode) and node.quoting is not None:
+                quotes[variant.metric, slot.name] = node.quoting
+    return quotes
 
 
 def _lacks_support(step: Step, quoting: Quotes | None) -> bool | None:

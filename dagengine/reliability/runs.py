@@ -64,8 +64,8 @@ class Run:
         values = [sure for sure in chances if sure is not None]
         return math.prod(values) if chances and len(values) == len(chances) else None
 
-    def passed(self, threshold: float) -> bool | None:
-        """Whether the score meets a threshold; None without a score."""
+    def meets(self, threshold: float) -> bool | None:
+        """Return whether the score meets a threshold; None without a score."""
         return passes(self.score, threshold)
 
 

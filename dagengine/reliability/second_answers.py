@@ -14,7 +14,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
+import anyio
 import networkx as nx
 
 from dagengine.compiler.plan import Plan, Unit
@@ -29,6 +31,8 @@ from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.results import Failure, Step
 
 _ANSWERS = 2
+# Cases whose second answers are in progress at once; limits of calls hold besides.
+_AT_ONCE = 256
 
 MOST_MORE = 1 / 8
 """The most second answers, by answers of the runs, that are likely."""
@@ -97,8 +101,9 @@ class SecondAnswers:
     def __init__(self, plan: Plan, metrics: Sequence[int], metric: Metric) -> None:
         self.replay = Counterfactual(metric)
         self.plan = self.replay.plan
-        self._graph = self.plan.graph
         self.speaking = [unit for unit in self.plan.units if self.replay.speaks(unit)]
+        self._answers = 0  # of a judge, in all runs
+        self._lacking: dict[int, tuple[Lack, JudgedCase]] = {}
         self._metrics = metrics
         self._starts = [plan.metrics[number].slots.start for number in metrics]
         # The same metric compiled alone has its slots in the same order.
@@ -106,29 +111,35 @@ class SecondAnswers:
             plan.units[plan.slots[self._starts[0] + unit.slots[0]].unit] for unit in self.plan.units
         ]
 
-    async def ask(self, case: JudgedCase) -> list[SecondAnswer]:
-        """Ask what a case lacks."""
-        return await _Asking(self, case).answers()
+    def note(self, case: JudgedCase) -> None:
+        """Take in a case that has its runs."""
+        runs = chain.from_iterable(self.runs(case.state))
+        self._answers += sum(self.plan.units[unit].node.asks for unit in runs)
+        if (lack := self.lack(case)) is not None:
+            self._lacking[case.index] = lack, case
+
+    async def ask(self, timeout: float | None) -> list[tuple[int, list[SecondAnswer]]]:
+        """Ask what the chosen cases lack; answers in their order, none if that takes too long."""
+
+        async def answer(_: int, case: int) -> tuple[int, list[SecondAnswer]]:
+            with anyio.move_on_after(timeout):
+                return case, await _Asking(self, self._lacking[case][1]).answers()
+            return case, []
+
+        lacks = {case: lack for case, (lack, _) in self._lacking.items()}
+        return await together(answer, chosen_cases(lacks, self._answers), _AT_ONCE)
 
     def lack(self, case: JudgedCase) -> Lack | None:
         """The answers that a case lacks; None if it lacks none."""
         units = _Asking(self, case).lacking
         if not units:
             return None
-        again = [
-            number for unit in units for number in self.replay.units_to_run(self.plan.units[unit])
-        ]
+        again = [self.replay.units_to_run(self.plan.units[unit]) for unit in units]
         # An answer that is not the first one may lead to what no run with a score has reached.
-        reached = {unit for values in self.runs(case.state) for unit in values}
-        behind = {number for unit in units for number in nx.descendants(self._graph, unit)}
-        calls = sum(self.plan.units[number].node.asks for number in (*again, *(behind - reached)))
+        behind = set[int]().union(*(nx.descendants(self.plan.graph, unit) for unit in units))
+        behind = behind.difference(*self.runs(case.state))
+        calls = sum(self.plan.units[number].node.asks for number in chain(*again, behind))
         return Lack(units, calls, case.case.content_hash())
-
-    def answers(self, state: CaseState) -> int:
-        """Number of a judge's answers in the runs of a case."""
-        return sum(
-            self.plan.units[unit].node.asks for values in self.runs(state) for unit in values
-        )
 
     def runs(self, state: CaseState) -> Iterator[dict[int, NodeValue]]:
         """Values of the units in each run with a score."""

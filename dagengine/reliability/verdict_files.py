@@ -13,7 +13,7 @@ import math
 import struct
 import sys
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -88,6 +88,11 @@ class Row:
         texts = "" if alike else json.dumps(self.texts, sort_keys=True, default=str)
         return self.task, self.case, texts
 
+    def without_gaps(self) -> Row:
+        """The row with the texts that there are."""
+        texts = {name: text for name, text in self.texts.items() if text not in _NO_TEXT}
+        return self if len(texts) == len(self.texts) else replace(self, texts=texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Contests:
@@ -126,7 +131,7 @@ class Collected:
         return (*self.observations.conditions, *scores)
 
 
-def collected(
+def read_verdicts(
     path: Path, *, metric: str | None = None, scale: tuple[float, float] = (0.0, 1.0),
     threshold: float | None = None,
 ) -> Collected:  # fmt: skip
@@ -137,20 +142,17 @@ def collected(
     shape, several metrics of which none is named, numbers outside of the scale, and several
     verdicts on a case that are not shown to be its runs.
     """
-    return _collection(*_of_metric(path, list(_rows(path)), metric), scale, threshold)
+    return _collection(*_of_metric(path, metric), scale, threshold)
 
 
-def read_two_files(
-    small: Path, large: Path, *, metric: str | None = None,
-    scale: tuple[float, float] = (0.0, 1.0), threshold: float | None = None,
-) -> Collected:  # fmt: skip
+def read_two_files(small: Path, large: Path, metric: str | None = None) -> Collected:
     """The verdicts of two judges about the same cases, as those of the judges `small` and `large`.
 
-    Raises as `collected` does, and InputError for a file with several settings of its judge.
+    Raises as `read_verdicts` does, and InputError for a file with several settings of its judge.
     """
     names, rows = list[str](), list[Row]()
     for judge, path in (("small", small), ("large", large)):
-        name, own = _of_metric(path, list(_rows(path)), metric)
+        name, own = _of_metric(path, metric)
         names.append(name)
         if len(settings := {str(row.at) for row in own}) > 1:
             raise InputError(
@@ -158,11 +160,14 @@ def read_two_files(
                 "keep the rows of one"
             )
         rows += (replace(row, at={"judge": judge}) for row in own)
-    return _collection(names[0], rows, scale, threshold)
+    return _collection(names[0], rows)
 
 
 def _collection(
-    name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
+    name: str,
+    rows: Sequence[Row],
+    scale: tuple[float, float] = (0.0, 1.0),
+    threshold: float | None = None,
 ) -> Collected:
     """Rows of one metric as what a card is made of."""
     indices: dict[tuple[str, str, str], int] = {}
@@ -192,10 +197,9 @@ def _collection(
 
 
 def _labels_by_case(rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, list[Any]]:
-    labels: dict[int, list[Any]] = {}
+    labels = defaultdict[int, list[Any]](list)
     for case, row in zip(numbers, rows, strict=True):
-        own = row.label if isinstance(row.label, list) else [row.label]
-        labels.setdefault(case, []).extend(own)
+        labels[case] += row.label if isinstance(row.label, list) else [row.label]
     return labels
 
 
@@ -258,8 +262,9 @@ def _runs(
             )
 
 
-def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str, list[Row]]:
+def _of_metric(path: Path, metric: str | None) -> tuple[str, list[Row]]:
     """The name of the metric that is meant, and its rows."""
+    rows = list(_rows(path))
     names = list(dict.fromkeys(row.metric for row in rows))
     if metric is not None and metric not in names:
         raise InputError(f"{path} has no metric {metric!r}; it has {', '.join(map(repr, names))}")
@@ -268,13 +273,7 @@ def _of_metric(path: Path, rows: Sequence[Row], metric: str | None) -> tuple[str
             f"{path} has verdicts of {len(names)} metrics or nodes; choose one: "
             f"--metric {names[0]!r} (the others: {', '.join(map(repr, names[1:]))})"
         )
-    meant = [
-        replace(row, texts={of: text for of, text in row.texts.items() if text not in _NO_TEXT})
-        if any(text in _NO_TEXT for text in row.texts.values())
-        else row
-        for row in rows
-        if metric in (None, row.metric)
-    ]
+    meant = [row.without_gaps() for row in rows if metric in (None, row.metric)]
     if all(row.verdict is row.score is None for row in meant):
         raise InputError(f"{path} has no verdict and no score")
     return meant[0].metric or "verdict", meant
@@ -336,10 +335,11 @@ def _contests(
         run = turn.get((row.file, row.run), seen[case, candidate, setting])
         seen[case, candidate, setting] += not turn
         cells.setdefault(setting, []).append((case, candidate, run, share))
-    alone = next((case for case, own in names.items() if len(own) < 2), None)
+    alone = next((row for case, row in runs if len(names[case]) < 2), None)
     if alone is not None:
-        row = next(row for case, row in runs if case == alone)
-        raise InputError(f"{row.where}: the case {row.case!r} has one candidate; two are needed")
+        raise InputError(
+            f"{alone.where}: the case {alone.case!r} has one candidate; two are needed"
+        )
     candidates = [[*names[case]] for case in range(len(names))]
     return Contests(candidates, _score_arrays(cells, [*map(len, candidates)]))
 
@@ -371,11 +371,12 @@ def _metric(
     name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
 ) -> Metric:
     """A metric with one node that says what the file says, and reads what it has of the cases."""
-    reads = ["additional_metadata"] if any(row.texts for row in rows) else ["input"]
-    if any(
-        name not in _COLUMNS for row in rows[:1] for name in row.columns
-    ):  # columns without a meaning were not judged
-        reads = [field.replace("metadata", "metadata.texts") for field in reads]
+    reads = ["input"]
+    if any(row.texts for row in rows):
+        # Columns without a meaning were not judged.
+        reads = ["additional_metadata"]
+        if rows[0].columns.keys() - _COLUMNS:
+            reads = ["additional_metadata.texts"]
     kinds = dict.fromkeys(row.verdict for row in rows if row.verdict is not None)
     low, high = scale
     level = 0.5 if threshold is None else (threshold - low) / (high - low)
@@ -417,11 +418,8 @@ def _rows(path: Path) -> Iterator[Row]:
         yield from _of_run(run)
         return
     if path.is_dir():
-        files = sorted(
-            file
-            for file in path.iterdir()
-            if suffix_of(file) in _SUFFIXES or run_at(file) is not None
-        )
+        files = sorted(path.iterdir())
+        files = [file for file in files if suffix_of(file) in _SUFFIXES or run_at(file) is not None]
         if not files:
             raise InputError(f"{path} has no run and no result files ({', '.join(_SUFFIXES)})")
         for number, file in enumerate(files):
@@ -473,9 +471,9 @@ def _of_run(run: Run) -> Iterator[Row]:
 def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
     """A file that is one JSON object: which tool wrote it is told by its keys."""
     results, run = data.get("results"), data.get("testRunData", data)
-    if isinstance(results, dict) and isinstance(results.get("results"), list):
-        yield from chain.from_iterable(map(_promptfoo, results["results"]))
-    elif isinstance(results, list):
+    if isinstance(results, dict):
+        results = results.get("results")
+    if isinstance(results, list):
         yield from chain.from_iterable(map(_promptfoo, results))
     elif isinstance(run, dict) and {"testCases", "test_cases"} & run.keys():
         yield from _deepeval(run)
@@ -550,12 +548,8 @@ def _provider_name(provider: Any) -> str:
 
 def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:
     """A test run of deepeval: cases with the data of their metrics."""
-    cases = [
-        case
-        for key in ("testCases", "test_cases", "conversationalTestCases")
-        for case in run.get(key) or ()
-    ]
-    for index, case in enumerate(cases):
+    keys = ("testCases", "test_cases", "conversationalTestCases")
+    for index, case in enumerate(chain.from_iterable(run.get(key) or () for key in keys)):
         texts = {name: case.get(to_camel(name), case.get(name)) for name in JUDGED}
         results: Sequence[Any] = case.get("metricsData") or case.get("metrics_data") or ()
         yield from _number_metrics(
@@ -573,12 +567,11 @@ def _inspect(samples: Iterable[Mapping[str, Any]], log: Mapping[str, Any]) -> It
 
     `log` says which task it is of, and which model answered: another model is another setting.
     """
-    table: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
-    for sample in sorted(samples, key=lambda sample: sample.get("epoch") or 0):
-        table.append((sample, dict(_inspect_values(sample.get("scores") or {}))))
-    scorers = dict.fromkeys(name for _, values in table for name in values)
-    partly = {name for name in scorers if any(plain_word(row.get(name)) == "p" for _, row in table)}
-    for sample, values in table:
+    samples = sorted(samples, key=lambda sample: sample.get("epoch") or 0)
+    table = [dict(_inspect_values(sample.get("scores") or {})) for sample in samples]
+    scorers = dict.fromkeys(chain.from_iterable(table))
+    partly = {name for values in table for name in values if plain_word(values[name]) == "p"}
+    for sample, values in zip(samples, table, strict=True):
         texts = {
             "input": sample.get("input"),
             "actual_output": (sample.get("output") or {}).get("completion"),

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.estimate.counting import estimate
-from dagengine.estimate.values import Estimate
+from dagengine.estimate.estimates import Estimate
 from dagengine.evaluation import write_page_or_warn
 from dagengine.execution.executor import OnRow
 from dagengine.execution.local_executor import LocalExecutor, Settings

@@ -13,7 +13,7 @@ from dagengine.argument_names import check_names, names_of
 from dagengine.data.dataset_columns import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
-from dagengine.estimate.values import Estimate
+from dagengine.estimate.estimates import Estimate
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge

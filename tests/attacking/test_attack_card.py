@@ -11,9 +11,7 @@ from graphs.hostile import TEXTS
 from pydantic_core import to_jsonable_python
 from typer.testing import CliRunner
 
-from dagengine.attacking.conditions import condition, failures
-from dagengine.attacking.files import card_json, card_page, write_attack
-from dagengine.attacking.values import (
+from dagengine.attacking.attack_card import (
     AttackCard,
     Attacked,
     Cell,
@@ -24,8 +22,17 @@ from dagengine.attacking.values import (
     Helped,
     Place,
     Share,
+    failing_lines,
+    parse_fail_if,
 )
-from dagengine.attacking.words import headline, next_step, screen
+from dagengine.attacking.attack_report import (
+    attack_json,
+    attack_page,
+    headline,
+    next_step,
+    screen,
+    write_attack,
+)
 from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.question import NO_USAGE
@@ -79,7 +86,7 @@ def test_the_terminal_shows_hostile_texts_as_escapes_and_takes_one_screen() -> N
 
 
 def test_the_page_has_no_markup_of_texts_and_no_hidden_character() -> None:
-    page = card_page(card(HOSTILE))
+    page = attack_page(card(HOSTILE))
     assert "<script" not in page
     assert "<img" not in page
     assert page == plain(page)
@@ -89,10 +96,11 @@ def test_the_page_has_no_markup_of_texts_and_no_hidden_character() -> None:
 
 def test_the_json_is_ascii_and_has_all_of_the_card(tmp_path: Path) -> None:
     made = card(HOSTILE.encode(errors="replace").decode())
-    page, data = write_attack(made, tmp_path / "new")
+    page = write_attack(made, tmp_path / "new")
+    data = page.with_suffix(".json")
     assert data.read_text().isascii()
     assert json.loads(data.read_text()) == to_jsonable_python(made)
-    assert json.loads(card_json(card(HOSTILE)))["format"] == 1
+    assert json.loads(attack_json(card(HOSTILE)))["format"] == 1
     assert page.name == "attack.html"
 
 
@@ -115,13 +123,13 @@ def test_the_headline_names_nodes_families_and_a_defence() -> None:
     ],
 )  # fmt: skip
 def test_conditions_fail_by_their_measure(text: str, count: int) -> None:
-    assert len(failures(card(), [condition(text)])) == count
+    assert len([*failing_lines(card(), [parse_fail_if(text)])]) == count
 
 
 def test_conditions_name_what_they_may_be() -> None:
     for text, word in (("fals>0", "use falls"), ("falls.high>0", "no .high"), ("x", "write")):
         with pytest.raises(InputError, match=word):
-            condition(text)
+            parse_fail_if(text)
 
 
 METRICS = """

@@ -27,7 +27,7 @@ from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.reliability.labels import labels_of
-from dagengine.reliability.verdict_files import collected
+from dagengine.reliability.verdict_files import read_verdicts
 from dagengine.test_case import InvalidCase, LLMTestCase
 
 LONG = "7" * 5000
@@ -420,7 +420,7 @@ def test_a_quote_that_nothing_closes_is_refused_with_its_line(
         "input,name": lambda: list(read_cases(path)),
         "case,label": lambda: labels_of(names, path),
         "text,family": lambda: read_attacks(path),
-        "case,verdict": lambda: collected(path),
+        "case,verdict": lambda: read_verdicts(path),
     }
     for header, read in readers.items():
         table = f"{header}\n{rows}".replace(",", "\t" if suffix == ".tsv" else ",").encode()

@@ -20,8 +20,8 @@ from pydantic import Field
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import InputError
 from dagengine.estimate import Estimate, estimate, verdicts_of
+from dagengine.estimate.estimates import Bounds, cost
 from dagengine.estimate.paths import MOST_PATHS
-from dagengine.estimate.values import Bounds, cost
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from dagengine.errors import InputError
 from dagengine.improvement.acceptance import joint_p
-from dagengine.improvement.judged import Asking
+from dagengine.improvement.findings import Candidate, Rung
+from dagengine.improvement.judged import LabelledExperiment
 from dagengine.improvement.naming import blame
 from dagengine.improvement.patching import patch, program
 from dagengine.improvement.rewriters import Task, complaint, words_changed
 from dagengine.improvement.rungs import changed
 from dagengine.improvement.splitting import split_cases
-from dagengine.improvement.values import Candidate, Rung
 from dagengine.judges import ScriptedJudge
 from dagengine.loading import load_metrics
 from dagengine.reliability.counterfactual import Counterfactual
@@ -82,7 +82,7 @@ async def test_the_node_is_named_by_final_labels_and_by_those_of_nodes() -> None
         {n: (good,) for n, good in misread.labels(COUNT, sources=True).items()}, replay, cases, 0.5
     )
     settings = {"model": ScriptedJudge(misread.answer)}
-    asking = Asking(cases, labels, {}, 1, settings)
+    asking = LabelledExperiment(settings=settings, times=1, cases=cases, labels=labels, groups={})
     judged = await asking.judge(metric, range(COUNT))
     by_results = blame(asking, judged, {}, 0.6)
     answers = {"Tone": {n: (good,) for n, good in misread.labels(COUNT).items()}}

@@ -16,10 +16,10 @@ from improved import search as simulated
 from dagengine import Limits, a_improve, improve
 from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
+from dagengine.improvement.findings import Improvement
 from dagengine.improvement.naming import LEAST_WRONG
 from dagengine.improvement.search import Search
-from dagengine.improvement.values import Improvement
-from dagengine.improvement.words import cause, step
+from dagengine.improvement.wording import cause, step
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode, MapNode, RatingNode, TaskNode

@@ -17,7 +17,7 @@ from servers.decision_server import DecisionServer
 
 from dagengine import evaluate
 from dagengine.errors import InputError
-from dagengine.improvement.files import Folder
+from dagengine.improvement.folder import Folder
 from dagengine.judges import DecisionJudge, LexicalJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,

@@ -29,7 +29,7 @@ from dagengine.reliability.card.card_words import bought, scores_needed
 from dagengine.reliability.card.contests import Ties, contest_card
 from dagengine.reliability.card.values import Contest, JudgeCard
 from dagengine.reliability.statistics import best_of
-from dagengine.reliability.verdict_files import collected
+from dagengine.reliability.verdict_files import read_verdicts
 from dagengine.test_case import LLMTestCase
 
 SCALE = (1.0, 10.0)
@@ -61,7 +61,7 @@ def drawn(cases: int = 60, runs: int = 4, seed: int = 0, **more: Any) -> Iterato
 
 
 def card_of(path: Path, ties: Ties = "share", within: float = 0.01, **more: Any) -> JudgeCard:
-    made = collected(path, scale=SCALE)
+    made = read_verdicts(path, scale=SCALE)
     assert made.contests is not None
     settings: dict[str, Any] = {"ties": ties, "within": within, "labels": made.labels or None}
     return contest_card(made.contests, made.metric, made.cases, ["judge"], **settings | more)
@@ -95,7 +95,7 @@ def test_the_best_candidate_is_that_with_the_highest_mean(table: list[Any]) -> N
 def test_candidates_of_a_table_make_a_curve_by_both_rules(tmp_path: Path) -> None:
     path = written(tmp_path / "t.csv", [{**row, "label": "c0"} for row in drawn()])
     contest = contest_of(card_of(path))
-    array = next(iter(collected(path, scale=SCALE).contests.scores.values()))  # type: ignore[union-attr]
+    array = next(iter(read_verdicts(path, scale=SCALE).contests.scores.values()))  # type: ignore[union-attr]
     for row in contest.curve:
         picks = best_of(array[:, :, : row.scores], np.zeros(60, int))
         assert row.wrong.value == pytest.approx(picks.wrong.mean())
@@ -122,12 +122,12 @@ def test_the_rule_for_ties_decides_what_agreement_is(tmp_path: Path) -> None:
 def test_a_label_names_the_right_candidate_or_says_yes_and_no(tmp_path: Path) -> None:
     named = [{**row, "label": "c0"} for row in drawn()]
     said = [{**row, "label": "yes" if row["candidate"] == "c0" else "no"} for row in drawn()]
-    first, second = (collected(written(tmp_path / f"{k}.csv", rows), scale=SCALE)
+    first, second = (read_verdicts(written(tmp_path / f"{k}.csv", rows), scale=SCALE)
                      for k, rows in enumerate((named, said)))  # fmt: skip
     assert first.labels == second.labels == {case: ["c0"] for case in range(60)}
     two = [{**row, "label": "yes"} for row in drawn(1)]
     with pytest.raises(InputError, match="the case 'q0' name 3 right candidates"):
-        collected(written(tmp_path / "two.csv", two), scale=SCALE)
+        read_verdicts(written(tmp_path / "two.csv", two), scale=SCALE)
 
 
 @pytest.mark.parametrize(
@@ -143,14 +143,14 @@ def test_a_row_that_cannot_be_read_is_named(tmp_path: Path, change: Row, message
     rows = list(drawn(2))
     rows[0] |= change
     with pytest.raises(InputError, match=message) as error:
-        collected(written(tmp_path / "t.csv", rows), scale=SCALE)
+        read_verdicts(written(tmp_path / "t.csv", rows), scale=SCALE)
     assert "t.csv line" in str(error.value)
 
 
 def test_a_case_with_one_candidate_and_a_label_of_none_are_errors(tmp_path: Path) -> None:
     alone = [row for row in drawn(3) if row["case"] != "q1" or row["candidate"] == "c1"]
     with pytest.raises(InputError, match="the case 'q1' has one candidate"):
-        collected(written(tmp_path / "alone.csv", alone), scale=SCALE)
+        read_verdicts(written(tmp_path / "alone.csv", alone), scale=SCALE)
     path = written(tmp_path / "t.csv", list(drawn(3)))
     with pytest.raises(InputError, match="'c9' of the case 'q2' is none of its candidates"):
         card_of(path, labels={2: "c9"})
@@ -163,7 +163,7 @@ def test_settings_are_never_pooled_but_seeds_that_asked_once_are_repeats(tmp_pat
     assert [len(contest_of(card, place).curve) for place in (0, 1)] == [4, 4]
     assert card.metrics[0].between[0].difference.name == "best-share"
     seeds = [{**row, "run": 0, "seed": row["run"]} for row in drawn()]
-    made = collected(written(tmp_path / "seeds.csv", seeds), scale=SCALE)
+    made = read_verdicts(written(tmp_path / "seeds.csv", seeds), scale=SCALE)
     assert [array.shape for array in made.contests.scores.values()] == [(60, 3, 4)]  # type: ignore[union-attr]
 
 
@@ -211,7 +211,7 @@ def test_runs_of_ratings_are_contests_if_their_cases_name_candidates(tmp_path: P
     for turn in range(2):
         evaluate(cases, [DAGMetric("Good", DAG(rating))], model=judge, show=False,
                  out=tmp_path / f"run{turn}")  # fmt: skip
-    made = collected(tmp_path)
+    made = read_verdicts(tmp_path)
     assert made.contests is not None
     assert [list(own) for own in made.contests.names] == [["good", "bad"]] * 3
     (array,) = made.contests.scores.values()

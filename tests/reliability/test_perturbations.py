@@ -268,7 +268,7 @@ def test_verdicts_have_other_names_where_one_says_so_and_other_nodes_keep_theirs
 def test_parts_of_lists_and_whole_fields_are_swapped(
     first: str, second: str, swapped: dict[str, Any]
 ) -> None:
-    assert Symmetry(first, second).swapped(CASE) == CASE.model_copy(update=swapped)
+    assert Symmetry(first, second).swap(CASE) == CASE.model_copy(update=swapped)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_parts_of_lists_and_whole_fields_are_swapped(
 )
 def test_what_cannot_be_swapped_is_an_input_error(symmetry: Symmetry) -> None:
     with pytest.raises(InputError):
-        symmetry.swapped(CASE)
+        symmetry.swap(CASE)
 
 
 # Paraphrases.

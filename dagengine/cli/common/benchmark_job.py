@@ -18,7 +18,7 @@ from dagengine.errors import InputError
 from dagengine.terminal import counted, wrap_lines
 
 if TYPE_CHECKING:
-    from dagengine.estimate.values import Estimate
+    from dagengine.estimate.estimates import Estimate
     from dagengine.metrics import BaseMetric
     from dagengine.reliability.perturbations import Symmetry
     from dagengine.reliability.repetition import Observations

@@ -21,8 +21,8 @@ from dagengine.errors import InputError
 from dagengine.terminal import counted, wrap_lines
 
 if TYPE_CHECKING:
+    from dagengine.attacking.attack_card import AttackCard
     from dagengine.attacking.campaign import Plan
-    from dagengine.attacking.values import AttackCard
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.test_case import TestCase
 
@@ -116,16 +116,15 @@ def attack(options: AttackOptions) -> None:
 
     Exit codes: 0 done; 1 a --fail-if condition holds; 2 invalid input; 130 interrupted.
     """
+    from dagengine.attacking.attack_card import failing_lines, parse_fail_if
+    from dagengine.attacking.attack_report import screen, write_attack
     from dagengine.attacking.campaign import Plan
-    from dagengine.attacking.conditions import condition, failures
     from dagengine.attacking.families import read_attacks, select_families
-    from dagengine.attacking.files import write_attack
-    from dagengine.attacking.words import screen
     from dagengine.data.cases import strict
     from dagengine.loading import chosen_judge, load_metrics
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
-    conditions = [condition(text) for text in options.fail_if or ()]
+    conditions = [*map(parse_fail_if, options.fail_if or ())]
     own = () if options.attacks is None else read_attacks(options.attacks)
     plan = Plan(
         select_families(_parts(options.families), own),
@@ -150,9 +149,9 @@ def attack(options: AttackOptions) -> None:
         report(**dataclasses.asdict(card))
         say("\n".join(screen(card)))
         with name_in_errors(options.out):
-            page, _ = write_attack(card, options.out)
+            page = write_attack(card, options.out)
     say(f"card: {page} (also attack.json)")
-    lines = failures(card, conditions)
+    lines = [*failing_lines(card, conditions)]
     report(failing=lines)
     for line in lines:
         say(f"fails: {line}", err=True)
@@ -177,25 +176,23 @@ def _print_plan(
     options: AttackOptions, plan: Plan, metrics: list[BaseMetric], cases: list[TestCase], model: Any
 ) -> None:
     """Print what is asked at most, part by part, with its price."""
-    from dagengine.attacking.foretelling import parts_of
-    from dagengine.estimate.values import cost
+    from dagengine.attacking.foretelling import forecasts
 
     defend = _parts(options.defend) or []
     judges = _judges(defend, options.base_url)
     total, money, priced = 0.0, 0.0, True
     own = shared.prices(options.price)
-    for part in parts_of(cases, metrics, plan, defend, judges, model):
+    for part in forecasts(cases, metrics, plan, defend, judges, model):
         calls = part.estimate.calls.likely * options.repeats
-        paid = [
-            cost(name, judge.input_tokens, judge.output_tokens, own)
-            for name, judge in zip(part.judges, part.estimate.judges, strict=True)
-            if judge.calls
-        ]
-        price = None if None in paid else sum(filter(None, paid)) * options.repeats
-        priced, total = priced and price is not None, total + calls
-        money += price or 0.0
-        shown = "" if price is None else f", ${price:.2f}"
-        say(f"  {part.what}: about {calls:,.0f} calls{shown}")
+        total += calls
+        price = part.cost(own)
+        if price is None:
+            priced = False
+            say(f"  {part.what}: about {calls:,.0f} calls")
+        else:
+            price *= options.repeats
+            money += price
+            say(f"  {part.what}: about {calls:,.0f} calls, ${price:.2f}")
     report(plan={"calls": total, "usd": money if priced else None})
     much = f", ${money:.2f}" if priced else ""
     words = (

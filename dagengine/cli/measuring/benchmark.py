@@ -242,13 +242,13 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
     from dagengine.reliability.card.contests import contest_card
     from dagengine.reliability.labels import labels_among
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
-    from dagengine.reliability.verdict_files import collected
+    from dagengine.reliability.verdict_files import read_verdicts
 
     assert options.verdicts is not None
     if options.data is not None:
         raise typer.BadParameter("--data needs METRICS.py; without it the file names the cases")
     require_benchmark_extra()
-    verdicts = collected(
+    verdicts = read_verdicts(
         options.verdicts, metric=options.metric, scale=_ends(options.scale),
         threshold=options.threshold,
     )  # fmt: skip

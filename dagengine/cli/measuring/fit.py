@@ -20,9 +20,9 @@ from dagengine.errors import InputError
 from dagengine.terminal import counted
 
 if TYPE_CHECKING:
-    from dagengine.improvement.files import Folder
+    from dagengine.improvement.findings import Split
+    from dagengine.improvement.folder import Folder
     from dagengine.improvement.replaying import Replayed
-    from dagengine.improvement.values import Split
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.reliability.fitting.escalation import FittedEscalation, Proof
 
@@ -118,7 +118,7 @@ def escalation(options: EscalationOptions) -> None:
 
     Exit codes: 0 done, whether or not the threshold is proved; 2 invalid input; 130 interrupted.
     """
-    from dagengine.improvement.files import RECORD, Folder
+    from dagengine.improvement.folder import RECORD, Folder
 
     metric = None if options.metrics is None else shared.sole_metric(options.metrics)
     to, paid = _judges(options)
@@ -228,8 +228,8 @@ def _fit(
     from pydantic_core import to_jsonable_python
 
     from dagengine.data.case_numbers import read_digest
+    from dagengine.improvement.findings import FORMAT
     from dagengine.improvement.splitting import split_cases
-    from dagengine.improvement.values import FORMAT
     from dagengine.reliability.fitting import escalation as law
 
     def cascade(part: Iterable[int]) -> law.Cascade:
@@ -279,8 +279,8 @@ def _write(
     below: float, target: str, metric: BaseMetric, to: str | None, folder: Folder
 ) -> str | None:
     """Write the threshold into what the metric is written in; returns how it is applied."""
+    from dagengine.improvement.findings import Candidate
     from dagengine.improvement.rungs import escalation_of, with_escalation
-    from dagengine.improvement.values import Candidate
 
     panel = escalation_of(metric)
     if panel is not None and panel.below == below:

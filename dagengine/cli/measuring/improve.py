@@ -18,14 +18,14 @@ from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.terminal import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
-    from dagengine.improvement.files import Folder
+    from dagengine.improvement.findings import Candidate, Improvement
+    from dagengine.improvement.folder import Folder
     from dagengine.improvement.rewriters import Rewriter
     from dagengine.improvement.search import Search
-    from dagengine.improvement.values import Candidate, Improvement
 
 
 def _files(out: Path, given: Given) -> Iterable[Path]:
-    from dagengine.improvement.files import WRITTEN
+    from dagengine.improvement.folder import WRITTEN
 
     if not given.get("plan_only"):
         yield from (out / name for name in (*WRITTEN, "run.json"))  # and what a run writes
@@ -90,8 +90,8 @@ def improve(
     130 interrupted.
     """
     from dagengine.gateway.limits import Limits
-    from dagengine.improvement import words
-    from dagengine.improvement.files import RECORD, Folder
+    from dagengine.improvement import wording
+    from dagengine.improvement.folder import RECORD, Folder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
     from dagengine.loading import chosen_judge, load_judge
@@ -105,7 +105,7 @@ def improve(
     )  # fmt: skip
     model, paid, folder = chosen_judge(judge, base_url), shared.prices(price), Folder(out)
     plan = search.plan(model=model, prices=paid)
-    for name, calls in words.plan_lines(plan):
+    for name, calls in wording.plan_lines(plan):
         say(wrap_lines(f"  {name:26} {calls:>34}", 27))
     bounds = "upper bounds, for the most expensive node"
     say(wrap_lines(f"{bounds}; p values are corrected for {plan.tries} tries"))
@@ -135,8 +135,8 @@ def _run(
 ) -> None:
     """Search, leave the files, and say what came of it."""
     from dagengine.execution.interrupts import sync
-    from dagengine.improvement import words
-    from dagengine.improvement.files import PAGE, RECORD
+    from dagengine.improvement import wording
+    from dagengine.improvement.folder import PAGE, RECORD
 
     async def whole() -> tuple[Improvement, str | None]:
         looking = partial(folder.look, search.split.sha256)
@@ -154,22 +154,22 @@ def _run(
 
     report(**json.loads((folder.path / RECORD).read_bytes()))
     # The screen: headline, what it rests on, next, what n is, the change.
-    say(wrap_lines(f"\n{words.headline(result)}\n\n  {words.why(result)}"))
-    say(f"  next  {words.step(result, left)}\n")
-    for warning in words.warnings(result):
+    say(wrap_lines(f"\n{wording.headline(result)}\n\n  {wording.why(result)}"))
+    say(f"  next  {wording.step(result, left)}\n")
+    for warning in wording.warnings(result):
         say(wrap_lines(f"  warning: {warning}", 2), err=True)
-    for name, text in words.facts(result):
+    for name, text in wording.facts(result):
         say(wrap_lines(f"  {name:8} {text}", 9))
     for candidate in result.accepted:
         marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
-        if parts := [marks[kind].format(text) for kind, text in words.edit(candidate)]:
+        if parts := [marks[kind].format(text) for kind, text in wording.edit(candidate)]:
             say(wrap_lines(f"\n  {candidate.where}: {' '.join(parts)}", 2))
     say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")
 
 
 def _say_candidate(candidate: Candidate) -> None:
-    from dagengine.improvement import words
+    from dagengine.improvement import wording
 
-    gain = "" if candidate.skipped else f"{words.points(candidate.gain):>15}  "
+    gain = "" if candidate.skipped else f"{wording.points(candidate.gain):>15}  "
     line = f"  {one_line(candidate.what, 26):26} {one_line(candidate.where, 12):12} {gain}"
-    say(wrap_lines(line + words.decision(candidate), 27))
+    say(wrap_lines(line + wording.decision(candidate), 27))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dagengine.estimate.estimates import Bounds, Estimate, JudgeEstimate, NodeEstimate, Speeds, cost
 from dagengine.estimate.lookahead import ASSUMED
-from dagengine.estimate.values import Bounds, Estimate, JudgeEstimate, NodeEstimate, Speeds, cost
 from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:

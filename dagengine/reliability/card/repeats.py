@@ -37,7 +37,7 @@ Outcome = Callable[[Run], Hashable]
 @cache
 def outcome(threshold: float | None) -> Callable[[Run], float | None]:
     """Value that is compared between runs: pass or fail, or the score if there is no threshold."""
-    return (lambda run: run.score) if threshold is None else (lambda run: run.passed(threshold))
+    return (lambda run: run.score) if threshold is None else (lambda run: run.meets(threshold))
 
 
 def score(run: Run) -> float | None:

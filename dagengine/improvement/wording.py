@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from dagengine.improvement.findings import Blame, Candidate, Improvement, SearchPlan
 from dagengine.improvement.naming import LEAST_WRONG, MOST_LABELS
-from dagengine.improvement.values import Blame, Candidate, Improvement, SearchPlan
 from dagengine.reliability.statistics.comparisons import Comparison, visible_difference
 from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.terminal import counted, few
@@ -67,23 +67,21 @@ def headline(result: Improvement) -> str:
 
 def why(result: Improvement) -> str:
     """Grounds of the headline."""
-    better = [
-        candidate
+    better = sum(
+        not candidate.accepted and (candidate.after or 0) > (candidate.before or 0)
         for candidate in result.candidates
-        if not candidate.accepted and (candidate.after or 0) > (candidate.before or 0)
-    ]
-    count_words = "One more change" if len(better) == 1 else f"{len(better)} more changes"
-    looked = f" {count_words} looked better, but could be chance."
-    sealed = result.sealed
-    if sealed is not None:
+    )
+    cases = counted(len(result.split.tried), "case")
+    text = f"Agreement with people is {percent(result.right)} on {cases}."
+    if (sealed := result.sealed) is not None:
         text = (
             f"Agreement with people was {percent(sealed.before)} and is {percent(sealed.after)} on "
             f"{counted(len(result.split.sealed), 'sealed case')}; gain {points(sealed.gain)}."
         )
-    else:
-        cases = counted(len(result.split.tried), "case")
-        text = f"Agreement with people is {percent(result.right)} on {cases}."
-    return text + (looked if better else "")
+    if better:
+        changes = "One more change" if better == 1 else f"{better} more changes"
+        text += f" {changes} looked better, but could be chance."
+    return text
 
 
 def step(result: Improvement, left: str | None) -> str:
@@ -116,9 +114,9 @@ def step(result: Improvement, left: str | None) -> str:
 
 def cause(blame: Blame | None) -> str:
     """The node that causes the wrong results."""
-    if blame is None or not blame.shares:
-        if blame is None or blame.wrong < LEAST_WRONG:
-            return "not known: too few wrong results"
+    if blame is None or (not blame.shares and blame.wrong < LEAST_WRONG):
+        return "not known: too few wrong results"
+    if not blame.shares:
         return (
             f"not known: no other answer of one node mends any of {blame.wrong:.0f} wrong results"
         )

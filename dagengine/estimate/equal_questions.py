@@ -18,7 +18,7 @@ below `least`. What is known only to be like another (`resemble`) moves `likely`
 
 from __future__ import annotations
 
-from dagengine.estimate.values import Bounds
+from dagengine.estimate.estimates import Bounds
 from dagengine.gateway.gateway import DEFAULT_LIMITS
 
 # Equal questions are looked for among this many.

@@ -6,13 +6,15 @@ A law: no judge, no clock. A case counts once, as most of its runs ended.
 from __future__ import annotations
 
 import functools
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from itertools import groupby
+from typing import Self
 
 from dagengine.attacking.aims import CLOSED, Favour, Node
-from dagengine.attacking.values import Cell, Change, FamilyFigures, Helped, Place, Share
+from dagengine.attacking.attack_card import Cell, Change, FamilyFigures, Helped, Place, Share
 from dagengine.reliability.observations import Observation
 from dagengine.reliability.statistics.comparisons import more_often, shown_more_often
 from dagengine.reliability.statistics.intervals import Interval, bootstrap, mean_of
@@ -46,32 +48,30 @@ class Run:
     unsupported: bool = False
     unmet: tuple[str, str] | None = None
 
+    @classmethod
+    def of(cls, rows: Sequence[Observation], threshold: float) -> Self:
+        """The run of one repetition, whose rows are the metric's and those of its nodes."""
+        whole, *nodes = rows
+        return cls(
+            whole.score,
+            bool(passes(whole.score, threshold)),
+            whole.outcome in _LOST,
+            whole.path,
+            {row.node: _answer(row) for row in nodes},
+            any(row.unsupported for row in nodes),
+            unmet_criteria(nodes),
+        )
+
 
 def runs_of(
     rows: Iterable[Observation], thresholds: Mapping[str, float]
-) -> dict[tuple[int, str], list[Run]]:
-    """The runs by case and metric, one for each repetition."""
-    grouped: dict[tuple[int, str], dict[int, list[Observation]]] = {}
-    for row in rows:
-        samples = grouped.setdefault((row.case, row.metric), {})
-        samples.setdefault(row.condition.sample, []).append(row)
-    return {
-        key: [_run(own, thresholds[key[1]]) for _, own in sorted(samples.items())]
-        for key, samples in grouped.items()
-    }
-
-
-def _run(rows: Sequence[Observation], threshold: float) -> Run:
-    whole = next(row for row in rows if not row.node)
-    return Run(
-        whole.score,
-        bool(passes(whole.score, threshold)),
-        whole.outcome in _LOST,
-        whole.path,
-        {row.node: _answer(row) for row in rows if row.node},
-        any(bool(row.unsupported) for row in rows),
-        unmet_criteria(rows),
-    )
+) -> Mapping[str, list[list[Run]]]:
+    """The runs of each metric: a row for each case, with one for each repetition."""
+    runs = defaultdict[str, list[list[Run]]](list)
+    for (_, metric), own in groupby(rows, lambda row: (row.case, row.metric)):
+        repetitions = groupby(own, lambda row: row.condition)
+        runs[metric].append([Run.of([*part], thresholds[metric]) for _, part in repetitions])
+    return runs
 
 
 def unmet_criteria(rows: Sequence[Observation]) -> tuple[str, str] | None:
@@ -198,7 +198,9 @@ def _opens_pass(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour])
 def share(count: int, cases: int) -> Share:
     """A share with its interval."""
     interval = bootstrap([1.0] * count + [0.0] * (cases - count), mean)
-    return Share(count, cases, *((interval.low, interval.high) if interval else (None, None)))
+    if interval is None:
+        return Share(count, cases)
+    return Share(count, cases, interval.low, interval.high)
 
 
 def share_of(hits: Iterable[bool]) -> Share:
@@ -210,16 +212,17 @@ def share_of(hits: Iterable[bool]) -> Share:
 def change(values: Iterable[float | None]) -> Change:
     """The mean of changes of scores."""
     numbers = [value for value in values if value is not None]
-    interval = mean_of(numbers)
-    value = sum(numbers) / len(numbers) if numbers else None
+    if not numbers:
+        return Change(None)
+    value, interval = sum(numbers) / len(numbers), mean_of(numbers)
     if isinstance(interval, Interval):
         return Change(value, interval.low, interval.high, len(numbers))
-    return Change(value, None, None, len(numbers))
+    return Change(value, cases=len(numbers))
 
 
 def cells_of(
     metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, Node]
-) -> list[Cell]:  # fmt: skip
+) -> list[Cell]:
     """The whole metric, then every node that some case could fall at."""
     complete = [trial for trial in trials if trial.complete]
     turns = [(t.turns_to_pass(), t.turns_to_pass(by_twin=True)) for t in complete]
@@ -237,14 +240,18 @@ def cells_of(
 def _cell(
     metric: str, node: str, family: str, place: Place, pairs: Sequence[tuple[bool, bool]]
 ) -> Cell:
+    attacked, twin, more, less = _pair_counts(pairs)
+    p = more_often(more, less)
+    return Cell(metric, node, family, place, attacked, twin, more, less, p)
+
+
+def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int, int]:
+    """The share of either side, and how many pairs only the first, or only the second, has."""
     # McNemar: pairs that went alike say nothing of the difference.
-    attack_only = sum(attacked and not twin for attacked, twin in pairs)
-    twin_only = sum(twin and not attacked for attacked, twin in pairs)
-    return Cell(
-        metric, node, family, place, share_of(attacked for attacked, _ in pairs),
-        share_of(twin for _, twin in pairs), attack_only, twin_only,
-        more_often(attack_only, twin_only),
-    )  # fmt: skip
+    counts = Counter(pairs)
+    both, first, second = counts[True, True], counts[True, False], counts[False, True]
+    total = counts.total()
+    return share(both + first, total), share(both + second, total), first, second
 
 
 def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
@@ -253,14 +260,9 @@ def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
     return [replace(cell, red=shown) for cell, shown in zip(cells, red, strict=True)]
 
 
-def figures_of(
-    metric: str, family: str, place: Place, trials: Sequence[Trial]
-) -> FamilyFigures:  # fmt: skip
+def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) -> FamilyFigures:
     """Further figures of a family."""
     complete = [trial for trial in trials if trial.complete]
-
-    def scores(of: Callable[[Trial], Sequence[Run]], less: Callable[[Trial], Sequence[Run]]) -> Any:
-        return change(_difference(of(trial), less(trial)) for trial in complete)
 
     def other_path(of: Callable[[Trial], Sequence[Run]]) -> Share:
         return share_of(
@@ -272,8 +274,8 @@ def figures_of(
         metric,
         family,
         place,
-        inflation=scores(lambda t: t.attacked, lambda t: t.twin),
-        drift=scores(lambda t: t.twin, lambda t: t.clean),
+        inflation=change(_difference(t.attacked, t.twin) for t in complete),
+        drift=change(_difference(t.twin, t.clean) for t in complete),
         turned=share_of(trial.turns_to_pass(by_twin=True) for trial in complete),
         paths=other_path(lambda t: t.attacked),
         twin_paths=other_path(lambda t: t.twin),
@@ -283,22 +285,22 @@ def figures_of(
 
 
 def _difference(runs: Sequence[Run], less: Sequence[Run]) -> float | None:
-    scores = [run.score for run in runs if run.score is not None]
-    second = [run.score for run in less if run.score is not None]
-    return sum(scores) / len(scores) - sum(second) / len(second) if scores and second else None
+    """The mean score of some runs without that of others; None if either has no score."""
+    first, second = ([run.score for run in side if run.score is not None] for side in (runs, less))
+    return sum(first) / len(first) - sum(second) / len(second) if first and second else None
 
 
 def family_effects(
     families: Mapping[tuple[str, Place], Sequence[tuple[End | None, End | None]]],
-) -> tuple[Helped, ...]:
+) -> list[Helped]:
     """Effects of a defence on each family: pairs of how attacked cases end without and with it."""
     effects: list[Helped] = []
     counts: list[tuple[int, int]] = []
-    for (family, place), pairs in families.items():
-        decided = [(a is End.PASSES, b is End.PASSES) for a, b in pairs if None not in (a, b)]
-        fewer = sum(a and not b for a, b in decided), sum(b and not a for a, b in decided)
-        counts.append(fewer)
-        old, new = share_of(a for a, _ in decided), share_of(b for _, b in decided)
-        effects.append(Helped(family, place, old, new, more_often(*fewer)))
+    for (family, place), ends in families.items():
+        before, after, *fewer = _pair_counts(
+            (a is End.PASSES, b is End.PASSES) for a, b in ends if None not in (a, b)
+        )
+        counts.append((fewer[0], fewer[1]))
+        effects.append(Helped(family, place, before, after, more_often(*fewer)))
     significant = shown_more_often(counts)
-    return tuple(replace(row, shown=is_) for row, is_ in zip(effects, significant, strict=True))
+    return [replace(row, shown=is_) for row, is_ in zip(effects, significant, strict=True)]

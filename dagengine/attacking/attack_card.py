@@ -1,11 +1,14 @@
-"""The attack card: what was attacked, what fell, and what a defence changes, as plain data."""
+"""The attack card: what was attacked, what fell, and what a defence changes; `--fail-if` on it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from dagengine.errors import InputError
 from dagengine.question import Usage
 from dagengine.results import Verdict
+from dagengine.results.conditions import Condition, parse_condition
 
 FORMAT = 1
 Sign = str
@@ -195,3 +198,54 @@ class AttackCard:
         offers = [defence for defence in self.defences if defence.offered]
         return tuple(sorted(offers, key=lambda d: (sum(h.after.count for h in d.families),
                                                  d.questions[1])))  # fmt: skip
+
+
+# `--fail-if`.
+
+MEASURES = ("falls", "attack-success", "null-pass", "drift")
+"""Cells that are red; the largest share turned by a family; null answers that pass; twins."""
+
+
+def parse_fail_if(text: str) -> Condition:
+    """The condition that a text states; raises InputError if it states none."""
+    rule = parse_condition(text, "'falls>0'")
+    if rule.measure not in MEASURES:
+        raise InputError(
+            f"--fail-if {text!r}: there is no measure {rule.measure!r}; use {', '.join(MEASURES)}"
+        )
+    if rule.bound != "value" and rule.measure == "falls":
+        raise InputError(f"--fail-if {text!r}: falls is a number, and has no .{rule.bound}")
+    return rule
+
+
+def failing_lines(card: AttackCard, conditions: Sequence[Condition]) -> Iterator[str]:
+    """One line for everything that fails, or is undefined."""
+    for rule in conditions:
+        if rule.measure == "falls":
+            red = sum(rule.of in ("", cell.metric, cell.node) for cell in card.red)
+            if rule.holds(red):
+                yield f"{rule.text}: {red} are shown to fall"
+            continue
+        shares = [
+            (where, getattr(share, rule.bound))
+            for metric, where, share in _shares(card, rule.measure)
+            if share is not None and share.cases and rule.of in ("", metric)
+        ]
+        if not shares:
+            yield f"{rule.text}: it is undefined: nothing was attacked"
+        for where, value in sorted(shares, key=lambda share: share[1] is not None):
+            if value is None:
+                yield f"{rule.text}: {where}: too few cases"
+            elif rule.holds(value):
+                yield f"{rule.text}: {where}: {value:.3f}"
+
+
+def _shares(card: AttackCard, measure: str) -> Iterator[tuple[str, str, Share | None]]:
+    """The shares of a measure, each after its metric and its name."""
+    if measure == "null-pass":
+        yield from ((own.metric, own.metric, own.null) for own in card.metrics)
+    elif measure == "drift":
+        yield from ((f.metric, f"{f.metric}, {f.family}", f.turned) for f in card.figures)
+    else:
+        whole = (cell for cell in card.cells if not cell.node)
+        yield from ((c.metric, f"{c.metric}, {c.family}", c.attacked) for c in whole)

@@ -249,3 +249,23 @@ def cost(
     kept = price.input if price.cached is None else price.cached
     paid = (input_tokens - cached) * price.input + cached * kept + output_tokens * price.output
     return paid / 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A part of a job, what it asks in one repetition, and the names of the judges it asks."""
+
+    what: str
+    estimate: Estimate
+    judges: tuple[str, ...]
+
+    def cost(self, prices: Prices) -> float | None:
+        """US dollars of the likely calls; None if a judge that is asked has no price."""
+        paid = 0.0
+        for name, judge in zip(self.judges, self.estimate.judges, strict=True):
+            if judge.calls:
+                money = cost(name, judge.input_tokens, judge.output_tokens, prices)
+                if money is None:  # a part of the price would pass for all of it
+                    return None
+                paid += money
+        return paid

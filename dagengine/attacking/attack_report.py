@@ -1,11 +1,18 @@
-"""An attack card in words: its headline, the screen of a terminal, what to do."""
+"""An attack card for readers: the screen of a terminal, one page of HTML, JSON."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+from dagengine.attacking.attack_card import AttackCard, Cell, Defence, Fall, Place, Share
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE
-from dagengine.attacking.values import AttackCard, Cell, Defence, Fall, Place, Share
+from dagengine.regular_files import write_whole
+from dagengine.results.html import document
 from dagengine.terminal import counted, few, one_line, plain, wrap_lines
 
 SIGNS = {"falls": "✕", "holds": "○", "empty": "⊘"}
@@ -24,14 +31,10 @@ def per_cent(share: Share) -> str:
     """So many of 100, with the interval; a dash without cases."""
     if share.value is None:
         return "–"  # noqa: RUF001 - a dash for nothing
-    return f"{100 * share.value:.0f}{interval(share)}"
-
-
-def interval(share: Share) -> str:
-    """The interval in brackets, or nothing."""
+    value = f"{100 * share.value:.0f}"
     if share.low is None or share.high is None:
-        return ""
-    return f" ({100 * share.low:.0f}-{100 * share.high:.0f})"
+        return value
+    return f"{value} ({100 * share.low:.0f}-{100 * share.high:.0f})"
 
 
 def where(place: Place) -> str:
@@ -54,16 +57,13 @@ def headline(card: AttackCard) -> str:
         most = f"up to {100 * max(ends):.0f} of 100 is possible" if ends else "too few cases"
         return f"No attack is proven to work, which is not “safe”: {most}"
     nodes: dict[str, dict[str, None]] = {}
-    red = [cell for cell in card.red if cell.node] or card.red
-    for cell in red:
-        nodes.setdefault(cell.node or cell.metric, {})[cell.family] = None
-    parts = [
-        f"{_short(node)} falls to {few([*map(_short, families)], 3)}"
-        for node, families in nodes.items()
-    ]
-    extra = f"; {len(parts) - 2} more nodes fall" if len(parts) > 2 else ""
-    mended = f"; {_short(card.offered[0].name)} helps" if card.offered else ""
-    return "; ".join(parts[:2]) + extra + mended
+    for cell in [cell for cell in card.red if cell.node] or card.red:
+        nodes.setdefault(cell.node or cell.metric, {})[_short(cell.family)] = None
+    parts = [f"{_short(node)} falls to {few([*names], 3)}" for node, names in nodes.items()]
+    if len(parts) > 2:
+        parts[2:] = [f"{len(parts) - 2} more nodes fall"]
+    parts += [f"{_short(defence.name)} helps" for defence in card.offered[:1]]
+    return "; ".join(parts)
 
 
 def worst(card: AttackCard) -> str:
@@ -90,9 +90,13 @@ def next_step(card: AttackCard) -> str:
             f"Attack more than {counted(least.attacked, 'failing case')}{of} for narrower "
             "intervals, and again after every change of criteria, prompts or judge."
         )
-    best = card.offered[0] if card.offered else None
-    if best is not None:
-        effects = ", ".join(effect(best))
+    if card.offered:
+        best = card.offered[0]
+        effects = ", ".join(
+            f"{_short(row.family)} {per_cent(row.before)} → {per_cent(row.after)}"
+            for row in best.families
+            if row.shown
+        )
         cost = f"honest cases changed {changed_share(best)}"
         return f"{how(best)} and attack again: {effects} of 100; {cost}."
     if card.defences:
@@ -101,13 +105,6 @@ def next_step(card: AttackCard) -> str:
         )
         return f"No defence is offered: {reasons}."
     return "Try defences on what fell: --defend quotes,gate,spotlight,judge:NAME."
-
-
-def effect(defence: Defence) -> Iterator[str]:
-    """Say how much a defence leaves of each family that is shown to fall less."""
-    for row in defence.families:
-        if row.shown:
-            yield f"{_short(row.family)} {per_cent(row.before)} → {per_cent(row.after)}"
 
 
 def changed_share(defence: Defence) -> str:
@@ -161,16 +158,13 @@ def _lines(card: AttackCard) -> Iterator[str]:
 
 def tables(card: AttackCard) -> dict[tuple[str, Place], list[Cell]]:
     """The cells by metric and place; those in the place of a field are in its first table."""
-    rows: dict[tuple[str, Place], list[Cell]] = {}
-    for cell in card.cells:
-        if cell.place.position:
-            rows.setdefault((cell.metric, cell.place), []).append(cell)
-    for cell in card.cells:
-        if not cell.place.position:
-            homes = (key for key in rows
-                     if (key[0], key[1].field) == (cell.metric, cell.place.field))  # fmt: skip
-            rows.setdefault(next(homes, (cell.metric, cell.place)), []).append(cell)
-    return rows
+    tables: dict[tuple[str, Place], list[Cell]] = {}
+    homes: dict[tuple[str, str], Place] = {}
+    for cell in sorted(card.cells, key=lambda cell: not cell.place.position):
+        home = homes.setdefault((cell.metric, cell.place.field), cell.place)
+        place = cell.place if cell.place.position else home
+        tables.setdefault((cell.metric, place), []).append(cell)
+    return tables
 
 
 # Metrics whose counts the last line of the terminal has; the page has all.
@@ -178,18 +172,17 @@ _METRICS = 4
 
 
 def _rest(card: AttackCard) -> str:
-    bases = [
-        f"{_short(m.metric)}: {m.failing} of {counted(m.cases, 'case')} fail when clean, "
-        f"{m.attacked} attacked"
-        + ("" if m.null is None else f", null answers pass in {per_cent(m.null)} of 100")
-        for m in card.metrics[:_METRICS]
-    ]
+    parts: list[str] = []
+    for m in card.metrics[:_METRICS]:
+        cases = f"{m.failing} of {counted(m.cases, 'case')} fail when clean, {m.attacked} attacked"
+        parts.append(f"{_short(m.metric)}: {cases}")
+        if m.null is not None:
+            parts[-1] += f", null answers pass in {per_cent(m.null)} of 100"
     if len(card.metrics) > _METRICS:
-        extra = counted(len(card.metrics) - _METRICS, "more metric")
-        bases.append(f"{extra} on the page")
-    cost = "" if not card.cost else f", ${card.cost:.2f}"
-    notes = "; ".join([*bases, *(one_line(note, 150) for note in card.notes[:3])])
-    return f"{notes}. {counted(card.calls, 'call')}{cost}."
+        parts.append(f"{counted(len(card.metrics) - _METRICS, 'more metric')} on the page")
+    parts += [one_line(note, 150) for note in card.notes[:3]]
+    cost = f", ${card.cost:.2f}" if card.cost else ""
+    return f"{'; '.join(parts)}. {counted(card.calls, 'call')}{cost}."
 
 
 def _table(
@@ -202,17 +195,17 @@ def _table(
     yield f"Failing answers turned into passes, of 100; {metric}, {where(place)}"
     heads = ["twin", WHOLE, *nodes]
     yield f"  {'':18}" + "".join(f" {one_line(head, 14):>14}" for head in heads)
-    by_family = {family_name(row[""]): row for row in rows(cells)}
+    families = rows(cells)
     # The families that matter are chosen, and stay in the order of the card.
-    heaviest = sorted(by_family, key=lambda family: -_weight(by_family[family]))[:most]
-    for family in sorted(heaviest, key=[*by_family].index):
-        row = by_family[family]
-        marks = [f"{'✕ ' * row[node].red}{per_cent(row[node].attacked)}" for node in ("", *nodes)]
-        texts = [per_cent(row[""].twin), *marks]
-        yield f"  {one_line(family, 18):18}" + "".join(f" {text:>14}" for text in texts)
+    heaviest = sorted(families, key=_weight, reverse=True)[:most]
+    for row in filter(heaviest.__contains__, families):
+        texts = [per_cent(row[""].twin)]
+        texts += [f"{'✕ ' * row[node].red}{per_cent(row[node].attacked)}" for node in ("", *nodes)]
+        family = one_line(family_name(row[""]), 18)
+        yield f"  {family:18}" + "".join(map(" {:>14}".format, texts))
     if any(not cell.place.position for cell in cells):
         yield f"  * in the place of `{place.field}`"
-    counts = {"families": len(by_family) - len(heaviest), "nodes": len(names) - len(nodes)}
+    counts = {"families": len(families) - len(heaviest), "nodes": len(names) - len(nodes)}
     omitted = [f"{count} {things}" for things, count in counts.items() if count]
     if omitted:
         yield f"  {' and '.join(omitted)} more are on the page"
@@ -253,20 +246,18 @@ def fall_lines(fall: Fall) -> Iterator[str]:
     yield one_line(f"What fell: {fall.case}, at {fall.node or fall.metric}", _WIDTH)
     yield "  words    " + one_line(fall.words, _WIDTH - 11)
     yield f"           “{_short(fall.family)}” {where(fall.place)}"
-    yield f"  clean    {answer_words(fall, 0)}"
+    yield f"  clean    {reply_words(fall, 0)}"
     passes, runs = fall.runs
-    yield f"  attacked {answer_words(fall, 1)}, passes in {passes} of {counted(runs, 'run')}"
+    yield f"  attacked {reply_words(fall, 1)}, passes in {passes} of {counted(runs, 'run')}"
     if fall.reason:
         yield "  reason   " + one_line(fall.reason, _WIDTH - 11)
 
 
-def answer_words(fall: Fall, number: int) -> str:
+def reply_words(fall: Fall, number: int) -> str:
     """The node's answer before (0) or after (1), and the score."""
     answer, score = (fall.before, fall.after)[number], fall.score[number]
-    words = "?" if answer is None else one_line(str(answer), 40)
-    return (
-        f"{_short(fall.node)} → {words}, score {'none' if score is None else format(score, '.2f')}"
-    )
+    words = "?" if answer is None else _short(str(answer))
+    return f"{_short(fall.node)} → {words}, score {'none' if score is None else f'{score:.2f}'}"
 
 
 def _defences(card: AttackCard) -> Iterator[str]:
@@ -275,15 +266,43 @@ def _defences(card: AttackCard) -> Iterator[str]:
     yield ""
     heads = f"{'falls':>14} {'honest changed':>18} {'$/1,000':>8}"
     yield f"{'What helps, on the same cases':34} {heads}"
-    offered = card.offered[:1]
     for defence in card.defences[:8]:
-        rows = sorted(defence.families, key=lambda row: -(row.before.value or 0.0))
-        mark = ">" if defence in offered else " "
+        worst_family = max(defence.families, key=lambda row: row.before.value or 0.0)
         if defence is card.defences[0]:
-            heading = f"as it is, {rows[0].family}"
-            yield f"  {one_line(heading, 32):32} {per_cent(rows[0].before):>14}"
+            heading = f"as it is, {worst_family.family}"
+            yield f"  {one_line(heading, 32):32} {per_cent(worst_family.before):>14}"
+        mark = ">" if defence in card.offered[:1] else " "
         cost = "" if defence.cost is None else f"{defence.cost[1]:.2f}"
         yield (
-            f"{mark} {one_line(defence.name, 32):32} {per_cent(rows[0].after):>14} "
+            f"{mark} {one_line(defence.name, 32):32} {per_cent(worst_family.after):>14} "
             f"{changed_share(defence):>18} {cost:>8}"
         ).rstrip()
+
+
+# Files.
+
+
+def attack_json(card: AttackCard) -> str:
+    """The card as JSON; every character outside ASCII is an escape, so that none hides."""
+    return json.dumps(dataclasses.asdict(card), indent=1) + "\n"
+
+
+def attack_page(card: AttackCard) -> str:
+    """The page, which runs and loads nothing; hidden characters are escapes, all else is text."""
+    from markupsafe import Markup, escape  # comes with jinja2
+
+    def code(text: str) -> Any:
+        """What is between backticks as code."""
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+    filters = {"per_cent": per_cent, "where": where, "counted": counted, "coded": code}
+    # The page calls the functions of this module by their names.
+    return document(Path(__file__).with_name("attack.html"), filters, card=card, words=globals())
+
+
+def write_attack(card: AttackCard, folder: Path) -> Path:
+    """Write `attack.html`, which is returned, and `attack.json` into a folder."""
+    page = folder / "attack.html"
+    write_whole(page, attack_page(card))
+    write_whole(folder / "attack.json", attack_json(card))
+    return page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -203,26 +203,15 @@ class _Flat:
 _WRITERS: dict[str, type[JsonLines] | type[_Flat]] = {".jsonl": JsonLines, ".parquet": _Flat}
 
 
-Holds = Callable[[bytes], bool]
-"""Whether a line may hold what is looked for."""
-
-
-def read_rows(
-    path: str | Path, *, whole: bool = True, holding: Holds | None = None
-) -> Iterator[CaseResult]:
+def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
     """Read the rows of a run lazily; raises InputError that names an invalid line or row.
-
-    JSON lines for which `holding` is false are skipped without parsing.
 
     Unless the file is `whole`, an incomplete last line is ignored. Rows that waited for an earlier
     row when the run was killed come last.
     """
     target = Path(path)
-    if target.suffix == ".parquet":
-        values = _parquet(target)
-    else:
-        values = _lines(target, whole, holding or (lambda line: True))
-    for index, value in values:
+    lines = _parquet(target) if target.suffix == ".parquet" else _lines(target, whole)
+    for index, value in lines:
         yield row_of(value, index)
 
 
@@ -283,20 +272,18 @@ def _with_implied_outputs(row: Any) -> Any:
     return row
 
 
-def _lines(path: Path, whole: bool, holding: Holds) -> Iterator[tuple[str, Any]]:
+def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
     _require_file(path)
     line = b""
     for offset, line in complete_lines(path, whole=whole):
-        if holding(line):
-            try:
-                row = value_of(line)
-            except ValueError as error:
-                raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
-            yield offset, row
+        try:
+            row = value_of(line)
+        except ValueError as error:
+            raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
+        yield offset, row
     last = index_of(line)
     for offset, early in early_lines(path, -1 if last is None else last):
-        if holding(early):
-            yield offset, value_of(early)
+        yield offset, value_of(early)
 
 
 def _require_file(path: Path) -> None:

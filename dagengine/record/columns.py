@@ -173,7 +173,7 @@ def outline_of(metric: str, course: str) -> MetricResult:
 def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
     """Texts that are searched: the name, the texts of the case, and the reasons, each once."""
     yield row.case
-    yield from _texts([value for name, value in case.items() if name not in _UNSEARCHED])
+    yield from texts_in([value for name, value in case.items() if name not in _UNSEARCHED])
     for result in row.metrics:
         yield result.reason or ""
         if result.failure is not None:
@@ -181,20 +181,18 @@ def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
         # The reason of a path has a line for each step, which ends with the step's own reason.
         path = f"{result.reason}\n"
         for step in result.steps:
-            for text in (step.reason or "", *_texts(step.output)):
+            for text in (step.reason or "", *texts_in(step.output)):
                 if f": {text}\n" not in path:
                     yield text
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in plain data."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts(part)
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_in(part)
 
 
 class ColumnsWriter:

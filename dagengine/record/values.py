@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -81,6 +83,22 @@ class MetricRecord(_Value):
     edges: tuple[EdgeRecord, ...]
     terminals: tuple[str, ...] = ()
     tree: dict[str, Any] | None = None
+
+    def every_metric(self) -> Iterator[MetricRecord]:
+        """The metric itself, and those nested in it."""
+        yield self
+        for node in self.nodes:
+            if node.metric is not None:
+                yield from node.metric.every_metric()
+
+    def every_node(self) -> Iterator[NodeRecord]:
+        """The nodes in topological order, those of nested metrics in the places of these."""
+        for node in self.nodes:
+            yield from [node] if node.metric is None else node.metric.every_node()
+
+    def every_edge(self) -> Iterator[EdgeRecord]:
+        """The edges, those of nested metrics last."""
+        return chain.from_iterable(metric.edges for metric in self.every_metric())
 
 
 class Standing(_Value):

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label, LabelFile, Retraction
 from dagengine.record.values import MetricRecord
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
@@ -144,7 +143,7 @@ class Labelling:
     def _answers(self, at: At) -> dict[str, Said]:
         """The person's answers by node, except for those to nodes that are no longer the same."""
         record = self._record(at.metric)
-        definitions = {node.name: node.hash for node in every_node(record)} | {WHOLE: record.hash}
+        definitions = {node.name: node.hash for node in record.every_node()} | {WHOLE: record.hash}
         return {
             label.node: label.answer
             for label in self._mine(at)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label
 from dagengine.record.values import MetricRecord
 from dagengine.regular_files import is_there, read_whole, write_whole
@@ -179,7 +178,7 @@ class _People:
     """The labels of one metric: ends of walks and answers to nodes, by case and person."""
 
     def __init__(self, record: MetricRecord, labels: Sequence[Label]) -> None:
-        now = {node.name: node.hash for node in every_node(record)} | {"": record.hash}
+        now = {node.name: node.hash for node in record.every_node()} | {"": record.hash}
         every = [label for label in labels if label.metric == record.name]
         mine = [label for label in every if label.definition == now.get(label.node)]
         ends = [label.definition for label in every if label.outcome is not None]

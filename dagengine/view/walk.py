@@ -12,7 +12,6 @@ from typing import Literal
 
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.values import NodeValue
-from dagengine.record.changes.tree_changes import every_edge, every_node
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
 from dagengine.results import MetricResult, OutcomeKind, Step, Verdict
 from dagengine.view.recorded_plan import plan_of
@@ -93,10 +92,10 @@ class Walk:
     ) -> None:
         self._metric = metric
         self._plan = plan_of(metric)
-        self._edges = list(every_edge(metric))
+        self._edges = list(metric.every_edge())
         self._answers = answers
         self._steps = {} if result is None else {step.node: step for step in result.steps}
-        self._nodes = {node.name: node for node in every_node(metric)}
+        self._nodes = {node.name: node for node in metric.every_node()}
         self._values: dict[str, Said] = {}
         self._agree: dict[str, bool] = {}
 

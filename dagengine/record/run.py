@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError, require_format
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
-from dagengine.record.times import with_times
+from dagengine.record.times import pair_lines, with_times
 from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of
 from dagengine.regular_files import is_there, read_whole
@@ -83,13 +84,7 @@ class Run:
 
     def with_cases(self) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
         """The timed rows with their cases, which are in the same order; a case may be missing."""
-        cases = self.cases()
-        case = next(cases, None)
-        for row in self.timed_rows():
-            # Both are by index; where a run broke off a case may have no row.
-            while case is not None and case["index"] < row.index:
-                case = next(cases, None)
-            yield row, case if case is not None and case["index"] == row.index else None
+        return pair_lines(self.timed_rows(), self.cases(), itemgetter("index"))
 
     def blocks(self) -> Iterator[Block]:
         """The rows in columns, some thousand at a time; made of the lines if there are none."""

@@ -132,16 +132,16 @@ class Selected:
             yield from self._by_columns(self._columns)
             return
         selection, run = self._selection, self._run
-        cases = ((row, {}) for row in run.timed_rows())
-        for position, (row, case) in enumerate(run.with_cases() if selection.text else cases):
+        bare = zip(run.timed_rows(), itertools.repeat(None), strict=False)
+        for position, (row, case) in enumerate(run.with_cases() if selection.text else bare):
             if selection.takes(row, case or {}):
                 yield position, selection.narrow(row)
 
     def _whole_rows(self, chosen: Iterable[tuple[int, CaseResult]]) -> Iterator[CaseResult]:
         """The rows with their texts; raises InputError for a case that the run does not have."""
-        rows = (row for _, row in chosen)
+        rows: Iterator[CaseResult] = map(itemgetter(1), chosen)
         if self._columns is not None:
-            rows = self._read(position for position, _ in chosen)
+            rows = self._read(map(itemgetter(0), chosen))
         if self._selection.case is None:
             return rows
         # Whether there is such a case is looked up only if no row came: that reads every name.

@@ -27,7 +27,7 @@ def index(
     from dagengine.record.run import load_run
     from dagengine.record.run_files import make_columns
     from dagengine.report.page.writing import ROWS
-    from dagengine.view.index import open_index
+    from dagengine.view.large import open_index
 
     if not has_arrow():
         raise MissingExtraError('columns need pyarrow: pip install "dagengine[parquet]"')

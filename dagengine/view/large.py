@@ -26,10 +26,10 @@ from dagengine.record.run import Run, load_run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
 from dagengine.report.page.about import run_record
-from dagengine.report.page.columns import CHUNK, Columns
 from dagengine.report.page.days import alarms_of
+from dagengine.report.page.packed_columns import CHUNK, Columns
+from dagengine.report.page.run_page import head_of, page_of
 from dagengine.report.page.texts import pack, packed_row
-from dagengine.report.page.writing import head_of, page_of
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue

@@ -27,7 +27,7 @@ from dagengine.prompts.json_values import shallow_value
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
-from dagengine.report.page.writing import ROWS
+from dagengine.report.page.run_page import ROWS
 from dagengine.view.access import Access
 from dagengine.view.labelling import At, Labelling, MovedError
 from dagengine.view.large import IndexedRun, LargeRun

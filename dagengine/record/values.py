@@ -100,6 +100,19 @@ class MetricRecord(_Value):
         """The edges, those of nested metrics last."""
         return chain.from_iterable(metric.edges for metric in self.every_metric())
 
+    def verdicts(self) -> dict[str, list[bool | str]]:
+        """The answers that edges foretell, each once, by the names of their nodes."""
+        verdicts: dict[str, list[bool | str]] = {}
+        for edge in self.every_edge():
+            own = verdicts.setdefault(edge.source, [])
+            if edge.verdict is not None and edge.verdict not in own:
+                own.append(edge.verdict)
+        return verdicts
+
+    def definitions(self) -> dict[str, str | None]:
+        """The hashes of the nodes by name, and under "" that of the metric."""
+        return {node.name: node.hash for node in self.every_node()} | {"": self.hash}
+
 
 class Standing(_Value):
     """What is known of a judge since a date: `says` in words. Scores of a `weak` one mean little.

@@ -228,22 +228,19 @@ def _require_answer(at: str, manifest: Manifest) -> None:
 
     What a node says that judges the items of a list, or rates, is not known beforehand.
     """
-    answers: dict[str, dict[str, None]] = {}
-    names = set(_node_names(manifest))
-    for edge in itertools.chain.from_iterable(m.every_edge() for m in manifest.metrics):
-        if edge.verdict is not None:
-            answers.setdefault(edge.source, {})[str(edge.verdict)] = None
+    names, answers = set(_node_names(manifest)), dict[str, list[str]]()
+    for metric in manifest.metrics:
+        for node, verdicts in metric.verdicts().items():
+            answers.setdefault(node, []).extend(map(str, verdicts))
     splits = [(at[:index], at[index + 1 :]) for index, sign in enumerate(at) if sign == "="]
     named = [(node, verdict) for node, verdict in splits if node in names]
     if at in names or any(
-        node not in answers or verdict in answers[node] or verdict in set(OutcomeKind)
+        not answers.get(node) or verdict in {*answers[node], *OutcomeKind}
         for node, verdict in named
     ):
         return
     node, verdict = named[0]
-    hint = (
-        did_you_mean(verdict, list(answers[node])) or f"its answers are {', '.join(answers[node])}"
-    )
+    hint = did_you_mean(verdict, answers[node]) or f"its answers are {', '.join(answers[node])}"
     raise InputError(f"{node!r:.80} has no answer {verdict!r:.80}; {hint}")
 
 

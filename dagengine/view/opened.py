@@ -54,6 +54,13 @@ class OpenRun:
     def metrics(self) -> tuple[MetricRecord, ...]:
         return self.manifest.metrics
 
+    def metric(self, name: str) -> MetricRecord:
+        """The metric of a name; raises InputError without one."""
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise InputError(f"the run has no metric {name!r:.80}")
+
     @property
     def finished(self) -> bool:
         """Return whether every case has its row."""

@@ -57,7 +57,7 @@ from dagengine.record.run import load_run
 from dagengine.record.values import DataRecord, Manifest
 from dagengine.record.writer import MANIFEST, RunWriter, sole_writer
 from dagengine.regular_files import require_own_folder
-from dagengine.report.page.writing import write_run_page
+from dagengine.report.page.run_page import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally

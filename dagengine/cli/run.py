@@ -236,7 +236,7 @@ def _report(
     from dagengine.record.run_conditions import failures
     from dagengine.report.github import add_step_summary
     from dagengine.report.junit import write_junit
-    from dagengine.report.page.writing import write_run_page
+    from dagengine.report.page.run_page import write_run_page
     from dagengine.report.tables import print_table
 
     outlive_reader()  # the page and the pictures are not written yet

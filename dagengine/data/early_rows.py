@@ -7,10 +7,11 @@ had finished. Readers take both files for one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from dagengine.data.json_lines import JsonLines, line_of
 from dagengine.regular_files import is_there, open_to_read, open_to_write, write_all
 
 _LONG = 1 << 20  # bytes from which on a file that nobody needs is emptied
@@ -21,50 +22,84 @@ def beside(results: Path) -> Path:
     return results.with_name(f"{results.name}.early")
 
 
-class EarlyRows:
-    """Lines that wait; each is on its way to the disk when `keep` returns."""
+class LinesInOrder:
+    """A file of JSON lines by their indices; a line waits beside it while an earlier is missing.
 
-    def __init__(self, results: Path) -> None:
-        """Makes the file again."""
-        self._path = beside(results)
-        self._file = open_to_write(self._path)
+    It is made when there is a first line, and then replaces what waited for an earlier run. Every
+    method raises OSError.
+    """
+
+    def __init__(self, path: Path, *, emptied: bool = True) -> None:
+        """A file that is not `emptied`, whose lines are whole, is continued."""
+        self.path = path
+        self._emptied = emptied
+        self._lines: JsonLines | None = None
+        self._early: BinaryIO | None = None
         self._places: dict[int, tuple[int, int]] = {}
-        self._end = 0
+        self._end, self._last = 0, -1
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
+        """The bytes of the lines so far, which is where the next one begins."""
+        return 0 if self._lines is None else self._lines.size
+
+    @property
+    def waiting(self) -> int:
+        """The number of lines that wait."""
         return len(self._places)
 
-    def keep(self, index: int, line: bytes) -> None:
-        """Let the line of the row with this index wait; raises OSError."""
-        write_all(self._file, line)
-        self._places[index] = self._end, len(line)
-        self._end += len(line)
+    def _open(self) -> JsonLines:
+        if self._lines is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lines = JsonLines(self.path, emptied=self._emptied)
+            beside(self.path).unlink(missing_ok=True)
+        return self._lines
 
-    def take(self, index: int) -> bytes | None:
-        """The line of a row that waits no longer; None when it never did."""
+    def write(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
+        """Write the line with this index, which is the next."""
+        lines, early = self._open(), self._early
+        line = None if early is None else self._take(early, index)
+        lines.write_line(line_of(row()) if line is None else line)
+        self._last = index
+        # Now and then, when nothing waits and all is in the file: begin the other one again.
+        if early is not None and not self._places and self._end > _LONG:
+            early.seek(0)
+            early.truncate()
+            self._end = 0
+
+    def _take(self, early: BinaryIO, index: int) -> bytes | None:
+        """The line that waits no longer; None when it never did."""
         if index not in self._places:
             return None
         offset, length = self._places.pop(index)
         # The file is read and written through one handle. It has to stand at its end again, also
         # when reading fails, or the next row that is kept would be written over another one.
-        self._file.seek(offset)
+        early.seek(offset)
         try:
-            return self._file.read(length)
+            return early.read(length)
         finally:
-            self._file.seek(self._end)
+            early.seek(self._end)
 
-    def forget(self) -> None:
-        """Now and then, when nothing waits and all is in the results: begin the file again."""
-        if not self._places and self._end > _LONG:
-            self._file.seek(0)
-            self._file.truncate()
-            self._end = 0
+    def keep(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
+        """Let a line wait for earlier ones, on its way to the disk; nothing for one written."""
+        if index <= self._last:
+            return
+        self._open()
+        if self._early is None:
+            self._early = open_to_write(beside(self.path))
+        line = line_of(row())
+        write_all(self._early, line)
+        self._places[index] = self._end, len(line)
+        self._end += len(line)
 
     def close(self) -> None:
-        """Remove the file, unless rows in it have no other place."""
-        self._file.close()
-        if not self._places:
-            self._path.unlink(missing_ok=True)
+        """Close the files; the one beside stays if lines in it have no other place."""
+        if self._lines is not None:
+            self._lines.close()
+        if self._early is not None:
+            self._early.close()
+            if not self._places:
+                beside(self.path).unlink(missing_ok=True)
 
 
 def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,17 +72,19 @@ def count_parquet_rows(path: Path) -> int:
 class ParquetWriter:
     """Rows written in row groups. `close` makes the file readable, so call it always."""
 
-    def __init__(self, path: Path, columns: Sequence[tuple[str, str]]) -> None:
-        """`columns` are names and Arrow types; cells that a row lacks are null."""
+    def __init__(self, path: Path, columns: Iterable[tuple[str, str]], **options: Any) -> None:
+        """`columns` are names and Arrow types, `options` those of Arrow's own writer."""
         arrow = _library("pyarrow")
         self._schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in columns])
-        self._table = arrow.Table
+        self._batch = arrow.RecordBatch
         self._file = open_to_write(path)
-        self._writer = _library("pyarrow.parquet").ParquetWriter(self._file, self._schema)
+        # Opened here: what looks like an address (`llama3.1:8b/…`) is a path.
+        library = _library("pyarrow.parquet")
+        self._writer = library.ParquetWriter(self._file, self._schema, **options)
         self._pending: list[dict[str, Any]] = []
 
     def write(self, row: dict[str, Any]) -> None:
-        """Take one row; every so many rows become a row group of the file."""
+        """Take one row, in which cells may lack; so many rows become a row group of the file."""
         self._pending.append(row)
         if len(self._pending) >= BATCH:
             self._flush()
@@ -91,12 +93,18 @@ class ParquetWriter:
         # Emptied first: `close` flushes once more after a write that failed, and shall not fail.
         if self._pending:
             rows, self._pending = self._pending, []
-            self._writer.write_table(self._table.from_pylist(rows, schema=self._schema))
+            self._writer.write_batch(self._batch.from_pylist(rows, schema=self._schema))
 
-    def close(self) -> None:
-        """Write what is pending and the footer."""
+    def write_columns(self, columns: dict[str, list[Any]]) -> None:
+        """Write columns of equal length as one row group."""
+        self._writer.write_batch(self._batch.from_pydict(columns, self._schema))
+
+    def close(self, **marks: str) -> None:
+        """Write what is pending and the footer, which holds the `marks`."""
         try:
             self._flush()
+            if marks:
+                self._writer.add_key_value_metadata(marks)
         finally:
             self._writer.close()
             self._file.close()

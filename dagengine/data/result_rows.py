@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.early_rows import EarlyRows, beside, early_lines, index_of
-from dagengine.data.json_lines import JsonLines, complete_lines, line_of, value_of
+from dagengine.data.early_rows import LinesInOrder, early_lines, index_of
+from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, require_format
@@ -52,12 +52,6 @@ _FULL = (
 )
 
 
-class _Writer(Protocol):
-    def write(self, row: dict[str, Any]) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class RowWriter:
     """Writes rows during a run; the suffix of the file selects the format.
 
@@ -77,8 +71,10 @@ class RowWriter:
         A .jsonl file that is not `emptied`, whose lines are whole, is continued.
         """
         self.path = Path(path)
-        self._emptied = emptied
-        if self.path.suffix not in _WRITERS:
+        self._file: LinesInOrder | _Flat = _Flat(self.path)
+        if self.path.suffix == ".jsonl":
+            self._file = LinesInOrder(self.path, emptied=emptied)
+        elif self.path.suffix != ".parquet":
             raise InputError(f"results go to a .jsonl or a .parquet file, not to {self.path.name}")
         require_regular(self.path)
         # A file that is not of results is somebody's: the first write would lose it.
@@ -91,9 +87,6 @@ class RowWriter:
                 f"another file ({error})"
             ) from None
         self.count = 0
-        self._writer: _Writer | None = None
-        self._early: EarlyRows | None = None
-        self._last = -1
         self._lock = ExitStack()
 
     def __enter__(self) -> RowWriter:
@@ -111,56 +104,26 @@ class RowWriter:
     def close(self) -> None:
         """Close the file; raises InputError if its end cannot be written."""
         with self._lock, self.naming(self.path):
-            if self._writer is not None:
-                self._writer.close()
-            if self._early is not None:
-                self._early.close()
+            self._file.close()
 
     def add(self, row: CaseResult) -> None:
         """Write one row; raises InputError naming the file when it cannot be written."""
         with self.naming(self.path):
-            writer = self._open_file()
-            line = None if self._early is None else self._early.take(row.index)
-            if line is not None and isinstance(writer, JsonLines):
-                writer.write_line(line)
-            else:
-                writer.write(row.as_dict())
-            if self._early is not None:
-                self._early.forget()
+            self._file.write(row.index, row.as_dict)
         self.count += 1
-        self._last = row.index
 
     @property
     def size(self) -> int:
         """The bytes of the lines so far, which is where the next one begins."""
-        return self._writer.size if isinstance(self._writer, JsonLines) else 0
+        return self._file.size
 
     def keep(self, row: CaseResult) -> None:
         """Let a finished row wait for earlier ones, in a file beside the results.
 
         Nothing for one that was added. Raises InputError as `add` does.
         """
-        if row.index <= self._last:
-            return
         with self.naming(self.path):
-            # Parquet can be read only when it is closed. A run that is killed loses all of it, so
-            # that keeping some rows beside it saves nothing.
-            if isinstance(self._open_file(), JsonLines):
-                if self._early is None:
-                    self._early = EarlyRows(self.path)
-                self._early.keep(row.index, line_of(row.as_dict()))
-
-    def _open_file(self) -> _Writer:
-        """The new file, in the place of an earlier one and of what waited beside it."""
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = (
-                _WRITERS[self.path.suffix](self.path)
-                if self._emptied
-                else JsonLines(self.path, emptied=False)
-            )
-            beside(self.path).unlink(missing_ok=True)
-        return self._writer
+            self._file.keep(row.index, row.as_dict)
 
     @contextmanager
     def naming(self, path: Path) -> Iterator[None]:
@@ -172,8 +135,7 @@ class RowWriter:
             yield
         except OSError as error:
             hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-            rows = self.count + (0 if self._early is None else len(self._early))
-            left = f"rows of this run in {self.path}: {rows}"
+            left = f"rows of this run in {self.path}: {self.count + self._file.waiting}"
             if self.path.suffix != ".jsonl":
                 left = f"{self.path} may be unreadable (a .jsonl file keeps every row)"
             raise InputError(
@@ -184,11 +146,20 @@ class RowWriter:
 class _Flat:
     """One row of columns per case and metric."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = ParquetWriter(path, _COLUMNS)
-        self.close = self._file.close
+    size = waiting = 0
 
-    def write(self, row: dict[str, Any]) -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: ParquetWriter | None = None
+
+    def _open(self) -> ParquetWriter:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = ParquetWriter(self._path, _COLUMNS)
+        return self._file
+
+    def write(self, _: int, make_row: Callable[[], dict[str, Any]]) -> None:
+        file, row = self._open(), make_row()
         for metric in row["metrics"]:
             flat = {name: row.get(name) for name in ("index", "case", "hash", "trace")} | metric
             for name, value in flat.items():
@@ -197,32 +168,27 @@ class _Flat:
                 elif isinstance(value, str) and not value.isascii():
                     # Arrow takes no lone surrogates.
                     flat[name] = value.encode("utf-8", "backslashreplace").decode("utf-8")
-            self._file.write(flat)
+            file.write(flat)
+
+    def keep(self, *_: object) -> None:
+        # Parquet can be read only when it is closed. A run that is killed loses all of it, so that
+        # keeping some rows beside it saves nothing.
+        self._open()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
-_WRITERS: dict[str, type[JsonLines] | type[_Flat]] = {".jsonl": JsonLines, ".parquet": _Flat}
-
-
-Holds = Callable[[bytes], bool]
-"""Whether a line may hold what is looked for."""
-
-
-def read_rows(
-    path: str | Path, *, whole: bool = True, holding: Holds | None = None
-) -> Iterator[CaseResult]:
+def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
     """Read the rows of a run lazily; raises InputError that names an invalid line or row.
-
-    JSON lines for which `holding` is false are skipped without parsing.
 
     Unless the file is `whole`, an incomplete last line is ignored. Rows that waited for an earlier
     row when the run was killed come last.
     """
     target = Path(path)
-    if target.suffix == ".parquet":
-        values = _parquet(target)
-    else:
-        values = _lines(target, whole, holding or (lambda line: True))
-    for index, value in values:
+    lines = _parquet(target) if target.suffix == ".parquet" else _lines(target, whole)
+    for index, value in lines:
         yield row_of(value, index)
 
 
@@ -283,20 +249,18 @@ def _with_implied_outputs(row: Any) -> Any:
     return row
 
 
-def _lines(path: Path, whole: bool, holding: Holds) -> Iterator[tuple[str, Any]]:
+def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
     _require_file(path)
     line = b""
     for offset, line in complete_lines(path, whole=whole):
-        if holding(line):
-            try:
-                row = value_of(line)
-            except ValueError as error:
-                raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
-            yield offset, row
+        try:
+            row = value_of(line)
+        except ValueError as error:
+            raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
+        yield offset, row
     last = index_of(line)
     for offset, early in early_lines(path, -1 if last is None else last):
-        if holding(early):
-            yield offset, value_of(early)
+        yield offset, value_of(early)
 
 
 def _require_file(path: Path) -> None:

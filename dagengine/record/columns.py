@@ -16,16 +16,17 @@ from functools import cache
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from dagengine.compiler.definitions import digest
 from dagengine.data.early_rows import beside
+from dagengine.data.parquet import ParquetWriter
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.costs import StepCosts, usage_of
 from dagengine.record.values import Manifest
-from dagengine.regular_files import file_sha256, is_there, open_to_write, require_regular
+from dagengine.regular_files import file_sha256, is_there, require_regular
 from dagengine.results import CaseResult, MetricResult, Step
 
 COLUMNS = "columns.parquet"
@@ -173,7 +174,7 @@ def outline_of(metric: str, course: str) -> MetricResult:
 def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
     """Texts that are searched: the name, the texts of the case, and the reasons, each once."""
     yield row.case
-    yield from _texts([value for name, value in case.items() if name not in _UNSEARCHED])
+    yield from texts_in([value for name, value in case.items() if name not in _UNSEARCHED])
     for result in row.metrics:
         yield result.reason or ""
         if result.failure is not None:
@@ -181,20 +182,18 @@ def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
         # The reason of a path has a line for each step, which ends with the step's own reason.
         path = f"{result.reason}\n"
         for step in result.steps:
-            for text in (step.reason or "", *_texts(step.output)):
+            for text in (step.reason or "", *texts_in(step.output)):
                 if f": {text}\n" not in path:
                     yield text
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in plain data."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _texts(part)
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_in(part)
 
 
 class ColumnsWriter:
@@ -204,8 +203,7 @@ class ColumnsWriter:
         self.path, self._new = columns_in(folder)
         self._manifest = manifest
         self._builder = BlockBuilder(manifest)
-        self._writer: Any = None
-        self._file: BinaryIO
+        self._file: ParquetWriter | None = None
         # Without pyarrow, and after a row that columns cannot tell, there is no file.
         self._wanted = has_arrow()
 
@@ -224,43 +222,35 @@ class ColumnsWriter:
                 self._write()
 
     def _write(self) -> None:
-        arrow, kinds = import_module("pyarrow"), _kinds(len(self._manifest.metrics))
-        schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in kinds.items()])
-        if self._writer is None:
+        if self._file is None:
             # Under another name until it is whole: a kill leaves a file that nobody reads. A link
             # of that name, which another user could have put there, is not followed.
-            parquet, self._file = import_module("pyarrow.parquet"), open_to_write(self._new)
-            # Opened here: what looks like an address (`llama3.1:8b/…`) is a path.
-            self._writer = parquet.ParquetWriter(
-                self._file, schema, compression="zstd", compression_level=1
-            )
+            kinds = _kinds(len(self._manifest.metrics)).items()
+            self._file = ParquetWriter(self._new, kinds, compression="zstd", compression_level=1)
         try:
-            self._writer.write_batch(arrow.RecordBatch.from_pydict(self._builder.take(), schema))
+            self._file.write_columns(self._builder.take())
         except (UnicodeEncodeError, OverflowError):  # a lone surrogate
             self.give_up()
 
     def give_up(self) -> None:
         """Leave no file; raises OSError."""
         self._wanted = False
-        if self._writer is not None:
-            self._writer.close()
+        if self._file is not None:
             self._file.close()
-            self._writer = None
+            self._file = None
             self._new.unlink()
 
     def close(self, files: Sequence[Path]) -> bool:
         """Finish the file, which tells of these; false without one. Raises OSError."""
         if self._wanted and len(self._builder):
             self._write()
-        if not self._wanted or self._writer is None:
+        if not self._wanted or self._file is None:
             self.give_up()
             return False
         # Sizes and times are compared first, since that is quick. Hashes are for a folder that was
         # copied: its bytes are the same, its times are not.
         mark = {**_mark(files, self._manifest), "sha256": _hashes(files)}
-        self._writer.add_key_value_metadata({_MARK.decode(): json.dumps(mark)})
-        self._writer.close()
-        self._file.close()
+        self._file.close(**{_MARK.decode(): json.dumps(mark)})
         self._new.replace(self.path)
         return True
 

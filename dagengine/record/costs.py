@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from dagengine.gateway.prices import Price
-from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+from dagengine.record.values import Manifest
 from dagengine.results.outcomes import Step
 from dagengine.results.rows import CaseResult, MetricResult
 
@@ -30,7 +30,7 @@ class StepCosts:
         self._judges = {
             (metric.name, node.name): [prices[judge] for judge in node.judges]
             for metric in manifest.metrics
-            for node in _nodes(metric)
+            for node in metric.every_node()
         }
 
     def prices(self) -> list[list[Any]]:
@@ -129,8 +129,3 @@ class Quantiles:
             if left <= 0:
                 return float(2.0 ** (part / _PARTS))
         return None
-
-
-def _nodes(metric: MetricRecord) -> Iterator[NodeRecord]:
-    for node in metric.nodes:
-        yield from [node] if node.metric is None else _nodes(node.metric)

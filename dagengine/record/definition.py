@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.rewriting import SpecMetric
 from dagengine.judges.default import user_file
-from dagengine.question import Judge, Usage, display_name, durable_identity, model_of
+from dagengine.question import Judge, display_name, durable_identity, model_of
 from dagengine.record.values import (
     EdgeRecord,
     JudgeRecord,
@@ -213,11 +214,8 @@ class _Records:
 
 def totals_of(totals: Totals) -> TotalsRecord:
     """The sums of a run as they are recorded."""
-    names = (
-        *("asked", "shared", "cached", "damaged", "calls", "retried", "failed", "cost"),
-        *("requests", "speculated", "unneeded"),
-    )
-    return TotalsRecord(**{name: getattr(totals, name) for name in names}, **_tokens(totals.usage))
+    sums: dict[str, Any] = {name: getattr(totals, name, None) for name in TotalsRecord.model_fields}
+    return TotalsRecord(**sums | asdict(totals.usage))
 
 
 def spending_of_judges(
@@ -232,14 +230,6 @@ def spending_of_judges(
             identities.append(judge)
         names = ("metric", "node", "asked", "calls", "failed", "cost", "seconds")
         values: dict[str, Any] = {name: getattr(use, name) for name in names}
-        records.append(SpentRecord(judge=identities.index(judge), **values, **_tokens(use.usage)))
+        records.append(SpentRecord(judge=identities.index(judge), **values, **asdict(use.usage)))
     more = (JudgeRecord(identity=identity) for identity in identities[len(judges) :])
     return (*judges, *more), tuple(records)
-
-
-def _tokens(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-    }

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel
-
 from dagengine.compiler.definitions import digest
 from dagengine.errors import InputError
 from dagengine.prompts.quotes.answers import Quote
@@ -31,22 +29,19 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
 def case_line(row: CaseResult) -> dict[str, Any]:
-    """Index, hash and type of a row's case, then its fields; absent ones are left out."""
+    """Index, hash and type of a row's case, then its fields; absent ones are left out.
+
+    Fields are plain data; the caller's own objects stand there as their text.
+    """
     case = row.test_case
-    kind = None if case is None else type(case).__name__
-    return {"index": row.index, "hash": row.hash, "type": kind, **_fields(case)}
-
-
-def _fields(case: BaseModel | None) -> dict[str, Any]:
-    """The fields of a case as plain data; the caller's own objects as their text."""
     if case is None:
-        return {}
+        return {"index": row.index, "hash": row.hash, "type": None}
     try:
         fields = case.model_dump(exclude_none=True)
         json.dumps(fields.get("additional_metadata"), default=str)
     except (TypeError, ValueError, RecursionError):  # circles, keys that are not text
-        return {name: step_output(value) for name, value in case if value is not None}
-    return fields
+        fields = {name: step_output(value) for name, value in case if value is not None}
+    return {"index": row.index, "hash": row.hash, "type": type(case).__name__, **fields}
 
 
 def marker(field: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from pydantic import ValidationError
 
 from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
-from dagengine.data.result_rows import Holds, read_rows
+from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError, require_format
 from dagengine.prompts.json_values import shallow_value
-from dagengine.record.checks import flaw_of
 from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
-from dagengine.record.times import with_times
+from dagengine.record.times import pair_lines, with_times
 from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of
 from dagengine.regular_files import is_there, read_whole
 from dagengine.results import CaseResult
 from dagengine.results.rows import FORMAT
+
+NODES, DEPTH = 10_000, 50
+"""How many nodes the metrics of a run may have in all, and how deep metrics may be nested."""
 
 
 class Run:
@@ -49,35 +52,31 @@ class Run:
         """The file of the rows."""
         return self.folder / self.manifest.results
 
-    def rows(self, holding: Holds | None = None) -> Iterator[CaseResult]:
+    def rows(self) -> Iterator[CaseResult]:
         """The rows in data set order, lazily; none if the run ended before the first.
-
-        Of JSON lines those for which `holding` is false are passed over unread.
 
         Raises InputError that names the line that is not a row. The last line of a run that was
         killed may be half of one, and is left out.
         """
         if is_there(self.results):
-            yield from read_rows(self.results, whole=self.finished, holding=holding)
+            yield from read_rows(self.results, whole=self.finished)
 
-    def cases(self, holding: Holds | None = None) -> Iterator[dict[str, Any]]:
+    def cases(self) -> Iterator[dict[str, Any]]:
         """The cases as dicts (`index`, `hash`, `type`, then the fields), in the order of the rows.
 
-        None when the run was to keep no texts. Lines for which `holding` is false are passed over
-        unread. Raises InputError that names a damaged line.
+        None when the run was to keep no texts. Raises InputError that names a damaged line.
         """
         for position, line in self._lines(CASES):
-            if holding is None or holding(line):
-                try:
-                    case = value_of(line)
-                except ValueError as error:
-                    raise InputError(f"{position}: no case of a run (not JSON: {error})") from None
-                yield case_of(case, position)
+            try:
+                case = value_of(line)
+            except ValueError as error:
+                raise InputError(f"{position}: no case of a run (not JSON: {error})") from None
+            yield case_of(case, position)
 
-    def timed_rows(self, holding: Holds | None = None) -> Iterator[CaseResult]:
+    def timed_rows(self) -> Iterator[CaseResult]:
         """As `rows`, each with how long it took, where the run wrote that down."""
         times = (line for _, line in self._lines(TIMES))
-        return with_times(self.rows(holding), times)
+        return with_times(self.rows(), times)
 
     def columns(self) -> Columns | None:
         """The rows in columns, without their texts; None if no file of them tells of these rows."""
@@ -85,13 +84,7 @@ class Run:
 
     def with_cases(self) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
         """The timed rows with their cases, which are in the same order; a case may be missing."""
-        cases = self.cases()
-        case = next(cases, None)
-        for row in self.timed_rows():
-            # Both are by index; where a run broke off a case may have no row.
-            while case is not None and case["index"] < row.index:
-                case = next(cases, None)
-            yield row, case if case is not None and case["index"] == row.index else None
+        return pair_lines(self.timed_rows(), self.cases(), itemgetter("index"))
 
     def blocks(self) -> Iterator[Block]:
         """The rows in columns, some thousand at a time; made of the lines if there are none."""
@@ -173,10 +166,46 @@ def _read(folder: Path) -> Run:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         raise InputError(f"{path} is not the record of a run ({where}: {first['msg']})") from None
-    flaw = flaw_of(manifest)
+    flaw = _flaw_of(manifest)
     if flaw is not None:
         raise InputError(f"{path} is not the record of a run: {flaw}")
     return Run(folder, manifest)
+
+
+def _flaw_of(manifest: Manifest) -> str | None:
+    """Contradiction of settings, as the end of a sentence; None if everything does."""
+    # A loop, and before all else: what walks the metrics later calls itself for nested ones, and a
+    # record that is nested deep enough would end it with a RecursionError.
+    waiting, nodes = [(metric, 1) for metric in manifest.metrics], 0
+    while waiting:
+        metric, depth = waiting.pop()
+        nodes += len(metric.nodes)
+        if nodes > NODES:
+            return f"its metrics have more than {NODES:,} nodes"
+        if depth > DEPTH:
+            return f"its metrics are nested more than {DEPTH} deep"
+        waiting += [(node.metric, depth + 1) for node in metric.nodes if node.metric is not None]
+    return next(_flaws(manifest), None)
+
+
+def _flaws(manifest: Manifest) -> Iterator[str]:
+    judges = set(range(len(manifest.judges)))
+    for metric in manifest.metrics:
+        nodes = [node for inner in metric.every_metric() for node in inner.nodes]
+        names = {node.name for node in nodes}
+        for node in nodes:
+            where = f"the node {node.name!r:.80} of {metric.name!r:.80}"
+            for judge in sorted({*node.judges} - judges):
+                yield f"{where} asks the judge {judge}, and there are {len(judges)}"
+            for name in sorted({*node.inputs} - names):
+                yield f"{where} reads the node {name!r:.80}, which is not there"
+        for edge in metric.every_edge():
+            for end in (edge.source, edge.target):
+                if end not in {*names, None}:
+                    yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
+    for spent in manifest.usage:
+        if spent.judge not in {*judges, None}:
+            yield f"the judge {spent.judge} was used, and there are {len(judges)}"
 
 
 def _finite(text: str) -> float:

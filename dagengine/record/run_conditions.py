@@ -97,31 +97,21 @@ def _why(condition: Condition, summary: Summary) -> str:
 
 
 def _value(condition: Condition, figures: Figures) -> float | None:
-    names = [row.metric for row in figures.summary]
-    if condition.of in names:
-        return _figure(figures.summary[condition.of], condition)
+    owner: Summary | MetricSummary = figures.summary
     quantile = _QUANTILE.fullmatch(condition.of)
-    if quantile is not None:
+    if condition.of in (row.metric for row in figures.summary):
+        owner = figures.summary[condition.of]
+    elif quantile is not None:
         return figures.costs.quantile(condition.measure, int(quantile[1]) / 100)
-    if condition.of:  # no case came, so there is nothing of its metrics
+    elif condition.of:  # no case came, so there is nothing of its metrics
         return None
-    used = figures.totals
-    sums = {
-        "cost": used.cost,
-        "tokens": used.usage.input_tokens + used.usage.output_tokens,
-        "calls": used.calls,
-    }
-    return (
-        sums[condition.measure]
-        if condition.measure in sums
-        else _figure(figures.summary, condition)
-    )
-
-
-def _figure(found: Summary | MetricSummary, one: Condition) -> float | None:
-    value: Share | float | None = getattr(found, one.measure.replace("-", "_"))
+    elif condition.measure == "tokens":
+        return figures.totals.usage.input_tokens + figures.totals.usage.output_tokens
+    elif condition.measure == "cost":
+        return figures.totals.cost
+    elif condition.measure == "calls":
+        return figures.totals.calls
+    value: Share | float | None = getattr(owner, condition.measure.replace("-", "_"))
     if isinstance(value, Share):  # a case that should have a score and has none did not pass
-        value = Share.of(found.passed, found.expected)
-    if isinstance(value, Share):
-        return float(getattr(value, one.bound))
-    return value
+        value = Share.of(owner.passed, owner.expected)
+    return float(getattr(value, condition.bound)) if isinstance(value, Share) else value

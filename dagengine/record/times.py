@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +17,7 @@ from dagengine.question import NO_USAGE
 from dagengine.record.costs import DIGITS
 from dagengine.results import CaseResult, JudgeCall, Step
 
+T = TypeVar("T")
 _LONGEST = 1e10  # seconds; a file that says more is damaged
 _INDEX = re.compile(rb'\{"index": (\d+)')
 
@@ -106,22 +107,29 @@ def _questions() -> TypeAdapter[tuple[tuple[JudgeCall, ...], ...]]:
 
 
 def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
-    """Rows with their times; both are in the same order, and lines may be missing.
+    """Rows with their times, see `pair_lines`.
 
     Only the lines of these rows are read. Raises InputError as the rows do; a damaged line of
     times is passed over.
     """
+    for row, line in pair_lines(rows, lines, index_in):
+        times: Any = None
+        with suppress(ValueError):
+            times = line and value_of(line)
+        yield row_with_times(row, times if isinstance(times, dict) else None)
+
+
+def pair_lines(
+    rows: Iterable[CaseResult], lines: Iterable[T], index: Callable[[T], int]
+) -> Iterator[tuple[CaseResult, T | None]]:
+    """Each row with the line of its index; both are in the same order, and lines may be missing."""
     left = iter(lines)
     line = next(left, None)
     for row in rows:
-        while line is not None and index_in(line) < row.index:
+        # Where a run broke off a line may have no row.
+        while line is not None and index(line) < row.index:
             line = next(left, None)
-        mine = line is not None and index_in(line) == row.index
-        times: Any = None
-        if mine and line is not None:
-            with suppress(ValueError):
-                times = value_of(line)
-        yield row_with_times(row, times if isinstance(times, dict) else None)
+        yield row, line if line is not None and index(line) == row.index else None
 
 
 def index_in(line: bytes) -> int:

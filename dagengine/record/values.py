@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -81,6 +83,35 @@ class MetricRecord(_Value):
     edges: tuple[EdgeRecord, ...]
     terminals: tuple[str, ...] = ()
     tree: dict[str, Any] | None = None
+
+    def every_metric(self) -> Iterator[MetricRecord]:
+        """The metric itself, and those nested in it."""
+        yield self
+        for node in self.nodes:
+            if node.metric is not None:
+                yield from node.metric.every_metric()
+
+    def every_node(self) -> Iterator[NodeRecord]:
+        """The nodes in topological order, those of nested metrics in the places of these."""
+        for node in self.nodes:
+            yield from [node] if node.metric is None else node.metric.every_node()
+
+    def every_edge(self) -> Iterator[EdgeRecord]:
+        """The edges, those of nested metrics last."""
+        return chain.from_iterable(metric.edges for metric in self.every_metric())
+
+    def verdicts(self) -> dict[str, list[bool | str]]:
+        """The answers that edges foretell, each once, by the names of their nodes."""
+        verdicts: dict[str, list[bool | str]] = {}
+        for edge in self.every_edge():
+            own = verdicts.setdefault(edge.source, [])
+            if edge.verdict is not None and edge.verdict not in own:
+                own.append(edge.verdict)
+        return verdicts
+
+    def definitions(self) -> dict[str, str | None]:
+        """The hashes of the nodes by name, and under "" that of the metric."""
+        return {node.name: node.hash for node in self.every_node()} | {"": self.hash}
 
 
 class Standing(_Value):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from dagengine.data.early_rows import EarlyRows, beside
-from dagengine.data.json_lines import JsonLines, line_of
+from dagengine.data.early_rows import LinesInOrder, beside
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
@@ -107,9 +107,9 @@ class RunWriter:
             self._begin()
         shown, line = self._hiding.hide(row)
         # The row is last: a kill in between leaves a case without its row, which readers pass over.
-        for lines, value in self._beside(shown, line):
+        for lines, make in self._beside(shown, line):
             with self.rows.naming(lines.path):
-                lines.write(row.index, value)
+                lines.write(row.index, make)
         start = self.rows.size
         self.rows.add(shown)
         if self._columns is not None:
@@ -122,23 +122,21 @@ class RunWriter:
 
     def keep(self, row: CaseResult) -> None:
         """Let a finished row wait for earlier ones; raises InputError as `add` does."""
-        if row.index <= self._last:
-            return  # its line is in the file already
         if not self._begun:
             self._begin()
         shown, line = self._hiding.hide(row)
-        for lines, value in self._beside(shown, line):
+        for lines, make in self._beside(shown, line):
             with self.rows.naming(lines.path):
-                lines.keep(row.index, value)
+                lines.keep(row.index, make)
         self.rows.keep(shown)
 
     def _beside(
         self, row: CaseResult, case: dict[str, Any]
-    ) -> Iterator[tuple[LinesInOrder, dict[str, Any]]]:
-        """Lines beside a row, and their files."""
+    ) -> Iterator[tuple[LinesInOrder, Callable[[], dict[str, Any]]]]:
+        """Files beside the rows, and what makes the line of a row in each."""
         if self.manifest.texts:
-            yield self._cases, case
-        yield self._times, times_line(row)
+            yield self._cases, lambda: case
+        yield self._times, partial(times_line, row)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
@@ -214,41 +212,6 @@ class RunWriter:
                 hint = "remove half characters from the names and settings of the run"
                 raise InputError(f"{path} cannot hold this run: {error}; {hint}") from None
             write_whole(path, text + "\n")
-
-
-class LinesInOrder:
-    """A file of lines beside the rows, in the same order; a line waits while an earlier is missing.
-
-    It is made when there is a first line. Every method raises OSError.
-    """
-
-    def __init__(self, path: Path, *, emptied: bool = True) -> None:
-        """A file that is not `emptied`, whose lines are whole, is continued."""
-        self.path = path
-        self._emptied = emptied
-        self._lines: JsonLines | None = None
-        self._early: EarlyRows | None = None
-
-    def write(self, index: int, line: Mapping[str, Any]) -> None:
-        """Write the line of the row with this index, which is the next."""
-        if self._lines is None:
-            self._lines = JsonLines(self.path, emptied=self._emptied)
-        self._lines.write(line)
-        if self._early is not None:
-            self._early.take(index)
-            self._early.forget()
-
-    def keep(self, index: int, line: Mapping[str, Any]) -> None:
-        """Let a line wait for earlier ones, in a file beside this one."""
-        if self._early is None:
-            self._early = EarlyRows(self.path)
-        self._early.keep(index, line_of(line))
-
-    def close(self) -> None:
-        """Close the files."""
-        for file in (self._lines, self._early):
-            if file is not None:
-                file.close()
 
 
 def files_of(folder: Path, manifest: Manifest) -> tuple[Path, ...]:

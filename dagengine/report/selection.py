@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.record.changes.tree_changes import every_edge
-from dagengine.record.columns import Columns, outline_of
+from dagengine.record.columns import Columns, outline_of, texts_in
 from dagengine.record.run import Run
 from dagengine.record.run_files import RunFiles
-from dagengine.record.values import Manifest, MetricRecord
+from dagengine.record.values import Manifest
 from dagengine.report.pictures.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
@@ -23,7 +21,7 @@ from dagengine.results.worst import Worst
 
 _INSIDE = " > "  # between a metric under a verdict and its nodes
 _COURSES = 50_000  # whose results are kept
-_INDEX = re.compile(rb'\{"index": (\d+)')
+_OWN = ("index", "hash", "type")  # of the line of a case, beside its fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Selection:
         metrics = [metric.name for metric in manifest.metrics]
         if self.metric is not None and self.metric not in metrics:
             raise unknown_metric(self.metric, metrics)
-        nodes = {name for metric in manifest.metrics for name in _nodes(metric)}
+        nodes = set(_node_names(manifest))
         for at in (*self.at, *self.not_at):
             if at not in nodes and not any(at.startswith(f"{node}=") for node in nodes):
                 name = at.rpartition("=")[0] or at
@@ -57,20 +55,20 @@ class Selection:
                 raise InputError(f"the run had no node {name!r:.80}; {hint}")
             _require_answer(at, manifest)
 
-    def takes(self, row: CaseResult, mentioned: bool) -> bool:
-        """Return whether a row is among them; `mentioned`: its case's texts hold `text`."""
+    def takes(self, row: CaseResult, case: Mapping[str, Any]) -> bool:
+        """Return whether a row is among them; `case` is the line of its case, read for a `text`."""
         if self.case is not None and self.case not in (row.case, str(row.index)):
             return False
-        if self.text is not None and not mentioned:
-            texts: list[Any] = [row.case]
+        if self.text is not None:
+            texts: list[Any] = [row.case, *(case[name] for name in case if name not in _OWN)]
             for result in row.metrics:
                 failure = result.failure
                 texts += [result.reason, failure and (failure.message, failure.raw)]
                 texts += [(step.reason, step.output, step.verdict) for step in result.steps]
             folded = self.text.casefold()
-            if not any(folded in part for part in _texts(texts)):
+            if not any(folded in text.casefold() for text in texts_in(texts)):
                 return False
-        return any(self.fits(result) for result in row.metrics) or not row.metrics
+        return any(map(self.fits, row.metrics)) or not row.metrics
 
     def fits(self, result: MetricResult) -> bool:
         """Return whether a result meets what is asked of results; its texts do not matter."""
@@ -89,40 +87,6 @@ class Selection:
         if self.metric is None:
             return row
         return replace(row, metrics=tuple(m for m in row.metrics if m.metric == self.metric))
-
-    def may_take(self, line: bytes, mentioned: Collection[int]) -> bool:
-        """Whether a row may be among them, going by its line: most need not be read for that."""
-        # Lines are as the record's writer makes them, with a blank behind each colon.
-        if self.failed and not self.no_score and b'"success": false' not in line:
-            return False
-        if self.no_score and not self.failed and b'"score": null' not in line:
-            return False
-        if self.case is not None and _quote_text(self.case) not in line:
-            return self.case == str(_index(line))
-        if not all(_may_say(line, at) for at in self.at):
-            return False
-        if self.text is not None and _index(line) not in mentioned:
-            return _may_hold(line, _fold_case(self.text))
-        return True
-
-
-def _may_say(line: bytes, at: str) -> bool:
-    """Return whether a node, or its answer, may be in a line; names may hold `=` themselves."""
-    if _quote_text(at) in line or _quote_text(at)[:-1] + _INSIDE.encode() in line:
-        return True
-    for index, letter in enumerate(at):
-        if letter == "=" and _quote_text(at[:index]) in line:
-            answer = at[index + 1 :]
-            if _quote_text(answer) in line or f'"verdict": {answer.lower()}'.encode() in line:
-                return True
-    return False
-
-
-def _may_hold(line: bytes, folded: str) -> bool:
-    """Return whether a folded text is in a line."""
-    if line.isascii():
-        return folded.encode(errors="replace") in line.lower()
-    return folded in line.decode(errors="replace").casefold()
 
 
 class Selected:
@@ -144,39 +108,40 @@ class Selected:
 
     def __iter__(self) -> Iterator[CaseResult]:
         """The rows; raises InputError, before the first, for a case that the run does not have."""
-        if self._columns is None:
-            return self._of_case(self._by_lines())
-        return self._of_case(
-            self._read(position for position, *_ in self._by_columns(self._columns))
-        )
+        return self._whole_rows(self._chosen())
 
     def first(self, count: int) -> tuple[list[CaseResult], int]:
         """The first rows, and the number of all; raises InputError as iterating does."""
-        if self._columns is None:
-            rows = iter(self)
-            first = list(itertools.islice(rows, count))
-            return first, len(first) + sum(1 for _ in rows)
-        positions = (position for position, *_ in self._by_columns(self._columns))
-        first_places = list(itertools.islice(positions, count))
-        rows = self._of_case(self._read(first_places))
-        return list(rows), len(first_places) + sum(1 for _ in positions)
+        chosen = self._chosen()
+        rows = list(self._whole_rows(itertools.islice(chosen, count)))
+        return rows, len(rows) + sum(1 for _ in chosen)
 
     def worst(self, count: int) -> list[CaseResult]:
         """The worst rows, from the worst on; raises InputError as iterating does."""
-        worst = Worst(count)
-        if self._columns is None:
-            for row in self:
-                worst.add(row)
-            return worst.rows
-        positions = dict[int, int]()
-        for position, index, case, courses in self._by_columns(self._columns):
-            if worst.add(CaseResult(index, case, self._outline_row(courses))):
-                positions[index] = position
-        order = [positions[outline.index] for outline in worst.rows]
-        rows = dict(zip(sorted(order), self._of_case(self._read(sorted(order))), strict=True))
-        return [rows[position] for position in order]
+        worst, positions = Worst(count), dict[int, int]()
+        for position, row in self._chosen():
+            if worst.add(row):
+                positions[row.index] = position
+        order = sorted(((positions[row.index], row) for row in worst.rows), key=itemgetter(0))
+        rows = {row.index: row for row in self._whole_rows(order)}
+        return [rows[row.index] for row in worst.rows]
 
-    def _of_case(self, rows: Iterator[CaseResult]) -> Iterator[CaseResult]:
+    def _chosen(self) -> Iterator[tuple[int, CaseResult]]:
+        """The chosen rows with their places; by columns only what these tell of results."""
+        if self._columns is not None:
+            yield from self._by_columns(self._columns)
+            return
+        selection, run = self._selection, self._run
+        bare = zip(run.timed_rows(), itertools.repeat(None), strict=False)
+        for position, (row, case) in enumerate(run.with_cases() if selection.text else bare):
+            if selection.takes(row, case or {}):
+                yield position, selection.narrow(row)
+
+    def _whole_rows(self, chosen: Iterable[tuple[int, CaseResult]]) -> Iterator[CaseResult]:
+        """The rows with their texts; raises InputError for a case that the run does not have."""
+        rows: Iterator[CaseResult] = map(itemgetter(1), chosen)
+        if self._columns is not None:
+            rows = self._read(map(itemgetter(0), chosen))
         if self._selection.case is None:
             return rows
         # Whether there is such a case is looked up only if no row came: that reads every name.
@@ -185,38 +150,19 @@ class Selected:
             _require_case(self._run, self._selection.case)
         return itertools.chain(first, rows)
 
-    def _by_lines(self) -> Iterator[CaseResult]:
-        selection, mentioned = self._selection, frozenset[int]()
-        if selection.text is not None:
-            # A line may hold the text in a field that is not the case's own: the fields decide.
-            written, folded = _fold_case(selection.text), selection.text.casefold()
-            mentioned = frozenset(
-                case["index"]
-                for case in self._run.cases(lambda line: _may_hold(line, written))
-                if any(
-                    folded in part
-                    for name in case.keys() - set(_OWN)
-                    for part in _texts(case[name])
-                )
-            )
-        for row in self._run.timed_rows(lambda line: selection.may_take(line, mentioned)):
-            if selection.takes(row, row.index in mentioned):
-                yield selection.narrow(row)
-
-    def _by_columns(self, columns: Columns) -> Iterator[tuple[int, int, str, tuple[str, ...]]]:
-        """The chosen rows: place, index and name of each, and its courses by metric."""
+    def _by_columns(self, columns: Columns) -> Iterator[tuple[int, CaseResult]]:
         case = self._selection.case
         fits = lru_cache(_COURSES)(
             lambda courses: any(map(self._selection.fits, self._outline_row(courses)))
         )
         names = [f"course.{number}" for number in self._metrics.values()]
-        position = 0
+        position = itertools.count()
         for block in columns.blocks(["index", "case", *names]):
             courses = zip(*map(block.__getitem__, names), strict=True)
             for index, name, own in zip(block["index"], block["case"], courses, strict=True):
+                at = next(position)
                 if fits(own) and case in (None, name, str(index)):
-                    yield position, index, name, own
-                position += 1
+                    yield at, CaseResult(index, name, self._outline_row(own))
 
     def _outline_row(self, courses: tuple[str, ...]) -> tuple[MetricResult, ...]:
         """The results of a row without their texts."""
@@ -256,24 +202,9 @@ def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
     """
     require_texts(run)
     wanted = set(indexes)
-    for case in run.cases(lambda line: _index(line) in wanted):
+    for case in run.cases():
         if case["index"] in wanted and case["type"] is not None:
             yield {name: value for name, value in case.items() if name not in _OWN}
-
-
-_OWN = ("index", "hash", "type")
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in plain data, ready to be searched."""
-    if isinstance(value, str):
-        yield value.casefold()
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
 
 
 def _answers(result: MetricResult) -> set[str]:
@@ -297,44 +228,24 @@ def _require_answer(at: str, manifest: Manifest) -> None:
 
     What a node says that judges the items of a list, or rates, is not known beforehand.
     """
-    answers: dict[str, dict[str, None]] = {}
-    names: list[str] = []
+    names, answers = set(_node_names(manifest)), dict[str, list[str]]()
     for metric in manifest.metrics:
-        names += _nodes(metric)
-        for edge in every_edge(metric):
-            if edge.verdict is not None:
-                answers.setdefault(edge.source, {})[str(edge.verdict)] = None
+        for node, verdicts in metric.verdicts().items():
+            answers.setdefault(node, []).extend(map(str, verdicts))
     splits = [(at[:index], at[index + 1 :]) for index, sign in enumerate(at) if sign == "="]
     named = [(node, verdict) for node, verdict in splits if node in names]
     if at in names or any(
-        node not in answers or verdict in answers[node] or verdict in set(OutcomeKind)
+        not answers.get(node) or verdict in {*answers[node], *OutcomeKind}
         for node, verdict in named
     ):
         return
     node, verdict = named[0]
-    hint = (
-        did_you_mean(verdict, list(answers[node])) or f"its answers are {', '.join(answers[node])}"
-    )
+    hint = did_you_mean(verdict, answers[node]) or f"its answers are {', '.join(answers[node])}"
     raise InputError(f"{node!r:.80} has no answer {verdict!r:.80}; {hint}")
 
 
-def _nodes(metric: MetricRecord) -> Iterator[str]:
-    for node in metric.nodes:
-        yield node.name
-        if node.metric is not None:
-            yield from _nodes(node.metric)
-
-
-def _index(line: bytes) -> int:
-    match = _INDEX.match(line)
-    return int(match[1]) if match else -1
-
-
-def _quote_text(text: str) -> bytes:
-    """A text as it is in a line."""
-    return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace")
-
-
-def _fold_case(text: str) -> str:
-    """A part of a text as it is in a line, whatever the case of its letters."""
-    return _quote_text(text)[1:-1].decode().casefold()
+def _node_names(manifest: Manifest) -> Iterator[str]:
+    """The names of all nodes, those that stand for nested metrics among them."""
+    for metric in manifest.metrics:
+        for inner in metric.every_metric():
+            yield from (node.name for node in inner.nodes)

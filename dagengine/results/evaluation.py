@@ -44,6 +44,12 @@ _ELSEWHERE = {
     **dict.fromkeys(("results", "cases"), "the rows are result.rows"),
 }
 
+COLUMNS = (
+    *("index", "case", "metric", "score", "success", "outcome", "reason", "threshold"),
+    *("node", "answer", "input_tokens", "output_tokens", "seconds", "retried"),
+)
+"""Columns of results as flat rows, for data frames and CSV files: one per case and metric."""
+
 
 class Saves(Protocol):
     """What a run says of itself beside its rows, and writes into a folder with them."""
@@ -165,14 +171,12 @@ class EvaluationResult(Sequence[CaseResult]):
         up), retried (judge calls after the first one of each question) and the fields of the test
         case. A column per metric: `frame.pivot(index="index", columns="metric", values="score")`.
         """
-        from dagengine.results.frame import COLUMNS, frame_rows
-
         try:
             pandas = importlib.import_module("pandas")
         except ImportError:
             raise MissingExtraError("to_pandas() needs pandas: pip install pandas") from None
-        rows = list(frame_rows(self.rows))
-        return pandas.DataFrame(rows, columns=None if rows else list(COLUMNS))
+        rows = list(_frame_rows(self.rows))
+        return pandas.DataFrame(rows, columns=None if rows else [*COLUMNS])
 
     def save(self, folder: str | Path, *, page: bool = True) -> None:
         """Write the folder of the run, as `evaluate(…, out=folder)` does while the run continues.
@@ -192,3 +196,26 @@ class EvaluationResult(Sequence[CaseResult]):
         if self.rows and not results:
             raise unknown_metric(metric, (result.metric for _, result in pairs))
         return results
+
+
+def _frame_rows(rows: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
+    """A dict of `COLUMNS` per case and metric, then the fields that the test case has."""
+    for row in rows:
+        fields = {} if row.test_case is None else row.test_case.model_dump(exclude_none=True)
+        for result in row.metrics:
+            yield flat(row, result) | {n: fields[n] for n in fields if n not in COLUMNS}
+
+
+def flat(row: CaseResult, result: MetricResult) -> dict[str, Any]:
+    """One metric on one case by `COLUMNS`, without what is nested."""
+    end, used, seconds = result.end, result.usage, result.seconds
+    # A step lists the calls of those questions only that needed more than one.
+    retried = sum(len(calls) - 1 for step in result.steps for calls in step.calls)
+    values = (
+        *(row.index, row.case, result.metric, result.score, result.success, str(result.outcome)),
+        *(result.failure.message if result.failure else result.reason, result.threshold),
+        *(end.node if end.answer else None, end.answer or None),
+        *(used.input_tokens, used.output_tokens),
+        *(seconds if seconds is None else round(seconds, 4), retried),
+    )
+    return dict(zip(COLUMNS, values, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dagengine.results.outcomes import Verdict
@@ -57,17 +57,6 @@ class ResultOdds:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        return {
-            "paths": [
-                {
-                    "path": [list(turn) for turn in path.path],
-                    "score": path.score,
-                    "passed": path.passed,
-                    "probability": path.probability,
-                }
-                for path in self.paths
-            ],
-            "unknown": self.unknown,
-            "expected": list(self.expected_bounds),
-            "pass": list(self.pass_bounds),
-        }
+        paths = [asdict(path) | {"path": [*map(list, path.path)]} for path in self.paths]
+        bounds = {"expected": list(self.expected_bounds), "pass": list(self.pass_bounds)}
+        return {"paths": paths, "unknown": self.unknown, **bounds}

@@ -39,11 +39,7 @@ def case_state(states: Iterable[State]) -> State:
     """State of a case: as the metric that says most. Any failed metric fails the case."""
     # A missing score does not hide a failure: what is below its threshold stays there, whatever the
     # other metric would have said.
-    there = frozenset(states)
-    for state in STATES:
-        if state in there:
-            return state
-    return "scored"
+    return min(states, key=STATES.index, default="scored")
 
 
 def strict_score(score: float) -> float:

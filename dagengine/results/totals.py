@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from dagengine.question import NO_USAGE, Origin, Usage
 from dagengine.results.outcomes import OutcomeKind
@@ -81,24 +82,12 @@ class Totals:
 
     def __add__(self, other: Totals) -> Totals:
         """The sums over both ledgers."""
-        # The known part of a price would be read as all of it.
-        unpriced = self.cost is None or other.cost is None
-        return Totals(
-            asked=self.asked + other.asked,
-            shared=self.shared + other.shared,
-            calls=self.calls + other.calls,
-            retried=self.retried + other.retried,
-            failed=self.failed + other.failed,
-            usage=self.usage + other.usage,
-            cached=self.cached + other.cached,
-            cost=None if unpriced else (self.cost or 0.0) + (other.cost or 0.0),
-            in_flight=self.in_flight + other.in_flight,
-            damaged=self.damaged + other.damaged,
-            requests=self.requests + other.requests,
-            speculated=self.speculated + other.speculated,
-            unneeded=self.unneeded + other.unneeded,
-            saved=self.saved + other.saved,
-        )
+        names = (field.name for field in fields(self) if field.name != "cost")
+        sums: dict[str, Any] = {n: getattr(self, n) + getattr(other, n) for n in names}
+        if self.cost is None or other.cost is None:
+            # The known part of a price would be read as all of it.
+            return Totals(**sums, cost=None)
+        return Totals(**sums, cost=self.cost + other.cost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dagengine.results.passing import End
@@ -72,12 +71,9 @@ class Place:
 class EndCounts:
     """Counts of ends, failures first."""
 
-    def __init__(self, rows: Iterable[CaseResult] = ()) -> None:
+    def __init__(self) -> None:
         self._counts: Counter[End] = Counter()
         self._first: dict[End, tuple[str, str]] = {}
-        self.others = 0
-        for row in rows:
-            self.add(row)
 
     def add(self, row: CaseResult) -> None:
         """Count every result of a row that failed or has no score."""
@@ -85,12 +81,10 @@ class EndCounts:
             if result.state not in ("failed", "no_score"):
                 continue
             end = result.end
-            if end not in self._counts:
-                if len(self._counts) >= _ENDS:
-                    self.others += 1
-                    continue
+            if end not in self._counts and len(self._counts) < _ENDS:
                 self._first[end] = (row.case, result.why)
-            self._counts[end] += 1
+            if end in self._first:
+                self._counts[end] += 1
 
     def ranking(self) -> list[Place]:
         """All places, the commonest first; of as many cases failures before missing scores."""

@@ -21,7 +21,7 @@ from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.run import load_run
 from dagengine.record.values import JudgeRecord, Manifest, MetricRecord
 from dagengine.record.writer import RunWriter
-from dagengine.report.page.writing import write_run_page
+from dagengine.report.page.run_page import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.summary import in_order

@@ -5,19 +5,17 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label, LabelFile, Retraction
-from dagengine.record.values import MetricRecord
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 from dagengine.view.opened import OpenRun
 from dagengine.view.planned import planned_cases
 from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sample
-from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk
+from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk, answer_in
 
 _DIGITS = 12  # of the number of a case
 CANNOT_TELL = 0
@@ -61,7 +59,7 @@ class Labelling:
         cases that `labels plan` has written down, in its order. Raises InputError for a
         kind of queue, a metric, or a case that there is not.
         """
-        self._record(metric)
+        self._run.metric(metric)
         if kind == "one" and seed.isdecimal() and seed.isascii() and len(seed) <= _DIGITS:
             return [self._run.place_of(int(seed))]
         if kind not in QUEUES:
@@ -83,7 +81,7 @@ class Labelling:
     def position(self, at: At) -> dict[str, Any]:
         """Position of the person on the case, and the page's data for it."""
         with self._lock:
-            return self._page_position(at)
+            return self._walk(at).as_dict()
 
     def answer(self, at: At, node: str, choice: int, note: str | None = None) -> dict[str, Any]:
         """Save an answer, and say where that leads.
@@ -94,145 +92,126 @@ class Labelling:
         """
         # One at a time: two tabs of a person must not both answer the question that is next.
         with self._lock:
-            asked = self._position(at, self._answers(at)).asked
+            walk = self._walk(at)
+            asked = walk.position({}).asked
             if asked is None or asked.node != node:
                 raise MovedError
             if not CANNOT_TELL <= choice <= len(asked.choices):
                 raise InputError(f"{asked.node or 'the case'} has no answer {choice}")
             answer = None if choice == CANNOT_TELL else asked.choices[choice - 1].answer
-            self._file.add(self._labels(at, asked, answer, note))
-            return self._page_position(at)
+            self._file.add(walk.labels(asked, answer, note, self._when()))
+            return self._walk(at).as_dict()
 
     def undo(self, at: At, back_to: str | None = None) -> dict[str, Any]:
         """Take back the last answer on the case, or all from that of a node on."""
         with self._lock:
-            mine = self._mine(at)
+            mine = self._walk(at).mine
             starts = [position for position, label in enumerate(mine) if not label.ends]
             named = [position for position in starts if mine[position].node == back_to]
             # The end of a walk (`ends`) is no answer: it goes with the answer before it.
-            start = named[0] if named else starts[-1] if starts else len(mine)
+            start = min(named, default=max(starts, default=len(mine)))
             when = self._when()
             gone = [Retraction(who=at.who, when=when, retracts=label.id) for label in mine[start:]]
             if gone:
                 self._file.add(gone)
-            return self._page_position(at)
+            return self._walk(at).as_dict()
 
-    # What is known.
+    def _when(self) -> str:
+        return self._now().isoformat(timespec="seconds")
 
-    def _record(self, metric: str) -> MetricRecord:
-        record = next(
-            (candidate for candidate in self._run.metrics if candidate.name == metric), None
-        )
-        if record is None:
-            raise InputError(f"the run has no metric {metric!r:.80}")
-        return record
+    def _walk(self, at: At) -> _PersonsWalk:
+        return _PersonsWalk(at, self._run, self._file.labels())
 
-    def _row(self, at: At) -> CaseResult:
-        if not 0 <= at.place < len(self._run):
-            raise InputError(f"there is no case {at.place}: the run has {len(self._run)}")
-        return self._run.row(at.place)
 
-    def _mine(self, at: At) -> list[Label]:
-        """The person's labels of the case, in their order."""
-        case = _key(self._row(at))
-        return [
-            label
-            for label in self._file.labels()
-            if (label.who, label.metric, label.case) == (at.who, at.metric, case)
-        ]
+class _PersonsWalk:
+    """What one person said on one case so far, and where that leads."""
 
-    def _answers(self, at: At) -> dict[str, Said]:
-        """The person's answers by node, except for those to nodes that are no longer the same."""
-        record = self._record(at.metric)
-        definitions = {node.name: node.hash for node in every_node(record)} | {WHOLE: record.hash}
-        return {
-            label.node: label.answer
-            for label in self._mine(at)
-            if not label.ends and definitions.get(label.node) == label.definition
-        }
+    def __init__(self, at: At, run: OpenRun, labels: Sequence[Label]) -> None:
+        """Raises InputError for a metric or a case that there is not."""
+        self._at, self._metric = at, run.metric(at.metric)
+        if not 0 <= at.place < len(run):
+            raise InputError(f"there is no case {at.place}: the run has {len(run)}")
+        self._row, self._fields = run.row(at.place), run.fields(at.place)
+        self._result = _result(self._row, at.metric)
+        # The key of a case in labels is the hash of its content.
+        self._case = self._row.hash or f"row {self._row.index}"
+        own = (at.who, at.metric, self._case)
+        self.mine = [label for label in labels if (label.who, label.metric, label.case) == own]
+        # An answer does not hold for a node that is no longer the same.
+        hashes = self._metric.definitions()
+        self._answers = dict[str, Said]()
+        for label in self.mine:
+            if not label.ends and hashes.get(label.node) == label.definition:
+                self._answers[label.node] = label.answer
 
-    def _position(self, at: At, said: Mapping[str, Said]) -> Position:
-        result = _result(self._row(at), at.metric)
-        return Walk(self._record(at.metric), result, said).position()
+    def position(self, more: Mapping[str, Said]) -> Position:
+        """Where the answers lead, with some `more`."""
+        return Walk(self._metric, self._result, {**self._answers, **more}).position()
 
-    # What is written.
-
-    def _labels(self, at: At, asked: Asked, said: Said, note: str | None) -> list[Label]:
+    def labels(self, asked: Asked, said: Said, note: str | None, when: str) -> list[Label]:
         """An answer, and the end of the walk when there is nothing more to ask."""
-        row = self._row(at)
         label = Label(
             id=secrets.token_hex(8),
-            who=at.who,
-            when=self._when(),
-            case=_key(row),
-            index=row.index,
-            name=row.case,
-            metric=at.metric,
+            who=self._at.who,
+            when=when,
+            case=self._case,
+            index=self._row.index,
+            name=self._row.case,
+            metric=self._at.metric,
             node=asked.node,
             definition=asked.hash,
             answer=said,
             note=note or None,
         )
-        after = self._position(at, {**self._answers(at), asked.node: said})
+        after = self.position({asked.node: said})
         # Without a threshold nothing passes or fails, and the label of the case is its score.
-        outcome = after.score if after.success is None else "pass" if after.success else "fail"
+        outcome = after.score if after.success is None else ("fail", "pass")[after.success]
         if outcome is None or not after.done:
             return [label]
         if asked.node == WHOLE:
             return [replace(label, outcome=outcome)]
         end = replace(
-            label, id=secrets.token_hex(8), node=WHOLE, definition=self._record(at.metric).hash,
+            label, id=secrets.token_hex(8), node=WHOLE, definition=self._metric.hash,
             answer=None, outcome=outcome, note=None,
         )  # fmt: skip
         return [label, end]
 
-    def _when(self) -> str:
-        return self._now().isoformat(timespec="seconds")
-
-    # What is shown.
-
-    def _page_position(self, at: At) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The position as the page has it: the judge's answers only when the case is done."""
-        answers = self._answers(at)
-        position = self._position(at, answers)
-        row, asked = self._row(at), position.asked
-        return {
-            "place": at.place,
-            "name": row.case,
-            "fields": self._run.fields(at.place),
-            "steps": [
-                {"node": step.node, "answer": _words(step.answer), "by": step.by}
-                for step in position.steps
-            ],
-            "asked": None
-            if asked is None
-            else {
+        position = self.position({})
+        asked, question = position.asked, None
+        if asked is not None:
+            question = {
                 "node": asked.node,
                 "kind": asked.kind,
                 "question": asked.question,
                 "choices": [choice.label for choice in asked.choices],
                 "reads": list(asked.reads),
                 "evidence": [{"node": name, "output": output} for name, output in asked.evidence],
-            },
+            }
+        return {
+            "place": self._at.place,
+            "name": self._row.case,
+            "fields": self._fields,
+            "steps": [{**asdict(step), "answer": _words(step.answer)} for step in position.steps],
+            "asked": question,
             "answered": sum(step.by == "person" for step in position.steps),
             "done": position.done,
             "score": position.score,
             "success": position.success,
             "why": position.why,
-            "judge": self._judge(at, position) if position.done else None,
+            "judge": self._judge(position) if position.done else None,
         }
 
-    def _judge(self, at: At, position: Position) -> dict[str, Any]:
+    def _judge(self, position: Position) -> dict[str, Any]:
         """The judge's answers beside those of the person; only for a case that is done."""
-        result = _result(self._row(at), at.metric)
+        result = self._result
         steps = {} if result is None else {step.node: step for step in result.steps}
         mine = {step.node: step for step in position.steps if step.by == "person" and step.node}
-        spoken = (
-            name
-            for name, step in steps.items()
-            if step.kind != "code" and (step.verdict is not None or step.score is not None)
-        )
-        names = dict.fromkeys((*mine, *spoken))
+        names = dict.fromkeys(mine)
+        for name, step in steps.items():
+            if step.kind != "code" and answer_in(step) is not None:
+                names[name] = None
         failure = result and result.failure
         return {
             "score": result and result.score,
@@ -244,9 +223,7 @@ class Labelling:
 
 def _both_answers(name: str, own: Passed | None, step: Step | None) -> dict[str, Any]:
     """A node's answer by a person and by the judge; `same` is None where one is silent."""
-    judge: Said = None
-    if step is not None and step.outcome == OutcomeKind.OK:
-        judge = step.score if step.verdict is None else step.verdict
+    judge = answer_in(step) if step is not None and step.outcome == OutcomeKind.OK else None
     both = own is not None and own.answer is not None and judge is not None
     return {
         "node": name,
@@ -259,11 +236,6 @@ def _both_answers(name: str, own: Passed | None, step: Step | None) -> dict[str,
 
 def _result(row: CaseResult, metric: str) -> MetricResult | None:
     return next((result for result in row.metrics if result.metric == metric), None)
-
-
-def _key(row: CaseResult) -> str:
-    """Key of a case in labels: the hash of its content."""
-    return row.hash or f"row {row.index}"
 
 
 def _words(said: Said) -> str:

@@ -14,8 +14,8 @@ from dagengine.record.prompts import Prompt, keys_of, open_prompts
 from dagengine.record.run import load_run
 from dagengine.record.run_files import RunFiles
 from dagengine.record.values import Manifest, MetricRecord
-from dagengine.report.page.people import People
-from dagengine.report.page.writing import served_page
+from dagengine.report.page.run_page import served_page
+from dagengine.report.page.texts import People
 from dagengine.results import CaseResult
 from dagengine.results.summary import MetricSummary, Summing
 
@@ -53,6 +53,13 @@ class OpenRun:
     @property
     def metrics(self) -> tuple[MetricRecord, ...]:
         return self.manifest.metrics
+
+    def metric(self, name: str) -> MetricRecord:
+        """The metric of a name; raises InputError without one."""
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
+        raise InputError(f"the run has no metric {name!r:.80}")
 
     @property
     def finished(self) -> bool:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.record.changes.tree_changes import every_node
 from dagengine.record.labels import Label
 from dagengine.record.values import MetricRecord
 from dagengine.regular_files import is_there, read_whole, write_whole
@@ -28,6 +27,7 @@ from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
 from dagengine.view.queues import sample
+from dagengine.view.walk import answer_in
 
 PLAN = "label-plan.json"
 """The file of a run folder with the cases to label next."""
@@ -179,7 +179,7 @@ class _People:
     """The labels of one metric: ends of walks and answers to nodes, by case and person."""
 
     def __init__(self, record: MetricRecord, labels: Sequence[Label]) -> None:
-        now = {node.name: node.hash for node in every_node(record)} | {"": record.hash}
+        now = record.definitions()
         every = [label for label in labels if label.metric == record.name]
         mine = [label for label in every if label.definition == now.get(label.node)]
         ends = [label.definition for label in every if label.outcome is not None]
@@ -267,9 +267,8 @@ def _nodes(
             step, most = steps.get(node), _majority(votes.values())
             if step is None or most is None:
                 continue
-            answer = step.score if step.verdict is None else step.verdict
             asked[node] += 1
-            right[node] += answer == most
+            right[node] += answer_in(step) == most
     for node in sorted(reached, key=lambda name: (asked[name], name)):
         share = _share(right[node], asked[node])
         often = reached[node] / len(results)

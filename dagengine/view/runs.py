@@ -121,13 +121,12 @@ def walks(
     for run, index in zip((old, new), indices, strict=True):
         position = run.place_of(index)
         row = run.row(position)
-        result = next((candidate for candidate in row.metrics if candidate.metric == metric), None)
-        if result is None:
+        results = {result.metric: result for result in row.metrics}
+        if metric not in results:
             raise InputError(f"{run.name} has no result of {metric!r:.80} on case {index}")
-        record = next(candidate for candidate in run.metrics if candidate.name == metric)
-        questions = {node.name: node.question for node in record.nodes}
+        questions = {node.name: node.question for node in run.metric(metric).nodes}
         more = {"case": row.case, "fields": run.fields(position), "questions": questions}
-        shown.append({**result.as_dict(), **more})
+        shown.append({**results[metric].as_dict(), **more})
     return shown
 
 

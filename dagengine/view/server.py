@@ -8,11 +8,11 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -27,7 +27,7 @@ from dagengine.prompts.json_values import shallow_value
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
-from dagengine.report.page.writing import ROWS
+from dagengine.report.page.run_page import ROWS
 from dagengine.view.access import Access
 from dagengine.view.labelling import At, Labelling, MovedError
 from dagengine.view.large import IndexedRun, LargeRun
@@ -35,7 +35,6 @@ from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue
 from dagengine.view.runs import Comparisons, history, walks
 
-_Form = TypeVar("_Form", bound=BaseModel)
 _DIGITS = 12  # of a whole number in an address
 _LONGEST = 64_000  # bytes of what a page may send
 _SEARCHED = 1000  # characters of a search
@@ -144,27 +143,44 @@ def application(served: Served, token: str, hosts: Sequence[str]) -> Access:
     """The whole server; it answers only requests with the token, to one of `hosts`."""
     pages = _Pages(served)
     routes = [
-        Route("/", pages.start),
-        Route("/api/runs", pages.runs),
-        Route("/api/changes", pages.changes),
-        Route("/api/walks", pages.walks),
-        Route("/run/{run}/", pages.page),
-        Route("/run/{run}/api/status", pages.status),
-        Route("/run/{run}/api/prompts", pages.prompts),
-        Route("/run/{run}/api/column", pages.column),
-        Route("/run/{run}/api/search", pages.search),
-        Route("/run/{run}/api/texts", pages.texts, methods=["POST"]),
-        Route("/run/{run}/api/fields", pages.fields, methods=["POST"]),
-        Route("/run/{run}/api/label/queue", pages.queue),
-        Route("/run/{run}/api/label/position", pages.position),
-        Route("/run/{run}/api/label/answer", pages.answer, methods=["POST"]),
-        Route("/run/{run}/api/label/undo", pages.undo, methods=["POST"]),
+        Route("/", _endpoint(pages.start)),
+        Route("/api/runs", _endpoint(pages.runs)),
+        Route("/api/changes", _endpoint(pages.changes)),
+        Route("/api/walks", _endpoint(pages.walks)),
+        Route("/run/{run}/", _endpoint(pages.page)),
+        Route("/run/{run}/api/status", _endpoint(pages.status)),
+        Route("/run/{run}/api/prompts", _endpoint(pages.prompts)),
+        Route("/run/{run}/api/column", _endpoint(pages.column)),
+        Route("/run/{run}/api/search", _endpoint(pages.search)),
+        Route("/run/{run}/api/texts", _endpoint(pages.texts, _Places), methods=["POST"]),
+        Route("/run/{run}/api/fields", _endpoint(pages.fields, _Places), methods=["POST"]),
+        Route("/run/{run}/api/label/queue", _endpoint(pages.queue)),
+        Route("/run/{run}/api/label/position", _endpoint(pages.position)),
+        Route("/run/{run}/api/label/answer", _endpoint(pages.answer, _Answer), methods=["POST"]),
+        Route("/run/{run}/api/label/undo", _endpoint(pages.undo, _Answer), methods=["POST"]),
     ]
     app = Starlette(
         routes=[Mount(f"/{token}", routes=routes)],
         exception_handlers=dict.fromkeys((DagengineError, MovedError, *_BROKEN), _refusal),
     )
     return Access(app, token, hosts)
+
+
+def _endpoint(answer: Callable[..., Any], form: type[BaseModel] | None = None) -> Any:
+    """Hand out what `answer` returns for a request, and for its `form` if it has one.
+
+    It runs in a thread, since it reads files. Bytes and responses stay what they are, all else is
+    JSON.
+    """
+
+    async def endpoint(request: Request) -> Response:
+        forms = [] if form is None else [await _read_form(request, form)]
+        reply = await run_in_threadpool(answer, request, *forms)
+        if isinstance(reply, bytes):
+            return Response(reply, media_type="application/octet-stream")
+        return reply if isinstance(reply, Response) else _Json(reply)
+
+    return endpoint
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
@@ -188,124 +204,111 @@ class _Pages:
             for number, run in enumerate(served.runs)
         ]
 
-    async def start(self, request: Request) -> Response:
+    def start(self, _: Request) -> Response:
         # Several runs begin with their list.
         several = len(self._served.runs) + len(self._served.broken) > 1
         return RedirectResponse(f"run/{len(self._served.runs) - 1}/{'#v=runs' * several}")
 
-    async def runs(self, request: Request) -> Response:
-        runs = await run_in_threadpool(history, self._served.runs)
+    def runs(self, _: Request) -> dict[str, Any]:
         broken = [{"name": name, "why": why} for name, why in self._served.broken]
-        return _Json({"runs": runs, "broken": broken})
+        return {"runs": history(self._served.runs), "broken": broken}
 
-    async def page(self, request: Request) -> Response:
-        number = self._number(_whole(request.path_params, "run"))
+    def page(self, request: Request) -> Response:
+        number = self._number(request.path_params)
         run = self._served.runs[number]
-        await run_in_threadpool(run.refresh)
-        large = await run_in_threadpool(self._served.large, number)
+        run.refresh()
+        large = self._served.large(number)
         head = {"run": number, "who": self._served.who}
         if large is None:
-            page = await run_in_threadpool(run.page, head)
+            page = run.page(head)
         else:
-            await run_in_threadpool(large.refresh)
-            page = await self._read(request, lambda indexed: indexed.page(head))
+            large.refresh()
+            with large.reading() as indexed:
+                page = indexed.page(head)
         return Response(page.encode(errors="replace"), media_type="text/html")
 
-    async def column(self, request: Request) -> Response:
-        name, part = request.query_params.get("name", ""), _whole(request.query_params, "part")
-        data = await self._read(request, lambda large: large.chunk(name, part))
-        return Response(data, media_type="application/octet-stream")
+    def column(self, request: Request) -> bytes:
+        query = request.query_params
+        with self._indexed(request) as indexed:
+            return indexed.chunk(query.get("name", ""), _whole(query, "part"))
 
-    async def search(self, request: Request) -> Response:
+    def search(self, request: Request) -> bytes:
         text = request.query_params.get("text", "")
         if len(text) > _SEARCHED:
             raise InputError(f"a search has at most {_SEARCHED:,} characters, not {len(text):,}")
-        data = await self._read(request, lambda large: large.search(text))
-        return Response(data, media_type="application/octet-stream")
+        with self._indexed(request) as indexed:
+            return indexed.search(text)
 
-    async def texts(self, request: Request) -> Response:
-        numbers = (await _read_form(request, _Places)).places
-        return _Json(await self._read(request, lambda large: large.texts(numbers)))
+    def texts(self, request: Request, form: _Places) -> list[Any]:
+        with self._indexed(request) as indexed:
+            return indexed.texts(form.places)
 
-    async def fields(self, request: Request) -> Response:
-        numbers = (await _read_form(request, _Places)).places
-        return _Json(await self._read(request, lambda large: large.fields(numbers)))
+    def fields(self, request: Request, form: _Places) -> list[Any]:
+        with self._indexed(request) as indexed:
+            return indexed.fields(form.places)
 
-    async def _read(self, request: Request, read: Callable[[IndexedRun], Any]) -> Any:
-        """Read what a page without data asks for."""
-        number = self._number(_whole(request.path_params, "run"))
-        large = await run_in_threadpool(self._served.large, number)
+    def _indexed(self, request: Request) -> AbstractContextManager[IndexedRun]:
+        """The run of a page without data, to read what it asks for."""
+        number = self._number(request.path_params)
+        large = self._served.large(number)
         if large is None:
             raise InputError(f"the page of run {number} holds its data itself")
+        return large.reading()
 
-        def locked() -> Any:
-            with large.reading() as indexed:
-                return read(indexed)
+    def status(self, request: Request) -> dict[str, Any]:
+        number = self._number(request.path_params)
+        run = self._served.large(number) or self._served.runs[number]
+        run.refresh()
+        return {"rows": len(run), "finished": run.finished}
 
-        return await run_in_threadpool(locked)
+    def prompts(self, request: Request) -> Any:
+        run = self._served.runs[self._number(request.path_params)]
+        return run.prompts(_whole(request.query_params, "index"))
 
-    async def status(self, request: Request) -> Response:
-        number = self._number(_whole(request.path_params, "run"))
-        run, large = self._served.runs[number], await run_in_threadpool(self._served.large, number)
-        await run_in_threadpool(run.refresh if large is None else large.refresh)
-        rows, state = (len(run), run) if large is None else (large.rows, large)
-        return _Json({"rows": rows, "finished": state.finished})
+    def changes(self, request: Request) -> dict[str, Any]:
+        return self._comparisons.changes(*self._both(request.query_params))
 
-    async def prompts(self, request: Request) -> Response:
-        run = self._served.runs[self._number(_whole(request.path_params, "run"))]
-        index = _whole(request.query_params, "index")
-        return _Json(await run_in_threadpool(run.prompts, index))
-
-    async def changes(self, request: Request) -> Response:
-        old, new = self._both(request.query_params)
-        return _Json(await run_in_threadpool(self._comparisons.changes, old, new))
-
-    async def walks(self, request: Request) -> Response:
+    def walks(self, request: Request) -> list[dict[str, Any]]:
         query = request.query_params
         indices = (_whole(query, "old_index"), _whole(query, "new_index"))
-        old, new = self._both(query)
-        both = await run_in_threadpool(walks, old, new, query.get("metric", ""), indices)
-        return _Json(both)
+        return walks(*self._both(query), query.get("metric", ""), indices)
 
-    async def queue(self, request: Request) -> Response:
+    def queue(self, request: Request) -> dict[str, Any]:
         labels, query = self._labelling(request), request.query_params
         kind, metric = query.get("kind", ""), query.get("metric", "")
-        count, seed = _whole(query, "count"), query.get("seed", "")
-        numbers = await run_in_threadpool(labels.queue, metric, kind, count, seed)
-        return _Json({"places": numbers})
+        places = labels.queue(metric, kind, _whole(query, "count"), query.get("seed", ""))
+        return {"places": places}
 
-    async def position(self, request: Request) -> Response:
-        labels, query = self._labelling(request), request.query_params
+    def position(self, request: Request) -> dict[str, Any]:
+        query = request.query_params
         at = At(query.get("who", ""), query.get("metric", ""), _whole(query, "place"))
-        return _Json(await run_in_threadpool(labels.position, at))
+        return self._labelling(request).position(at)
 
-    async def answer(self, request: Request) -> Response:
-        labels, sent = self._labelling(request), await _read_form(request, _Answer)
-        if sent.node is None or sent.choice is None:
+    def answer(self, request: Request, form: _Answer) -> dict[str, Any]:
+        labels, at = self._labelling(request), At(form.who, form.metric, form.place)
+        if form.node is None or form.choice is None:
             raise InputError("an answer needs `node` and `choice`")
-        at = At(sent.who, sent.metric, sent.place)
-        position = await run_in_threadpool(labels.answer, at, sent.node, sent.choice, sent.note)
-        return _Json(position)
+        return labels.answer(at, form.node, form.choice, form.note)
 
-    async def undo(self, request: Request) -> Response:
-        labels, sent = self._labelling(request), await _read_form(request, _Answer)
-        at = At(sent.who, sent.metric, sent.place)
-        return _Json(await run_in_threadpool(labels.undo, at, sent.node))
+    def undo(self, request: Request, form: _Answer) -> dict[str, Any]:
+        at = At(form.who, form.metric, form.place)
+        return self._labelling(request).undo(at, form.node)
 
     # Which run.
 
-    def _number(self, number: int) -> int:
+    def _number(self, numbers: Mapping[str, str], name: str = "run") -> int:
+        number = _whole(numbers, name)
         if not 0 <= number < len(self._served.runs):
             raise InputError(f"there is no run {number}: {len(self._served.runs)} are open")
         return number
 
-    def _both(self, given: Mapping[str, str]) -> tuple[OpenRun, OpenRun]:
+    def _both(self, query: Mapping[str, str]) -> tuple[OpenRun, OpenRun]:
         """The old and the new run of a comparison."""
-        old, new = (self._number(_whole(given, name)) for name in ("old", "new"))
+        old, new = self._number(query, "old"), self._number(query, "new")
         return self._served.runs[old], self._served.runs[new]
 
     def _labelling(self, request: Request) -> Labelling:
-        return self._labels[self._number(_whole(request.path_params, "run"))]
+        return self._labels[self._number(request.path_params)]
 
 
 def _whole(given: Mapping[str, str], name: str) -> int:
@@ -317,7 +320,7 @@ def _whole(given: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-async def _read_form(request: Request, form: type[_Form]) -> _Form:
+async def _read_form(request: Request, form: type[BaseModel]) -> BaseModel:
     """The body of a request; raises InputError for what is not one of ours."""
     body = b""
     async for part in request.stream():

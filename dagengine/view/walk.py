@@ -12,8 +12,7 @@ from typing import Literal
 
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.values import NodeValue
-from dagengine.record.changes.tree_changes import every_edge, every_node
-from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
+from dagengine.record.values import MetricRecord, NodeRecord
 from dagengine.results import MetricResult, OutcomeKind, Step, Verdict
 from dagengine.view.recorded_plan import plan_of
 
@@ -93,10 +92,10 @@ class Walk:
     ) -> None:
         self._metric = metric
         self._plan = plan_of(metric)
-        self._edges = list(every_edge(metric))
+        self._verdicts = metric.verdicts()
         self._answers = answers
         self._steps = {} if result is None else {step.node: step for step in result.steps}
-        self._nodes = {node.name: node for node in every_node(metric)}
+        self._nodes = {node.name: node for node in metric.every_node()}
         self._values: dict[str, Said] = {}
         self._agree: dict[str, bool] = {}
 
@@ -136,7 +135,7 @@ class Walk:
                 unit = min(waiting)
                 waiting.remove(unit)
                 node = self._nodes[self._plan.units[unit].name]
-                if not (node.grades or node.scale or self._leads(node.name)):
+                if not (node.grades or node.scale or self._verdicts.get(node.name)):
                     # It neither decides nor rates but prepares for others: no step of a person.
                     state.complete(unit, NodeValue(None))
                     continue
@@ -150,7 +149,7 @@ class Walk:
                             f"{node.name} is code, and ran on other answers than yours"
                         )
                     value = NodeValue(step.output, verdict=step.verdict, score=step.score)
-                    steps.append(Passed(node.name, _answer_in(value), "code"))
+                    steps.append(Passed(node.name, answer_in(value), "code"))
                 elif node.name not in self._answers:
                     return Position(tuple(steps), self._question(node))
                 elif (answer := self._answers[node.name]) is not None:
@@ -162,16 +161,13 @@ class Walk:
                 else:
                     steps.append(Passed(node.name, None, "person"))
                     return Position(tuple(steps), None, why=f"{UNSURE} at {node.name}")
-                self._values[node.name] = _answer_in(value)
+                self._values[node.name] = answer_in(value)
                 state.complete(unit, value)
         except StuckError as error:
             return Position(tuple(steps), None, why=str(error))
         (result,) = state.results()
         why = "" if result.failure is None else result.failure.message
         return Position(tuple(steps), None, result.score, result.success, why)
-
-    def _leads(self, name: str) -> list[EdgeRecord]:
-        return [edge for edge in self._edges if edge.source == name and edge.verdict is not None]
 
     # What is known without asking.
 
@@ -184,7 +180,7 @@ class Walk:
             node, step = self._nodes.get(name), self._steps.get(name)
             same = node is not None and step is not None
             if name in self._values:
-                same = same and self._values[name] == (None if step is None else _answer_in(step))
+                same = same and self._values[name] == (None if step is None else answer_in(step))
             elif node is not None and node.judges:
                 same = same and node.kind == "task"
             inputs = node.inputs if node is not None else ()
@@ -194,12 +190,10 @@ class Walk:
     def _question(self, node: NodeRecord) -> Asked:
         choices: tuple[Choice, ...] = ()
         if node.kind in _DECIDES:
-            verdicts = dict.fromkeys(edge.verdict for edge in self._leads(node.name))
-            choices = tuple(
-                Choice(str(verdict), verdict)
-                for verdict in sorted(verdicts, key=lambda verdict: verdict is False)
-                if verdict is not None
+            verdicts = sorted(
+                self._verdicts.get(node.name, ()), key=lambda verdict: verdict is False
             )
+            choices = tuple(Choice(str(verdict), verdict) for verdict in verdicts)
         elif node.scale and node.kind not in _LISTS:
             low, high = min(node.scale.values()), max(node.scale.values())
             choices = tuple(
@@ -219,5 +213,6 @@ class Walk:
         )  # fmt: skip
 
 
-def _answer_in(value: NodeValue | Step) -> Said:
+def answer_in(value: NodeValue | Step) -> Said:
+    """The verdict of a node, or its score without one."""
     return value.score if value.verdict is None else value.verdict

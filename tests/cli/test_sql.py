@@ -24,7 +24,7 @@ from dagengine.question import Question
 from dagengine.record.columns import COLUMNS
 from dagengine.record.run import load_run
 from dagengine.results import CaseResult
-from dagengine.results.frame import flat
+from dagengine.results.evaluation import flat
 from dagengine.test_case import LLMTestCase
 
 HOSTILE = "\x1b[2J\u202e '; DROP TABLE runs; --"

@@ -18,7 +18,7 @@ from dagengine.cli import app
 from dagengine.errors import DagengineError, InputError
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS
-from dagengine.report.page.writing import write_page
+from dagengine.report.page.run_page import write_page
 from dagengine.view.server import application, open_runs
 
 METRIC = "Support quality"

@@ -26,9 +26,8 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.view import index
-from dagengine.view.index import open_index
-from dagengine.view.large import LargeRun
+from dagengine.view import large
+from dagengine.view.large import LargeRun, open_index
 
 SAID = but(("Kind", "question 1", "other"), ("Tone", "answer 1", "rude"), ("Tone", "answer 7", 5),
            ("Next step", "answer 3", False), ("Kind", "question 8", "?"))  # fmt: skip
@@ -253,7 +252,7 @@ def test_parts_of_a_column_are_the_column(
     read = []
     for size, parts in ((5, 3), (99, 1)):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(size)))
-        monkeypatch.setattr(index, "CHUNK", size)
+        monkeypatch.setattr(large, "CHUNK", size)
         with closing(LargeRun(folders[1])) as run, run.reading() as indexed:
             names = ("kind.0", "score.1", "number", "group", "tokens.0", "seconds.1")
             read.append(

@@ -34,7 +34,7 @@ from dagengine.test_case import LLMTestCase
 
 COMMAND = "from dagengine.cli import main; import sys; sys.argv[0] = 'dagengine'; main()"
 INDEX = (
-    "from dagengine.record.run import load_run; from dagengine.view.index import open_index; "
+    "from dagengine.record.run import load_run; from dagengine.view.large import open_index; "
     "import sys; open_index(load_run(sys.argv[1]))"
 )
 MEASURE = """

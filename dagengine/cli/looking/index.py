@@ -26,8 +26,8 @@ def index(
     from dagengine.record.columns import has_arrow
     from dagengine.record.run import load_run
     from dagengine.record.run_files import make_columns
-    from dagengine.report.page.writing import ROWS
-    from dagengine.view.index import open_index
+    from dagengine.report.page.run_page import ROWS
+    from dagengine.view.large import open_index
 
     if not has_arrow():
         raise MissingExtraError('columns need pyarrow: pip install "dagengine[parquet]"')

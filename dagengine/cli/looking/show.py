@@ -158,7 +158,7 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
     """Print a line per result, with `texts` also a column for each field of the cases."""
     from dagengine.record.run_files import RunFiles
     from dagengine.report.selection import require_texts
-    from dagengine.results.frame import COLUMNS, flat
+    from dagengine.results.evaluation import COLUMNS, flat
 
     if texts:
         require_texts(run)

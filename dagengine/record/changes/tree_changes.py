@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
+from dagengine.record.values import MetricRecord, NodeRecord
 
 ChangeKind = Literal["definition", "new", "gone", "renamed", "judge", "threshold", "settings"]
 
@@ -31,23 +31,6 @@ class TreeChange:
     data: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
 
 
-def every_node(tree: MetricRecord) -> Iterator[NodeRecord]:
-    """The nodes of a metric in topological order, those of nested metrics in their places."""
-    for node in tree.nodes:
-        if node.metric is None:
-            yield node
-        else:
-            yield from every_node(node.metric)
-
-
-def every_edge(tree: MetricRecord) -> Iterator[EdgeRecord]:
-    """The edges of a metric and of the metrics nested in it."""
-    yield from tree.edges
-    for node in tree.nodes:
-        if node.metric is not None:
-            yield from every_edge(node.metric)
-
-
 @dataclass(frozen=True)
 class Trees:
     """One metric as two runs had it. Nodes go by their names in the new run."""
@@ -60,7 +43,7 @@ class Trees:
     @cached_property
     def renamed(self) -> Mapping[str, str]:
         """New names by old ones, of nodes that say and read the same as a node that is gone."""
-        old, new = list(every_node(self.old)), list(every_node(self.new))
+        old, new = list(self.old.every_node()), list(self.new.every_node())
         before, after = ({node.name for node in nodes} for nodes in (old, new))
         # Only names that one side alone has: of a node that is in both nobody knows better than
         # its name. A new name for an old question is no change of what is asked.
@@ -71,12 +54,12 @@ class Trees:
     @cached_property
     def before(self) -> Mapping[str, NodeRecord]:
         """Nodes of the old run."""
-        return {self.renamed.get(node.name, node.name): node for node in every_node(self.old)}
+        return {self.renamed.get(node.name, node.name): node for node in self.old.every_node()}
 
     @cached_property
     def after(self) -> Mapping[str, NodeRecord]:
         """Nodes of the new run."""
-        return {node.name: node for node in every_node(self.new)}
+        return {node.name: node for node in self.new.every_node()}
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -140,7 +123,7 @@ class Trees:
                 names.get(edge.target or "", edge.target),
                 edge.score,
             )
-            for edge in every_edge(tree)
+            for edge in tree.every_edge()
             if edge.source == name and edge.verdict is not None
         ]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from dagengine.errors import InputError
 from dagengine.record.changes.run_comparison import MetricComparison
-from dagengine.record.changes.tree_changes import every_node
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm
 from dagengine.reliability.statistics.intervals import Unknown
@@ -120,7 +119,7 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
     binom = stats.binom
     # Nodes that the card measured with another definition than the new run has
     measured = card.binding.metrics.get(found.name, {})
-    now = {node.name: node.hash for node in every_node(found.trees.new)}
+    now = {node.name: node.hash for node in found.trees.new.every_node()}
     changed = [name for name, digest in now.items() if measured.get(name) != digest]
     return Noise(
         value,

@@ -1,18 +1,19 @@
-"""Where Graphviz puts the parts of a compact drawing: boxes and curves without words."""
+"""Which part of a graph is drawn, and where Graphviz puts it: boxes and curves without words."""
 
 from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Collection, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Any
 
 import graphviz
+import networkx as nx
 
 from dagengine.errors import MissingExtraError
 from dagengine.report.layout import laid_out
-from dagengine.report.page.folding import Stub, growing_parts, heads, stubs_of, top_nodes
 from dagengine.report.pictures.graphs import MetricGraph
 
 _NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels
@@ -34,82 +35,126 @@ def layouts(
     """The whole graph; if that has no room also folded to fit, and with each group open.
 
     Then the picture in which a metric under a verdict is unfolded, by the number of the node that
-    stands for it.
+    stands for it. `ways` are (way, cases, failed), see `MetricKinds.as_drawn`.
 
     A picture fits by folding and is never shrunk: beside the list of ends, or, if that leaves out
     more than a tenth of the failures, over the full width. Empty if there is no Graphviz, and for a
     graph that Graphviz cannot lay out.
     """
-    never = _never(graph, ways)
+    folding = _Folding(graph, ways, cases)
     try:
-        parts = growing_parts(graph, ways)
-        whole = _drawing(graph, parts[-1], cases, never)
-        chosen = None if whole.fits(_BESIDE) else _largest(graph, parts, cases, never, _BESIDE)
-        if chosen is not None and _leaves_out(chosen, ways):
-            chosen = None if whole.fits(_FULL) else _largest(graph, parts, cases, never, _FULL)
+        whole = folding.draw(folding.parts[-1])
+        chosen = None if whole.fits(_BESIDE) else folding.largest(_BESIDE)
+        if chosen is not None and folding.leaves_out(chosen):
+            chosen = None if whole.fits(_FULL) else folding.largest(_FULL)
         drawings = [whole]
         if chosen is not None:
-            drawings.append(folded := _drawing(graph, chosen, cases, never))
-            drawings += (
-                _drawing(graph, chosen | set(stub.nodes), cases, never)
-                for stub in folded.stubs[:_OPENED]
-            )
+            drawings.append(folded := folding.draw(chosen))
+            for stub in folded.stubs[:_OPENED]:
+                drawings.append(folding.draw(chosen | set(stub.nodes)))
         inside = {}
         for owner in sorted(graph.owners()):
             frames = graph.around(owner)
-            base = chosen if chosen is not None and frames[-1] in chosen else parts[-1]
-            inside[owner] = _drawing(graph, base, cases, never, frames).as_dict()
+            base = chosen if chosen is not None and frames[-1] in chosen else folding.parts[-1]
+            inside[owner] = folding.draw(base, frames).as_dict()
         return [drawing.as_dict() for drawing in drawings], inside
     except (MissingExtraError, OSError, ValueError):
         return [], {}
 
 
-def _leaves_out(chosen: set[int], ways: Sequence[tuple[Any, int, int]]) -> bool:
-    """Return whether the ends of too many failures are not drawn."""
-    # One that broke off before any node has no end to draw.
-    drawn = {None, *chosen}
-    failures = sum(failed for *_, failed in ways)
-    there = sum(failed for way, _, failed in ways if way[2][0] in drawn)
-    return bool(failures) and there / failures < _SHARE
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """Nodes that are not drawn, and the answers that lead into them."""
+
+    nodes: tuple[int, ...]
+    by: tuple[int, ...]
 
 
-def _drawing(
-    graph: MetricGraph,
-    shown: set[int],
-    cases: int,
-    never: frozenset[int],
-    frames: Sequence[int] = (),
-) -> _Drawing:
-    return _Drawing(graph, shown, stubs_of(graph, shown), cases, never, frames)
+def _top_nodes(graph: MetricGraph) -> list[int]:
+    """The nodes of the metric itself that ask or decide.
+
+    Those of nested metrics are behind one of these; what only hands on a field of the case is
+    in no picture.
+    """
+    own = graph.inner(None)
+    return [number for number in own if graph.nodes[number].kind != "field"] or own
 
 
-def _largest(
-    graph: MetricGraph,
-    parts: Sequence[set[int]],
-    cases: int,
-    never: frozenset[int],
-    room: tuple[int, int],
-) -> set[int]:
-    """The largest part whose picture has room: branch after branch, past those that have none."""
+class _Folding:
+    """The parts of a graph that may be drawn: the branches with most failures, the rest as stubs.
 
-    def without_room(part: set[int]) -> bool:
-        return not _drawing(graph, part, cases, never).fits(room)
+    `parts` are ever larger ones: from the roots on, always the branch with most failures next.
+    Where nothing failed the branch with most cases is next; what no case reached comes last, all at
+    once. What hands data on comes with the node that reads it.
+    """
 
-    # Parts grow, and so do their pictures: the largest that fits is found by bisection.
-    position = max(0, bisect.bisect_left(parts, True, key=without_room) - 1)
-    chosen, tried = parts[position], 0
-    for before, after in pairwise(parts[position:]):
-        more = after - before
-        if tried < _TRIED and more & heads(graph, chosen):
-            tried += 1
-            chosen = chosen if without_room(chosen | more) else chosen | more
-    return chosen
+    def __init__(
+        self, graph: MetricGraph, ways: Sequence[tuple[Any, int, int]], cases: int
+    ) -> None:
+        self._graph, self._ways, self._cases = graph, ways, cases
+        taken = set[int]().union(*(way[0] for way, count, _ in ways if count))
+        # The answers that no case took; none before the first case.
+        self._never = set(range(len(graph.answers))) - taken if taken else set[int]()
+        self.parts = [*self._growing_parts()]
 
+    def _growing_parts(self) -> Iterator[set[int]]:
+        graph, top = self._graph, _top_nodes(self._graph)
+        came: dict[int, tuple[int, int]] = dict.fromkeys(top, (0, 0))
+        for way, cases, failed in self._ways:
+            for node in set(way[1]) & came.keys():
+                came[node] = (came[node][0] + failed, came[node][1] + cases)
+        reads: nx.DiGraph[int] = nx.DiGraph()
+        reads.add_nodes_from(top)
+        links = ((feed.source, feed.target) for feed in graph.feeds)
+        reads.add_edges_from(link for link in links if came.keys() >= set(link))
+        gated = graph.targets()
+        roots = {node for node in top if node not in gated and not reads.out_degree(node)}
 
-def _never(graph: MetricGraph, ways: Sequence[tuple[Any, int, int]]) -> frozenset[int]:
-    """The answers that no case took; none before the first case."""
-    taken = {answer for way, cases, _ in ways if cases for answer in way[0]}
-    return frozenset(range(len(graph.answers))) - taken if taken else frozenset()
+        def with_inputs(shown: set[int]) -> set[int]:
+            """Nodes with all that they read, directly or not."""
+            return shown.union(*(nx.ancestors(reads, node) for node in shown))
+
+        yield (part := with_inputs(roots or set(top[:1])))
+        reached = {node for node in top if came[node][1]} or set(top)
+        while ahead := self._heads(part) & reached:
+            worst = max(ahead, key=lambda node: (came[node], -node))
+            yield (part := with_inputs(part | {worst}))
+        if part != set(top):
+            yield set(top)
+
+    def draw(self, shown: set[int], frames: Sequence[int] = ()) -> _Drawing:
+        """The drawing of some nodes, with what is inside of the metrics `frames`."""
+        return _Drawing(self._graph, shown, self._cases, self._never, frames)
+
+    def largest(self, room: tuple[int, int]) -> set[int]:
+        """The largest part whose picture has room: branch after branch, past those without."""
+
+        def without_room(part: set[int]) -> bool:
+            return not self.draw(part).fits(room)
+
+        # Parts grow, and so do their pictures: the largest that fits is found by bisection.
+        position = max(0, bisect.bisect_left(self.parts, True, key=without_room) - 1)
+        chosen, tried = self.parts[position], 0
+        for before, after in pairwise(self.parts[position:]):
+            more = after - before
+            if tried < _TRIED and more & self._heads(chosen):
+                tried += 1
+                chosen = chosen if without_room(chosen | more) else chosen | more
+        return chosen
+
+    def _heads(self, shown: set[int]) -> set[int]:
+        """The hidden nodes that shown ones lead to, or that run after one."""
+        answers = (answer.targets for answer in self._graph.answers if answer.node in shown)
+        feeds = (f.target for f in self._graph.feeds if f.runs and f.source in shown)
+        return {*chain.from_iterable(answers), *feeds} - shown
+
+    def leaves_out(self, chosen: set[int]) -> bool:
+        """Return whether the ends of too many failures are not drawn."""
+        # One that broke off before any node has no end to draw.
+        drawn = {None, *chosen}
+        failures = sum(failed for *_, failed in self._ways)
+        there = sum(failed for way, _, failed in self._ways if way[2][0] in drawn)
+        return bool(failures) and there / failures < _SHARE
 
 
 class _Drawing:
@@ -122,10 +167,9 @@ class _Drawing:
     def __init__(
         self,
         graph: MetricGraph,
-        shown: Collection[int],
-        stubs: Sequence[Stub],
+        shown: set[int],
         cases: int,
-        never: frozenset[int],
+        never: set[int],
         frames: Sequence[int],
     ) -> None:
         self._graph, self._frames = graph, frames
@@ -133,7 +177,7 @@ class _Drawing:
             owner: [number for number in graph.inner(owner) if graph.nodes[number].kind != "field"]
             for owner in frames
         }
-        self._shown = set(shown).union(*inner.values()) - set(frames)
+        self._shown = shown.union(*inner.values()) - set(frames)
         # What is drawn for a node: itself, or the first one inside of its frame.
         self._at = {number: number for number in self._shown}
         led = graph.targets() | {feed.target for feed in graph.feeds if feed.runs}
@@ -143,7 +187,7 @@ class _Drawing:
         # What no case took is one pill of its node, with the groups that nothing else leads to.
         self._never = set(filter(self.leads_away, never))
         self.stubs, self._untaken = list[Stub](), list[Stub]()
-        for stub in stubs:
+        for stub in _stubs(graph, shown):
             untaken = self._never.issuperset(stub.by)
             (self._untaken if untaken else self.stubs).append(stub)
         self._digits = len(f"{cases:,}")
@@ -300,7 +344,7 @@ class _Drawing:
             else:
                 source, target, runs = map(int, key[1:].split("-"))
                 feeds.append({"from": source, "to": target, "path": path, "runs": bool(runs)})
-        hidden = set(top_nodes(graph)) - self._at.keys()
+        hidden = set(_top_nodes(graph)) - self._at.keys()
         return {
             "width": round(self._width + 2),
             "height": round(self._height + 2),
@@ -338,6 +382,26 @@ class _Drawing:
         x, y = map(float, edge["lp"].split(","))
         left, top, *_ = _round_box(x - self._wide(number) / 2 + _GAP, self._height - y + 4, 0, 0)
         return left, top
+
+
+def _stubs(graph: MetricGraph, shown: set[int]) -> list[Stub]:
+    """The rest of the graph, as subtrees that hang together."""
+    hidden = set(_top_nodes(graph)) - shown
+    links = [(answer.node, target) for answer in graph.answers for target in answer.targets]
+    links += [(feed.source, feed.target) for feed in graph.feeds]
+    parts: nx.Graph[int] = nx.Graph()
+    parts.add_nodes_from(hidden)
+    parts.add_edges_from(filter(hidden.issuperset, links))
+    stubs = []
+    for group in nx.connected_components(parts):
+        by = [
+            number
+            for number, answer in enumerate(graph.answers)
+            if answer.node in shown and group & set(answer.targets)
+        ]
+        if by:
+            stubs.append(Stub(tuple(sorted(group)), tuple(by)))
+    return sorted(stubs, key=lambda stub: stub.by)
 
 
 def _room_for(width: int) -> dict[str, str]:

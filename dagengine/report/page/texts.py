@@ -1,16 +1,20 @@
-"""The texts of a run in compressed blocks: those of failed cases first, then the others."""
+"""The texts of a run in compressed blocks, with prompts as they were sent and people's labels."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
 from dagengine.record.costs import StepCosts
+from dagengine.record.labels import LABELS, Label, LabelFile
+from dagengine.record.prompts import Prompts, RowKeys
+from dagengine.record.run import Run
 from dagengine.record.times import call_record
 from dagengine.report.pictures.graphs import MetricGraph, words
 from dagengine.results import CaseResult, Failure, MetricResult, Step, calls_words, implied_output
@@ -195,3 +199,67 @@ def _own_output(step: Step) -> Any:
 def _fill_places(*values: Any) -> list[Any]:
     """Values, with None for those that are empty."""
     return [value or None for value in values]
+
+
+class PromptBlocks:
+    """Collects what every row asked, and reads as many prompts as there is room for."""
+
+    def __init__(self, prompts: Prompts | None) -> None:
+        """Without `prompts` nothing is collected."""
+        self._prompts = prompts
+        self._keys: list[RowKeys] = []
+
+    def add(self, keys: RowKeys) -> None:
+        """Add the next row."""
+        if self._prompts is not None:
+            self._keys.append(keys)
+
+    def close(self, slots: Sequence[int], room: int) -> tuple[list[str], list[int]]:
+        """Blocks of at most `room` characters, and the slots they start at.
+
+        `slots` are those of the rows among the texts. The first of them have their prompts. The
+        line of a slot lists prompts by metric and step.
+        """
+        filled = Blocks(room)
+        asked = any(key for row in self._keys for steps in row for key in steps)
+        if self._prompts is None or not asked:
+            return [], []
+        placed = sorted((slot, row) for row, slot in enumerate(slots) if slot >= 0)
+        for _, row in placed:
+            if filled.size > room:
+                break
+            filled.add(self._prompts.of(self._keys[row]))
+        blocks, counts = filled.within(room)
+        return blocks, starts_of(counts)
+
+
+class People:
+    """Labels by case."""
+
+    def __init__(self, labels: Iterable[Label] = ()) -> None:
+        self._by_case: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for label in labels:
+            # `answer` is that of a node, `outcome` that of the whole case.
+            outcome = label.outcome
+            if outcome is not None and not isinstance(outcome, str):
+                outcome = f"{outcome:.2f}"
+            self._by_case[label.case].append(
+                {
+                    "who": label.who,
+                    "when": label.when,
+                    "metric": label.metric,
+                    "node": label.node,
+                    "answer": None if label.answer is None else words(label.answer),
+                    "outcome": outcome,
+                    "note": label.note,
+                }
+            )
+
+    @classmethod
+    def of_run(cls, run: Run) -> People:
+        """Those who labelled in the folder of a run; raises InputError for a damaged line."""
+        return cls(LabelFile(run.folder / LABELS).labels())
+
+    def of(self, case: str | None) -> list[dict[str, Any]]:
+        """Labels of the case whose content has this hash, in their order."""
+        return self._by_case.get(case or "", [])

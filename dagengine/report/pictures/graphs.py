@@ -4,39 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from dagengine.record.values import MetricRecord
+from dagengine.record.values import MetricRecord, NodeRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node; one of a nested metric stands `inside` the node of that metric.
+class Node(NodeRecord):
+    """A node; one of a nested metric stands `inside` the node of that metric."""
 
-    One that `asks` needs a judge; one that `grades` gives a score itself, a rating on its `scale`.
-    """
-
-    name: str
-    kind: str
-    question: str | None = None
-    reads: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    hash: str | None = None
-    panel: str | None = None
-    examples: int = 0
     inside: int | None = None
-    asks: bool = False
-    grades: bool = False
-    scale: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Data for the page; of the panel the number of votes."""
-        shown = asdict(self)
-        for only_drawn in ("asks", "grades", "scale", *([] if self.examples else ["examples"])):
-            del shown[only_drawn]
-        panel = shown.pop("panel") or ""
-        votes = re.search(r"\d+", panel)
+        names = ("name", "kind", "question", "reads", "inputs", "hash", "examples", "inside")
+        shown = {name: getattr(self, name) for name in names if name != "examples" or self.examples}
+        votes = re.search(r"\d+", self.panel or "")
         return {**shown, "votes": int(votes[0]) if votes else 1}
 
 
@@ -133,22 +116,9 @@ class MetricGraph:
             if nested is not None and len(nested.nodes) == 1 and not nested.nodes[0].metric:
                 shown, nested = nested.nodes[0], None  # one node is in the place of its metric
             number = self._node[record.name] = len(self.nodes)
-            self.nodes.append(
-                Node(
-                    name=record.name,
-                    kind=shown.kind,
-                    question=None if shown.question == "<lambda>" else shown.question,
-                    reads=shown.reads,
-                    inputs=shown.inputs,
-                    hash=shown.hash,
-                    panel=shown.panel,
-                    examples=shown.examples,
-                    inside=inside,
-                    asks=bool(shown.judges),
-                    grades=record.grades,
-                    scale=tuple(shown.scale or ()),
-                )
-            )
+            question = None if shown.question == "<lambda>" else shown.question
+            own = {"name": record.name, "grades": record.grades, "question": question}
+            self.nodes.append(Node(**{**dict(shown), **own, "inside": inside}))
             # Before the next node: inner nodes are numbered right after the one they stand in.
             if nested is not None:
                 self._add(nested, inside=number)

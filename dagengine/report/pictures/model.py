@@ -246,7 +246,8 @@ class _Maker:
             title, task, reads = lines_of(name, _NAME_WIDTH, _NAME_LINES), [], ""
         kind = _KINDS.get(node.kind, node.kind)
         if node.scale:
-            kind = f"{kind} {node.scale[0]} to {node.scale[-1]}"
+            steps = list(node.scale)
+            kind = f"{kind} {steps[0]} to {steps[-1]}"
         if number in self._graph.owners():
             kind = f"{kind} · {counted(nodes_of(self._graph, number), 'node')}"
         if mark.traffic is None:
@@ -279,7 +280,7 @@ class _Maker:
         node = self._graph.nodes[number]
         if node.kind == "metric":
             return "metric"
-        if not node.asks:
+        if not node.judges:
             return "code"
         if any(answer.node == number for answer in self._graph.answers):
             return "judgement"

@@ -19,14 +19,11 @@ from dagengine.record.costs import StepCosts
 from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
 from dagengine.regular_files import require_regular, write_whole
-from dagengine.report.page.about import run_record
-from dagengine.report.page.columns import Columns
+from dagengine.report.page.about import headline, plain_lines, run_record
 from dagengine.report.page.days import alarms_of
 from dagengine.report.page.drafts import DraftRecord, drafts_of, outcome_sentence
-from dagengine.report.page.lines import headline, plain_lines
-from dagengine.report.page.people import People
-from dagengine.report.page.prompts import PromptBlocks
-from dagengine.report.page.texts import Texts, pack
+from dagengine.report.page.packed_columns import Columns
+from dagengine.report.page.texts import People, PromptBlocks, Texts, pack
 from dagengine.report.tally import Tally
 
 FORMAT = 2

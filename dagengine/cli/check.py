@@ -67,8 +67,12 @@ def check(
 
 
 def _print_judges(plan: Plan) -> None:
+    from dagengine.judges import as_judge
+    from dagengine.question import display_name
+
     for model in filter(None, plan.models):
-        say(f"asks a judge of its own: {model!s:.80}")
+        name = model if isinstance(model, str) else display_name(as_judge(model))
+        say(f"asks a judge of its own: {name:.80}")
 
 
 def _data_problems(plan: Plan, cases: Cases, format: Format) -> Iterator[Problem]:

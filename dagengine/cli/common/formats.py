@@ -77,7 +77,10 @@ def print_document(document: Mapping[str, Any]) -> None:
     """Print one JSON object, in ASCII: nothing hides in it."""
     from pydantic_core import to_jsonable_python
 
-    values = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
+    def words(value: object) -> str:
+        return printable(str(value))
+
+    values = to_jsonable_python(document, inf_nan_mode="null", fallback=words)
     typer.echo(json.dumps(values, indent=2))
 
 

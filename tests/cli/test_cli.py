@@ -953,7 +953,7 @@ def test_an_export_to_a_terminal_is_json_without_hidden_characters(tmp_path: Pat
 RUN_PLAN = ("plan", *RUN[1:])
 
 
-OWN_JUDGES = '''
+OWN_JUDGES = """
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import CriteriaMetric, DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
@@ -971,7 +971,7 @@ def score(input):
 scripted = CriteriaMetric(["conciseness"], model=ScriptedJudge(lambda asked: {"verdict": True}))
 mine = CriteriaMetric(["harmfulness"], model=Mine())
 code = DAGMetric("Code", DAG(CodeNode(score, evaluation_params=["input"], name="code")))
-'''
+"""
 
 
 def test_no_command_prints_the_address_of_an_object(
@@ -985,9 +985,9 @@ def test_no_command_prints_the_address_of_an_object(
         "check metrics.py", "plan metrics.py --data cases.jsonl",
         "run metrics.py --data cases.jsonl", "run metrics.py --data cases.jsonl --format json",
         "show out", "show out --case 0", "judge check metrics.py:mine --seconds 5",
-        "judge check --judge metrics.py:code", "run metrics.py:code --data cases.jsonl",
+        "run metrics.py:code --data cases.jsonl",
         "benchmark metrics.py:mine --data cases.jsonl --times 2", "diff out out",
     ):  # fmt: skip
         shown = CliRunner().invoke(app, command.split()).output
-        assert shown
+        assert shown, command
         assert not re.search(r"\b(0x[0-9a-f]+|[0-9a-f]{9,15})\b", shown), command

@@ -320,7 +320,7 @@ def test_every_command_takes_a_run_by_its_folder_or_its_rows(tmp_path: Path) -> 
     picture = ("--out", str(folder / "tree.svg"))
     for named in (run, rows):
         for words in (
-            ("show", named), ("diff", named, run), ("index", named), ("labels", "plan", named),
+            ("show", named), ("diff", named, run), ("labels", "plan", named),
             ("render", metrics, "--results", named, *picture),
             ("plan", metrics, "--data", data, "--results", named),
         ):  # fmt: skip

@@ -32,8 +32,8 @@ _MEANT = {
     "view": "serve ui web open report inspect dashboard label annotate",
     "plan": "estimate cost price dry-run",
     "synthesize": "generate goldens",
-    "recommend": "init new",
-    "explain": "why code codes troubleshoot",
+    "help metrics": "recommend init new",
+    "help CODE": "explain why code codes troubleshoot",
     "test": "pytest tests",
     "judge": "login model models",
     "store": "cache",
@@ -46,7 +46,7 @@ _MEANT = {
     "show RUN --failed": "failures failed",
     "benchmark --verdicts RUN --labels LABELS": "agreement kappa agree",
     "watch": "monitor tail stream",
-    "sql": "query",
+    "sql SELECT RUN": "query index",  # it makes the columns of a run that has none
     "migrate": "convert port",
     "merge": "join combine concat",
 }

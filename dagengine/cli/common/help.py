@@ -10,8 +10,16 @@ from typing import Any
 
 _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff", "sql", "index", "explain", "schema", "send"),
-    "Write metrics and data": ("guide", "recommend", "check", "render", "synthesize", "migrate"),
+    "Look at results": ("show", "view", "diff", "sql", "send"),
+    "Write metrics and data": (
+        "help",
+        "guide",
+        "schema",
+        "check",
+        "render",
+        "synthesize",
+        "migrate",
+    ),
     "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "fit", "store"),
 }
 _OPTIONS = {
@@ -79,16 +87,15 @@ _EXAMPLES = {
         "dagengine diff out/old out/new --fail-if 'worse>0'",
     ),
     "dagengine send": ("dagengine send out --to phoenix=http://localhost:6006",),
-    "dagengine explain": (
-        "dagengine explain provider_error",
-        "dagengine explain verdict-missing never-runs",
+    "dagengine help": (
+        "dagengine help metrics",
+        "dagengine help provider_error verdict-missing",
     ),
     "dagengine show": (
         "dagengine show out --failed",
         "dagengine show out --case 7",
         "dagengine show out --failed --as-cases failed.jsonl",
     ),
-    "dagengine index": ("dagengine index out/*",),
     "dagengine sql": ('dagengine sql "select path, avg(score) from runs group by 1" out/*',),
     "dagengine synthesize": ("dagengine synthesize docs/ --judge gpt-4o --out goldens.jsonl",),
     "dagengine view": ("dagengine view out", "dagengine view out/old out/new"),
@@ -100,7 +107,6 @@ _EXAMPLES = {
         "dagengine check metrics.py",
         "dagengine check metrics.py --data cases.jsonl --strict",
     ),
-    "dagengine recommend": ("dagengine recommend",),
     "dagengine guide": ("dagengine guide",),
     "dagengine schema": ("dagengine schema rows",),
     "store show": ("dagengine store show answers.db",),

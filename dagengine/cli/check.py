@@ -12,7 +12,7 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import Format, print_csv, print_json
+from dagengine.cli.common.formats import EXIT_FAILED, Format, print_csv, print_json
 from dagengine.cli.common.streams import say
 from dagengine.errors import Problem, more_on
 from dagengine.terminal import counted
@@ -63,7 +63,7 @@ def check(
         problems.append(_reading_order(compile_metrics(loaded)))
     _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
     if failing:
-        raise typer.Exit(shared.EXIT_FAILED)
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _print_judges(plan: Plan) -> None:

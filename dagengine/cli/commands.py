@@ -12,8 +12,8 @@ from typer import Option
 
 from dagengine.cli.check import check
 from dagengine.cli.common.command import Commands
+from dagengine.cli.common.formats import EXIT_INPUT
 from dagengine.cli.common.garbage import collector_at_rest
-from dagengine.cli.common.options import EXIT_INPUT
 from dagengine.cli.common.streams import flush_output, open_streams, say
 from dagengine.cli.explain import explain, guide, schema
 from dagengine.cli.looking.diff import diff
@@ -40,12 +40,10 @@ from dagengine.cli.watch import watch
 from dagengine.errors import DagengineError
 
 app = Commands(
-    name="dagengine",
-    help="Judge the output of language models with decision trees.",
-    no_args_is_help=True,
+    "dagengine",
+    "Judge the output of language models with decision trees.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

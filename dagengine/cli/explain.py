@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -58,7 +58,7 @@ def explain(
         say("which metrics suit your application: dagengine help metrics")
 
 
-def _explain_codes(codes: Iterable[str], explanations: Mapping[str, str]) -> None:
+def _explain_codes(codes: Iterable[str], explanations: dict[str, str]) -> None:
     wanted: dict[str, None] = {}
     # Outcomes are written with "_" and codes with "-", which nobody has to remember.
     plain = {name.casefold().replace("-", "_"): name for name in reversed(explanations)}

@@ -17,8 +17,7 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads, require_writable
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.options import EXIT_UNDECIDED
+from dagengine.cli.common.formats import EXIT_NO_SCORE, report
 from dagengine.cli.common.streams import say
 from dagengine.compat.names import (
     ARGUMENTS,
@@ -414,7 +413,7 @@ def migrate(
         for number, note in program.notes:
             say(f"{path}:{number}: {note}")
     if any(program.notes for program in programs.values()):
-        raise typer.Exit(EXIT_UNDECIDED)
+        raise typer.Exit(EXIT_NO_SCORE)
 
 
 def _print_changes(path: Path, old: str, new: str) -> None:

@@ -13,7 +13,7 @@ from typer import Option
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report, wants_json
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.streams import warn
 
 if TYPE_CHECKING:
     from dagengine.cli.tables.plan_table import Assumptions
@@ -126,8 +126,7 @@ def plan(
     report(**as_dict(forecast, budget), notes=notes, too_long=long, warnings=warnings)
     print_estimate(forecast, budget, more=notes)
     if not wants_json():  # the document has them
-        for warning in warnings:
-            say(f"warning: {warning}", err=True)
+        warn(*warnings)
 
 
 def _with_escalations(compiled: Plan, results: Path | None) -> tuple[Plan, list[str]]:

@@ -18,12 +18,7 @@ from dagengine.cli.common.streams import printable, say
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
 
-app = Commands(
-    name="store",
-    help="Inspect and maintain a store of answers (`run --store`).",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+app = Commands("store", "Inspect and maintain a store of answers (`run --store`).")
 
 _STORE = Argument(metavar="STORE", help="The file of `run --store`.")
 ReadStore = Annotated[Path, _STORE, Reads()]

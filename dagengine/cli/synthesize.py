@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, Writes, name_in_errors, within
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import EXIT_NO_SCORE, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.regular_files import open_to_write, write_all
@@ -150,7 +150,7 @@ def synthesize(options: SynthesizeOptions) -> None:
         _print_plan(options) if options.plan else _make(options)
     except NoTextError as error:
         say(f"no golden: {error}")
-        raise typer.Exit(shared.EXIT_NO_SCORE) from None
+        raise typer.Exit(EXIT_NO_SCORE) from None
 
 
 def _make(options: SynthesizeOptions) -> None:
@@ -160,12 +160,9 @@ def _make(options: SynthesizeOptions) -> None:
     with _lines(options.out) as write, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # why there is no golden is said below
         synthesizer = _synthesizer(options, write)
-        try:
-            collector_at_work()
+        collector_at_work()
+        with shared.saying_how_to_go_on(options.store):
             made = synthesizer.generate_goldens_from_docs(**_arguments(options))
-        except KeyboardInterrupt:
-            say(f"interrupted; {shared.go_on(options.store)}", err=True)
-            raise typer.Exit(shared.EXIT_INTERRUPTED) from None
     report(report=made.report, totals=synthesizer.totals, goldens=[*made])
     for line in made.report.lines():
         say(line)
@@ -174,7 +171,7 @@ def _make(options: SynthesizeOptions) -> None:
     if options.record is not None and (page := options.record / "report.html").exists():
         say(f"to review: {page}")
     if made.report.missing or made.report.unreadable:
-        raise typer.Exit(shared.EXIT_NO_SCORE)
+        raise typer.Exit(EXIT_NO_SCORE)
 
 
 def _arguments(options: SynthesizeOptions) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, within
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import EXIT_FAILED, EXIT_INTERRUPTED, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.streams import say
@@ -214,7 +214,7 @@ def watch(options: WatchOptions) -> None:
     if options.to:
         send_all(options.out, options.to)
     if watching.alerts:
-        raise typer.Exit(shared.EXIT_FAILED)
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
@@ -286,4 +286,4 @@ def _run(watching: Watch, out: Path, shown: dict[str, Any], texts: bool) -> None
     write_page_or_warn(out)
     if interrupted:
         say("interrupted; the same command goes on", err=True)
-        raise typer.Exit(shared.EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)

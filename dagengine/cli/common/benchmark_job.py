@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
-from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
+from dagengine.cli.common.options import saying_how_to_go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
@@ -147,15 +145,11 @@ class BenchmarkJob:
 
         Raises JudgeSetupError if the judge accepts no call.
         """
-        access = CountedAccess()
-        try:
+        access, cases = CountedAccess(), counted(len(self.cases), "case")
+        with saying_how_to_go_on(store, lambda: f"interrupted after {access.done} of {cases}"):
             return self.observations(
                 store=store, show=True, on_row=access.count, on_attempt=access.note, **settings
             )
-        except KeyboardInterrupt:
-            what = f"interrupted after {access.done} of {counted(len(self.cases), 'case')}"
-            say(f"{what}; {go_on(store)}", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def observations(self, **settings: Any) -> Observations:
         """A single judge is the run's, several are a condition."""

@@ -14,9 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
-from dagengine.cli.common.formats import FORMATS, reporting
+from dagengine.cli.common.formats import EXIT_INTERRUPTED, FORMATS, reporting
 from dagengine.cli.common.help import examples_of, plain_usage, write_help
-from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED, StorePath, go_on
+from dagengine.cli.common.options import ALLOWED, StorePath, go_on
 from dagengine.cli.common.streams import printable, say
 from dagengine.errors import did_you_mean, nearest
 from dagengine.regular_files import noting_writes
@@ -192,8 +192,14 @@ def _plain_errors() -> Iterator[None]:
 class Commands(typer.Typer):
     """A group of commands; the files of each are checked before it starts."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=_PlainGroup, **settings)
+    def __init__(self, name: str | None = None, help: str = "", **settings: Any) -> None:
+        markup: Any = "markdown"
+        super().__init__(
+            name=name, help=help, cls=_PlainGroup, rich_markup_mode=markup,
+            no_args_is_help=True, **settings,
+        )  # fmt: skip
+        if name is not None:  # else a group of one command would be that command
+            self.callback()(lambda: None)
 
     def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
         """As Typer's; a function of one dataclass gets an option for each of its fields."""

@@ -16,7 +16,9 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Option
 
-from dagengine.cli.common.streams import printable
+from dagengine.cli.common.streams import printable, say
+
+EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 class Format(StrEnum):
@@ -46,6 +48,15 @@ def report(**facts: Any) -> None:
     """Add facts to the JSON document of the command that runs, if it prints one."""
     if (document := _FACTS.get()) is not None:
         document.update(facts)
+
+
+def fail_if_any(lines: Sequence[str]) -> None:
+    """Say which conditions hold, and end the command with 1 if there is one."""
+    report(failing=lines)
+    for line in lines:
+        say(f"fails: {line}", err=True)
+    if lines:
+        raise typer.Exit(EXIT_FAILED)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from typer import Argument, Option
 
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads, Writes
+from dagengine.cli.common.formats import EXIT_INTERRUPTED
+from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.redaction import public_text
 
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from dagengine.metrics.common.base import BaseMetric
 
 DEFAULT_IN_FLIGHT = 64
-EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
-EXIT_UNDECIDED = EXIT_NO_SCORE
 _TRACES = "otel"
 
 Metrics = Annotated[
@@ -216,6 +217,18 @@ def columns_in(mapped: Sequence[str] | None) -> list[str]:
 def command_line() -> str:
     """The command as it was typed, without secrets."""
     return public_text(shlex.join(["dagengine", *sys.argv[1:]]))
+
+
+@contextmanager
+def saying_how_to_go_on(
+    store: Path | None, left: Callable[[], str] = lambda: "interrupted"
+) -> Iterator[None]:
+    """End an interrupted command with what is left of its work, and how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"{left()}; {go_on(store)}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def go_on(store: Path | None) -> str:

@@ -13,8 +13,7 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.options import EXIT_FAILED
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.formats import fail_if_any
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,10 +92,7 @@ def diff(
             count = int(figures["causes"]["same"] if name == "same" else figures[name])
             if condition.holds(count):
                 failing.append(f"{condition.text}: {figures['metric']}: {count}")
-    for line in failing:
-        say(f"fails: {line}", err=True)
-    if failing:
-        raise typer.Exit(EXIT_FAILED)
+    fail_if_any(failing)
 
 
 def condition_of(text: str) -> Condition:

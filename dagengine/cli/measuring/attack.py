@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
 from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, name_in_errors, sole, within
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import fail_if_any, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
 from dagengine.cli.common.streams import outlive_reader, say
@@ -152,12 +151,7 @@ def attack(options: AttackOptions) -> None:
         with name_in_errors(options.out):
             page, _ = write_attack(card, options.out)
     say(f"card: {page} (also attack.json)")
-    lines = failures(card, conditions)
-    report(failing=lines)
-    for line in lines:
-        say(f"fails: {line}", err=True)
-    if lines:
-        raise typer.Exit(shared.EXIT_FAILED)
+    fail_if_any(failures(card, conditions))
 
 
 def _parts(text: str | None) -> list[str] | None:
@@ -223,7 +217,9 @@ def _run_attack(
     )
     defend = _parts(options.defend) or []
     collector_at_work()
-    try:
+    with shared.saying_how_to_go_on(
+        options.store, lambda: f"interrupted after {access.done:,} judged cases"
+    ):
         return attacked(
             cases,
             metrics,
@@ -244,9 +240,3 @@ def _run_attack(
             store=options.store,
             limits=limits,
         )
-    except KeyboardInterrupt:
-        say(
-            f"interrupted after {access.done:,} judged cases; {shared.go_on(options.store)}",
-            err=True,
-        )
-        raise typer.Exit(shared.EXIT_INTERRUPTED) from None

@@ -14,9 +14,9 @@ import typer
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import name_in_errors, sole
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoting_of
-from dagengine.cli.common.streams import outlive_reader, printable, say
+from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
+from dagengine.cli.common.options import cases_of, in_flight, quoting_of
+from dagengine.cli.common.streams import outlive_reader, printable, say, warn
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
 from dagengine.terminal import wrap_lines
@@ -170,11 +170,9 @@ def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     require_benchmark_extra()
-    for line in example_lines(compile_metrics(job.metrics), enumerate(job.cases)):
-        say(f"warning: {printable(line)}", err=True)
+    warn(*example_lines(compile_metrics(job.metrics), enumerate(job.cases)))
     if options.labels is not None:
-        for line in check_labels(job.metrics, job.cases, options.labels):
-            say(f"warning: {line}", err=True)
+        warn(*check_labels(job.metrics, job.cases, options.labels))
 
 
 def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
@@ -186,8 +184,7 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
 
     if options.scale is not None:
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
-    for line in fields_before(compile_metrics(job.metrics), job.cases):
-        say(f"warning: {printable(line)}", err=True)
+    warn(*fields_before(compile_metrics(job.metrics), job.cases))
     _check_before(job, options)
     named = options.judge[0] if options.judge else None
     most_calls = in_flight(options.max_in_flight, named, options.base_url)
@@ -260,7 +257,7 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
     if options.labels is not None:
         labels, line = labels_among(options.labels, verdicts.cases)
         if line:
-            say(f"warning: {line}", err=True)
+            warn(line)
     count = len({replace(at, sample=0) for at in settings})
     turn = itertools.count(1)
 
@@ -279,8 +276,8 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
             verdicts.contests, verdicts.metric, verdicts.cases, names,
             ties=options.ties, within=options.within / 100, **shared,
         )  # fmt: skip
-    for line in [] if labels is None else check_labels([verdicts.metric], verdicts.cases, labels):
-        say(f"warning: {line}", err=True)
+    if labels is not None:
+        warn(*check_labels([verdicts.metric], verdicts.cases, labels))
     return make_card(
         verdicts.observations, [verdicts.metric], verdicts.cases, names,
         label_scale=_label_scale(options), target=options.target, **shared,
@@ -345,12 +342,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> N
 
     for line in undecided(card, conditions):
         say(f"cannot tell: {line}", err=True)
-    lines = failures(card, conditions)
-    report(failing=lines)
-    for line in lines:
-        say(f"fails: {line}", err=True)
-    if lines:
-        raise typer.Exit(EXIT_FAILED)
+    fail_if_any(failures(card, conditions))
 
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
@@ -393,9 +385,5 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")
     for line in lines:
         say(f"  {line}")
-    failing = worse(contrasts, conditions)
-    report(contrasts=contrasts, differing=lines, failing=failing)
-    for line in failing:
-        say(f"fails: {line}", err=True)
-    if failing:
-        raise typer.Exit(EXIT_FAILED)
+    report(contrasts=contrasts, differing=lines)
+    fail_if_any(worse(contrasts, conditions))

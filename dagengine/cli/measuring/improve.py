@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes, sole
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import outlive_reader, say
+from dagengine.cli.common.streams import outlive_reader, say, warn
 from dagengine.terminal import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
@@ -112,9 +111,7 @@ def improve(
     # Each look at the sealed part makes it a little less unseen, in whatever folder it was.
     if looks := folder.looks(search.split.sha256, beside=True):
         changes = counted(len(looks), "change")
-        say(
-            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
-        )
+        warn(f"the sealed part was opened before, for {changes} in folders beside")
     report(plan=plan)
     if plan_only:
         return
@@ -146,12 +143,8 @@ def _run(
         return result, await folder.leave(result, target, search.metric, search.cases, settings)
 
     say("")
-    try:
+    with shared.saying_how_to_go_on(settings["store"]):
         result, left = sync(whole)
-    except KeyboardInterrupt:
-        say(f"interrupted; {shared.go_on(settings['store'])}", err=True)
-        raise typer.Exit(shared.EXIT_INTERRUPTED) from None
-
     report(**json.loads((folder.path / RECORD).read_bytes()))
     # The screen: headline, what it rests on, next, what n is, the change.
     say(wrap_lines(f"\n{words.headline(result)}\n\n  {words.why(result)}"))

@@ -19,6 +19,7 @@ from dagengine.testing.summary import Summary
 
 if TYPE_CHECKING:
     from dagengine.testing.runs import SessionRun
+    from dagengine.testing.workers import Sent
 
 # What few sessions need takes long to load: it is imported where it is used.
 
@@ -125,15 +126,15 @@ def end(
 
 
 def end_of_workers(
-    config: pytest.Config, sent: Sequence[dict[str, Any]], tests: Sequence[str], died: bool
+    config: pytest.Config, sent: Sequence[Sent], tests: Sequence[str], died: bool
 ) -> Ending:
     """The same from what workers sent, in the order of the tests."""
     summary, files = Summary(), TestFiles(config)
-    for data in sent:
-        summary.add(data["summary"])
-        files.add(data["recordings"])
+    for worker in sent:
+        summary.add(worker.summary)
+        files.add(worker.recordings)
     summary.arrange(tests)
-    whole = not died and all(data["whole"] for data in sent)
+    whole = not died and all(worker.whole for worker in sent)
     out: str | None = config.getoption("evals_out")
     run = None
     if out is not None:

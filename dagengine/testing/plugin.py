@@ -327,7 +327,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if output is not None:
             from dagengine.testing.workers import KEY
 
-            output[KEY] = evaluations.data(is_whole=whole)
+            output[KEY] = evaluations.pack(is_whole=whole)
             return
         summary, files, run = evaluations.summary, evaluations.files, evaluations.run
         outcome = ending.end(config, summary, files, run, is_whole=whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -36,6 +37,7 @@ from dagengine.testing.shared import SharedRun
 from dagengine.testing.summary import Summary
 from dagengine.testing.values import Pending, Verdict, Votes
 from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
+from dagengine.testing.workers import Sent
 
 if TYPE_CHECKING:
     from dagengine.testing.runs import SessionRun
@@ -189,14 +191,13 @@ class Evaluations:
         if self.run is not None:
             self.run.note(item.nodeid, verdict.row)
 
-    def data(self, *, is_whole: bool) -> dict[str, Any]:
-        """Data that a worker sends when it is done; rows it leaves in the run folder."""
+    def pack(self, *, is_whole: bool) -> bytes:
+        """What a worker sends when it is done (`Sent`); rows it leaves in the run folder."""
         if self.run is not None:
             worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
             out: Any = self._config.getoption("evals_out")
             self.run.save_part(Path(out), worker, self.summary.totals)
-        recordings = self.files.data()
-        return {"summary": self.summary.data(), "recordings": recordings, "whole": is_whole}
+        return pickle.dumps(Sent(self.summary, self.files.new(), is_whole))
 
     def close(self) -> None:
         """End the thread of the session, and sum up what it did."""

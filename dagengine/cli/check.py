@@ -12,7 +12,7 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import EXIT_FAILED, Format, print_csv, print_json
+from dagengine.cli.common.formats import EXIT_FAILED, Format, print_lines
 from dagengine.cli.common.streams import say
 from dagengine.errors import Problem, more_on
 from dagengine.terminal import counted
@@ -121,10 +121,7 @@ def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> N
             say(f"{last} ({counted(len(problems), 'warning')})")
         return
     lines = [{name: getattr(problem, name) for name in _FINDING} for problem in problems]
-    if format is Format.JSON:
-        print_json(lines)
-    else:
-        print_csv(_FINDING, lines)
+    print_lines(format, _FINDING, lines)
 
 
 _OF_DATA = ("missing-field", "example-in-data")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dagengine.cli.common import options as shared
-from dagengine.cli.common.cluster_job import FileJob
 from dagengine.cli.common.files import name_in_errors
 from dagengine.cli.common.formats import EXIT_FAILED, EXIT_NO_SCORE, fail_if_any, report
 from dagengine.cli.common.garbage import collector_at_work
@@ -55,13 +54,7 @@ def run(options: RunOptions) -> None:
     from dagengine.report.tally import Tally
 
     _check(options)
-    cases = shared.cases_of(
-        options.data,
-        options.mapped,
-        options.delimiter,
-        goldens=options.app is not None,
-        unit=options.unit,
-    )
+    cases = options.cases_in(options.data, goldens=options.app is not None, unit=options.unit)
     if options.case is not None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
@@ -120,22 +113,13 @@ def _check(options: RunOptions) -> None:
 
 def _executor(options: RunOptions) -> Executor:
     """The executor of the cases: this process, or the workers of a cluster."""
-    from dagengine.store.answers import Store
-
-    store = None if options.store is None else Store(options.store, replay=options.replay)
-    job = FileJob(
-        options.metrics, options.app, options.judge, options.base_url, store,
-        batch=options.batch, journal=options.journal, trace=options.trace,
-        quoting=shared.quoting_of(options.quotes, options.unsupported),
-        batch_files=options.batch_files,
-    )  # fmt: skip
     limits = options.limits()
     if options.address is None:
-        return job(limits, options.app_in_flight)
+        return options(limits, options.app_in_flight)
     from dagengine.execution.cluster.coordinator import Cluster, Workers
 
     workers = Workers(options.address, options.processes or options.workers)
-    return Cluster(job.absolute(), limits, options.app_in_flight, workers)
+    return Cluster(options.absolute(), limits, options.app_in_flight, workers)
 
 
 def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:

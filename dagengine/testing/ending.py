@@ -15,11 +15,11 @@ from dagengine.regular_files import noting_writes
 from dagengine.terminal import replaced_line
 from dagengine.testing.gates import Gate
 from dagengine.testing.recorded.modes import TestFiles
-from dagengine.testing.summary import Summary
+from dagengine.testing.session_summary import Summary
 
 if TYPE_CHECKING:
-    from dagengine.testing.runs import SessionRun
-    from dagengine.testing.workers import Sent
+    from dagengine.testing.session_run import SessionRun
+    from dagengine.testing.xdist import Sent
 
 # What few sessions need takes long to load: it is imported where it is used.
 
@@ -138,7 +138,7 @@ def end_of_workers(
     out: str | None = config.getoption("evals_out")
     run = None
     if out is not None:
-        from dagengine.testing.runs import SessionRun
+        from dagengine.testing.session_run import SessionRun
 
         run = SessionRun.gather(Path(out), tests)
     return end(config, summary, files, run, is_whole=whole)

@@ -28,19 +28,19 @@ from dagengine.results import CaseResult
 from dagengine.store.answers import as_store
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.buffer import Buffer
+from dagengine.testing.failed_tests import EvaluationFailed, message, verdict_error
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
-from dagengine.testing.messages import EvaluationFailed, message, verdict_error
-from dagengine.testing.recorded.asking import Recorder
+from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
 from dagengine.testing.recorded.modes import TestFiles
-from dagengine.testing.shared import SharedRun
-from dagengine.testing.summary import Summary
-from dagengine.testing.values import Pending, Verdict, Votes
-from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
-from dagengine.testing.workers import Sent
+from dagengine.testing.recorded.recorder import Recorder
+from dagengine.testing.session_summary import Summary
+from dagengine.testing.shared_run import SharedRun
+from dagengine.testing.verdicts import Pending, Verdict, Votes
+from dagengine.testing.xdist import Sent
 
 if TYPE_CHECKING:
-    from dagengine.testing.runs import SessionRun
+    from dagengine.testing.session_run import SessionRun
 
 # Seconds between two lines on a judge that does not answer.
 _SAY_AGAIN = 15.0
@@ -67,7 +67,7 @@ class Evaluations:
         self.item: pytest.Item | None = None
         self.run: SessionRun | None = None
         if config.getoption("evals_out"):  # few sessions need it, and it takes long to load
-            from dagengine.testing.runs import SessionRun
+            from dagengine.testing.session_run import SessionRun
 
             self.run = SessionRun()
         self._excuse: Callable[[Verdict], str] = lambda verdict: ""

@@ -15,7 +15,7 @@ from typer.models import ArgumentInfo, CommandFunctionType
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.formats import EXIT_INTERRUPTED, FORMATS, reporting
-from dagengine.cli.common.help import examples_of, plain_usage, write_help
+from dagengine.cli.common.help import ALL, examples_of, plain_usage, write_help
 from dagengine.cli.common.options import ALLOWED, StorePath, go_on
 from dagengine.cli.common.streams import printable, say
 from dagengine.errors import did_you_mean, nearest
@@ -113,6 +113,9 @@ class _PlainCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As Typer's; an option of another name, and data without one, are told what to write."""
+        if ALL in args:
+            ctx.meta[ALL] = True
+            args = ["--help"]
         words = list(args)  # the parser empties its list
         try:
             return super().parse_args(ctx, args)

@@ -113,6 +113,14 @@ def print_csv(columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> Non
         table.writerow({name: fit(v) if isinstance(v, str) else v for name, v in line.items()})
 
 
+def print_lines(format: Format, columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> None:
+    """Print lines as JSON or as CSV."""
+    if format is Format.JSON:
+        print_json(lines)
+    else:
+        print_csv(columns, lines)
+
+
 def _utf8(text: str) -> str:
     """Text without lone surrogates, which no file takes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

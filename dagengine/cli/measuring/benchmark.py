@@ -15,7 +15,7 @@ from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_o
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import name_in_errors, sole
 from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
-from dagengine.cli.common.options import cases_of, in_flight, quoting_of
+from dagengine.cli.common.options import in_flight
 from dagengine.cli.common.streams import outlive_reader, printable, say, warn
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
@@ -93,20 +93,10 @@ def _measure(
     _write(card, options, failing)
 
 
-_ASKING = {
-    "judge": "--judge",
-    "base_url": "--base-url",
-    "times": "--times",
-    "orders": "--orders",
-    "temperatures": "--temperatures",
-    "seeds": "--seeds",
-    "paraphrases": "--paraphrases",
-    "probabilities": "--probabilities",
-    "second_answers": "--no-second-answers",
-    "max_calls": "--max-calls",
-    "max_in_flight": "--max-in-flight",
-    "store": "--store",
-}
+_ASKING = (
+    *("judge", "base_url", "times", "orders", "temperatures", "seeds", "paraphrases"),
+    *("probabilities", "second_answers", "max_calls", "max_in_flight", "store"),
+)
 """Options about judge calls, by their fields."""
 
 
@@ -114,11 +104,10 @@ def _require_no_asking(options: BenchmarkOptions) -> None:
     """Raise BadParameter for options about judge calls where none is made."""
     without = {"--compare": options.compare, "--verdicts": options.verdicts}
     mode = next((name for name, value in without.items() if value is not None), None)
-    for field in fields(options) if mode else ():
-        if field.name in _ASKING and getattr(options, field.name) != field.default:
-            raise typer.BadParameter(
-                f"{mode} makes no judge calls: leave out {_ASKING[field.name]}"
-            )
+    for field in fields(options):
+        if mode and field.name in _ASKING and getattr(options, field.name) != field.default:
+            name = f"--{field.name}".replace("_", "-").replace("--second", "--no-second")
+            raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
 
 def _build(options: BenchmarkOptions) -> BenchmarkJob:
@@ -135,8 +124,8 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         raise typer.BadParameter(
             "METRICS.py and --data are required, except with --compare or --verdicts of any judge"
         )
-    metrics = load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported))
-    read = cases_of(options.data, options.mapped, options.delimiter)
+    metrics = load_metrics(options.metrics, options.quoting())
+    read = options.cases_in(options.data)
     cases = list(cast(Iterable[TestCase], strict(read)))
     names = options.judge or ()
     if len(set(names)) < len(names):
@@ -150,7 +139,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         cases,
         judges,
         ways_of(
-            TIMES if options.times is None else options.times,
+            options.times or TIMES,
             options.orders,
             options.temperatures,
             options.seeds,
@@ -186,8 +175,9 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
     warn(*fields_before(compile_metrics(job.metrics), job.cases))
     _check_before(job, options)
-    named = options.judge[0] if options.judge else None
-    most_calls = in_flight(options.max_in_flight, named, options.base_url)
+    most_calls = in_flight(
+        options.max_in_flight, next(iter(options.judge or ()), None), options.base_url
+    )
     most = job.print_plan(most_calls)
     say(wrap_lines(could_be_seen(len(job.cases), job.ways["times"])))
     if options.max_calls is not None:
@@ -364,8 +354,9 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse
 
 def _card_name(path: Path) -> str:
     """The file of a card in a few words: its folder, if a benchmark wrote it there."""
-    alone = path.name != "card.json" or path.parent == Path()
-    return str(path if alone else path.parent)
+    if path.name == "card.json" and path.parent != Path():
+        return str(path.parent)
+    return str(path)
 
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
@@ -382,7 +373,7 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     contrasts = between_cards(before, after, measures, (_card_name(old), _card_name(new)))
     print_contrasts(contrasts)
     lines = changes(before.binding, after.binding)
-    say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")
+    say("what differs:" * bool(lines) or "made from the same metrics, prompts, judges and cases")
     for line in lines:
         say(f"  {line}")
     report(contrasts=contrasts, differing=lines)

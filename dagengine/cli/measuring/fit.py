@@ -42,7 +42,7 @@ _Source = Option(
 
 
 @dataclass(frozen=True, kw_only=True)
-class EscalationOptions:
+class EscalationOptions(shared.ColumnOptions):
     """The options of one fit, as they were typed."""
 
     metrics: Annotated[
@@ -60,8 +60,6 @@ class EscalationOptions:
         Option(help="Test cases in a file: each node of METRICS.py is replayed by itself."),
         Reads(),
     ] = None
-    mapped: shared.Mapped = None
-    delimiter: shared.Delimiters = None
     store: Annotated[
         Path | None, Option(help="A store with the answers of both judges."), Reads()
     ] = None
@@ -151,7 +149,7 @@ def _replay_tree(options: EscalationOptions, metric: BaseMetric | None, to: str 
     panel, rows = escalation_of(metric), list[Any]()
     if panel is not None and (panel.votes > 1 or panel.unsure):
         raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
-    cases: list[Any] = [*shared.cases_of(options.data, options.mapped, options.delimiter)]
+    cases: list[Any] = [*options.cases_in(options.data)]
     for side, source in zip(replaying.SIDES, (options.small, options.large), strict=True):
         if options.store is None:
             rows += replaying.observe_run(Path(source), metric, cases, side)

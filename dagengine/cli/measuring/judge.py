@@ -146,7 +146,7 @@ def check(
     invalid input.
     """
     from dagengine.checkup import check_judge
-    from dagengine.checkup.reading import longest_text
+    from dagengine.checkup.long_text import longest_text
     from dagengine.cli.tables.checkup_table import as_dict, print_checkup
     from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
-from dagengine.testing.recorded.asking import Mode, Recorder
+from dagengine.testing.recorded.recorder import Mode, Recorder
 from dagengine.testing.recorded.recordings import Recording
 
 FOLDER = "recordings"

@@ -11,7 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dagengine.testing.recorded.recordings import Recording
-    from dagengine.testing.summary import Summary
+    from dagengine.testing.session_summary import Summary
 
 KEY = "dagengine"
 """Under which name a worker sends what its evaluations came to."""

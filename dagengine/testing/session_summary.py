@@ -13,7 +13,7 @@ from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.results.summary import Share
 from dagengine.results.totals import cost_line
 from dagengine.terminal import counted, one_line
-from dagengine.testing.values import Verdict
+from dagengine.testing.verdicts import Verdict
 
 T = TypeVar("T")
 

@@ -65,7 +65,7 @@ class Problem:
 
 def more_on(codes: Iterable[str]) -> str:
     """The command that says what codes of `check`, or outcomes, mean and what to do."""
-    return f"more: dagengine explain {' '.join(sorted(set(codes)))}"
+    return f"more: dagengine help {' '.join(sorted(set(codes)))}"
 
 
 class GraphError(DagengineError, ValueError):

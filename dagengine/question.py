@@ -543,8 +543,9 @@ def display_name(judge: Judge) -> str:
 def judge_name(identity: str) -> str:
     """A judge's identity without its settings and without what holds in one process, for reading.
 
-    Settings are behind " with ", a comma or a bracket, and the number of an object comes last.
+    Settings are behind " with ", a comma or a bracket, the number of an object comes last, and the
+    module of a file that was loaded by its path comes first.
     """
     name = re.split(r" with |, | \(", identity, maxsplit=1)[0]
-    words = re.sub(r"(?<=\S) [0-9a-f]{9,}$", "", name).split()
+    words = re.sub(r"^dagengine_user_\w+\.|(?<=\S)\s+[0-9a-f]{9,}$", "", name).split()
     return " ".join(dict.fromkeys(words))  # a simulated judge without a name is one once

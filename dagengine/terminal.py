@@ -46,6 +46,7 @@ _SPELT = (
     r"|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f",
 )
 _ANY_HIDDEN = re.compile(_HIDDEN)
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]{6,16}(?=>)")  # of an object, in what `repr` writes
 _SPELT_OR_HIDDEN = re.compile(f"(?!{_HIDDEN})(?:{'|'.join(_SPELT)})|({_HIDDEN})")
 
 
@@ -62,8 +63,11 @@ def plain(text: str) -> str:
     r"""The text with every hidden character as its Python escape, such as `\x1b` or `\u202e`.
 
     Line breaks (`\n`) and tabs stay. Nothing else is done to the text: give the result to a
-    printer that reads no markup (`typer.echo`, or `rich.text.Text`).
+    printer that reads no markup (`typer.echo`, or `rich.text.Text`). The address of an object in
+    memory is left out: it differs in every process.
     """
+    if " at 0x" in text:
+        text = _ADDRESS.sub("", text)
     if not _ANY_HIDDEN.search(text):
         return text
     return _SPELT_OR_HIDDEN.sub(_escape, text)

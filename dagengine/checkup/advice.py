@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from dagengine.checkup.questions import EASY
-from dagengine.checkup.values import (
+from dagengine.checkup.findings import (
     Advice,
     Checkup,
     EasyQuestions,
@@ -18,6 +17,7 @@ from dagengine.checkup.values import (
     Speed,
     Thinking,
 )
+from dagengine.checkup.questions import EASY
 from dagengine.judges.default import Tuning
 from dagengine.prompts.probabilities.masses import LEAST_MASS
 from dagengine.question import Judge, display_name, durable_identity

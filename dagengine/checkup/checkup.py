@@ -10,18 +10,8 @@ import anyio
 
 from dagengine.checkup import questions
 from dagengine.checkup.advice import advice_of, problems_of, standing_of
-from dagengine.checkup.asking import Examiner, OutOfTimeError
-from dagengine.checkup.reading import reading_of
-from dagengine.checkup.sections import (
-    easy_questions_of,
-    off_schema_of,
-    probabilities_of,
-    structure_of,
-    thinking_of,
-)
-from dagengine.checkup.server import connection_of, not_answered
-from dagengine.checkup.speed import USUAL, speed_of
-from dagengine.checkup.values import (
+from dagengine.checkup.examiner import Examiner, OutOfTimeError
+from dagengine.checkup.findings import (
     Checkup,
     Connection,
     EasyQuestions,
@@ -30,6 +20,16 @@ from dagengine.checkup.values import (
     Speed,
     Thinking,
 )
+from dagengine.checkup.long_text import reading_of
+from dagengine.checkup.reachability import connection_of, not_answered
+from dagengine.checkup.sections import (
+    easy_questions_of,
+    off_schema_of,
+    probabilities_of,
+    structure_of,
+    thinking_of,
+)
+from dagengine.checkup.speed import USUAL, speed_of
 from dagengine.errors import (
     InputError,
     JudgeError,

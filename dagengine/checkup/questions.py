@@ -143,13 +143,13 @@ def ten() -> Question[Ten]:
 def yes_or_no() -> Question[Output]:
     """A question for one token, without a schema, with token probabilities."""
     messages = _messages("Answer with one word: yes or no.", "Is ice cold? Answer yes or no.")
-    return _plain_question(messages, "yes or no", 1, LIKELY)
+    return _question(messages, Output, "yes or no", 1, LIKELY)
 
 
 def one_word() -> Question[Output]:
     """A question that needs no thought; a model that thinks does so all the same."""
     messages = _messages("Answer with one word.", "What is the capital of France?")
-    return _plain_question(messages, "one word", 96)
+    return _question(messages, Output, "one word", 96)
 
 
 def story(number: int, tokens: int = WRITTEN) -> Question[Output]:
@@ -157,7 +157,7 @@ def story(number: int, tokens: int = WRITTEN) -> Question[Output]:
     heroes = ("sailor", "gardener", "carpenter", "teacher", "baker", "miller", "painter", "doctor")
     hero = f"{heroes[number % len(heroes)]} number {number + 1}"
     messages = _messages("You write long stories.", f"Write a long story about a {hero}.")
-    return _plain_question(messages, "a story", tokens)
+    return _question(messages, Output, "a story", tokens)
 
 
 PLANTED: Final[tuple[tuple[float, str, str], ...]] = (
@@ -185,7 +185,7 @@ def password(text: str, door: str) -> Question[Output]:
     """
     step = f"Which word is the password of the {door} door? Answer with this one word."
     evidence = Evidence("text", text)
-    return _plain_question(messages_for(step, [evidence]), f"the {door} password", 16)
+    return _question(messages_for(step, [evidence]), Output, f"the {door} password", 16)
 
 
 def prose(characters: int) -> str:
@@ -213,12 +213,6 @@ def _messages(system: str, user: str) -> tuple[Message, ...]:
 def _question(
     messages: tuple[Message, ...], answer_type: Any, name: str, tokens: int, likely: int = 0
 ) -> Question[Any]:
+    parser = _TEXT_FORM if answer_type is Output else None
     options = Options(top_logprobs=likely, max_tokens=tokens)
-    return Question(messages, answer_type, options, name=name)
-
-
-def _plain_question(
-    messages: tuple[Message, ...], name: str, tokens: int, likely: int = 0
-) -> Question[Output]:
-    options = Options(top_logprobs=likely, max_tokens=tokens)
-    return Question(messages, Output, options, _TEXT_FORM, name)
+    return Question(messages, answer_type, options, parser, name)

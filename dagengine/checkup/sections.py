@@ -11,8 +11,14 @@ from typing import Any, Final
 import anyio
 
 from dagengine.checkup import questions
-from dagengine.checkup.asking import Examiner, OutOfTimeError, Timed
-from dagengine.checkup.values import EasyQuestions, NotMeasured, Probabilities, Structure, Thinking
+from dagengine.checkup.examiner import Examiner, OutOfTimeError, Timed
+from dagengine.checkup.findings import (
+    EasyQuestions,
+    NotMeasured,
+    Probabilities,
+    Structure,
+    Thinking,
+)
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.prompts.probabilities.logprobs import stated_probability

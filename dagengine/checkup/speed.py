@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import anyio
 
-from dagengine.checkup.asking import Examiner, OutOfTimeError
+from dagengine.checkup.examiner import Examiner, OutOfTimeError
+from dagengine.checkup.findings import Load, Speed
 from dagengine.checkup.questions import WRITTEN, story, yes_or_no
-from dagengine.checkup.values import Load, Speed
 from dagengine.errors import JudgeError
 
 USUAL, MANY = 4, 16

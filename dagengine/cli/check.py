@@ -12,7 +12,7 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import Format, print_csv, print_json
+from dagengine.cli.common.formats import EXIT_FAILED, Format, print_lines
 from dagengine.cli.common.streams import say
 from dagengine.errors import Problem, more_on
 from dagengine.terminal import counted
@@ -63,12 +63,16 @@ def check(
         problems.append(_reading_order(compile_metrics(loaded)))
     _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
     if failing:
-        raise typer.Exit(shared.EXIT_FAILED)
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _print_judges(plan: Plan) -> None:
+    from dagengine.judges import as_judge
+    from dagengine.question import display_name
+
     for model in filter(None, plan.models):
-        say(f"asks a judge of its own: {model!s:.80}")
+        name = model if isinstance(model, str) else display_name(as_judge(model))
+        say(f"asks a judge of its own: {name:.80}")
 
 
 def _data_problems(plan: Plan, cases: Cases, format: Format) -> Iterator[Problem]:
@@ -117,10 +121,7 @@ def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> N
             say(f"{last} ({counted(len(problems), 'warning')})")
         return
     lines = [{name: getattr(problem, name) for name in _FINDING} for problem in problems]
-    if format is Format.JSON:
-        print_json(lines)
-    else:
-        print_csv(_FINDING, lines)
+    print_lines(format, _FINDING, lines)
 
 
 _OF_DATA = ("missing-field", "example-in-data")

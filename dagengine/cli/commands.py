@@ -12,12 +12,11 @@ from typer import Option
 
 from dagengine.cli.check import check
 from dagengine.cli.common.command import Commands
+from dagengine.cli.common.formats import EXIT_INPUT
 from dagengine.cli.common.garbage import collector_at_rest
-from dagengine.cli.common.options import EXIT_INPUT
 from dagengine.cli.common.streams import flush_output, open_streams, say
 from dagengine.cli.explain import explain, guide, schema
 from dagengine.cli.looking.diff import diff
-from dagengine.cli.looking.index import index
 from dagengine.cli.looking.merge import merge
 from dagengine.cli.looking.show import show
 from dagengine.cli.looking.sql import sql
@@ -31,7 +30,6 @@ from dagengine.cli.measuring.judge import doors
 from dagengine.cli.measuring.labels import app as labels_app
 from dagengine.cli.migrate import migrate
 from dagengine.cli.plan import plan
-from dagengine.cli.recommend import recommend
 from dagengine.cli.render import render
 from dagengine.cli.run import run
 from dagengine.cli.send import send
@@ -42,12 +40,10 @@ from dagengine.cli.watch import watch
 from dagengine.errors import DagengineError
 
 app = Commands(
-    name="dagengine",
-    help="Judge the output of language models with decision trees.",
-    no_args_is_help=True,
+    "dagengine",
+    "Judge the output of language models with decision trees.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -58,10 +54,11 @@ app.add_typer(labels_app)
 app.add_typer(fit_app)
 app.add_typer(test_app)
 for _command in (
-    attack, benchmark, check, diff, explain, guide, improve, index, merge, migrate,
-    plan, recommend, render, run, schema, send, show, sql, synthesize, view, watch,
+    attack, benchmark, check, diff, guide, improve, merge, migrate, plan, render, run, schema,
+    send, show, sql, synthesize, view, watch,
 ):  # fmt: skip
     app.command()(_command)
+app.command("help")(explain)
 
 
 @app.callback()

@@ -1,20 +1,22 @@
-"""`dagengine explain`, `guide`, `schema`: what codes mean, how to begin, the form of files."""
+"""`dagengine help`, `guide`, `schema`: what codes mean, how to begin, the form of files."""
 
 from __future__ import annotations
 
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option, confirm
 
+from dagengine.cli.common.files import Writes
 from dagengine.cli.common.formats import print_document, report
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError, did_you_mean
+from dagengine.regular_files import write_whole
 
 # A copy of docs/troubleshooting.md, which an installed package does not have.
 _TEXT = Path(__file__).with_name("troubleshooting.md")
@@ -24,38 +26,69 @@ _OF_RECORD = {"run": "Manifest", "rows": "Row", "cases": "Case", "times": "Times
 
 
 def explain(
-    codes: Annotated[
+    topics: Annotated[
         list[str] | None,
         Argument(
-            metavar="CODE", help="A code of `check` or an outcome; without one, all are listed."
+            metavar="TOPIC",
+            help="`metrics`, a code of `check` or an outcome; without one, all are listed.",
         ),
     ] = None,
+    write: Annotated[
+        Path | None,
+        Option("--write", help="Of `metrics`: write them into this new Python file."),
+        Writes(),
+    ] = None,
 ) -> None:
-    """Explain a code of `check` or an outcome of a case, and say what to do.
+    """Say which metrics suit your application (`metrics`), or explain a code or an outcome.
 
-    Exit codes: 0; 2 there is no such code.
+    `dagengine help metrics` asks you a few questions. Of a code of `check`, or an outcome of a
+    case, it says what to do. `dagengine COMMAND --help` shows the options of a command.
+
+    Exit codes: 0; 2 there is no such topic.
     """
     outcomes, problems = sections(_TEXT.read_text(encoding="utf-8"))
-    if not codes:
+    if topics == ["metrics"]:
+        _recommend_metrics(write)
+    elif topics:
+        _explain_codes(topics, {**outcomes, **problems})
+    else:
         report(outcomes=outcomes, codes=problems)
         _list("outcomes, why a case has no score", outcomes)
         _list("codes, what `dagengine check` finds", problems)
-        return
-    explanations = {**outcomes, **problems}
+        say("which metrics suit your application: dagengine help metrics")
+
+
+def _explain_codes(codes: Iterable[str], explanations: dict[str, str]) -> None:
     wanted: dict[str, None] = {}
+    # Outcomes are written with "_" and codes with "-", which nobody has to remember.
     plain = {name.casefold().replace("-", "_"): name for name in reversed(explanations)}
     for code in codes:
         word = code.lstrip("#").casefold()
-        # Outcomes are written with "_" and codes with "-", which nobody has to remember.
         name = word if word in explanations else plain.get(word.replace("-", "_"))
         if name is None:
-            hint = did_you_mean(word, explanations) or "`dagengine explain` lists all"
+            hint = did_you_mean(word, explanations) or "`dagengine help` lists all"
             raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
         wanted[name] = None
     report(explanations={name: explanations[name] for name in wanted})
     for index, name in enumerate(wanted):
         say("\n" * bool(index) + name + "\n")
         say("\n".join(f"  {line}".rstrip() for line in _wrap(explanations[name])))
+
+
+def _recommend_metrics(path: Path | None) -> None:
+    from dagengine.metrics.recommend import QUESTIONS, Needs, program, recommend
+
+    if path is not None and path.exists():
+        raise BadParameter(f"{path} already exists; choose a new file")
+    needs = Needs(**{n: confirm(text, default=False, err=True) for n, text in QUESTIONS})
+    suggestions = recommend(needs)
+    report(metrics={suggestion.metric: suggestion.why for suggestion in suggestions})
+    say("\nfrom dagengine.metrics import …")
+    for suggestion in suggestions:
+        say(f"  {suggestion.metric:32} {suggestion.why}")
+    if path is not None:
+        write_whole(path, program(needs))
+        say(f"{path} has them; try: dagengine check {path}")
 
 
 def guide() -> None:

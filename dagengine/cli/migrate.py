@@ -17,8 +17,7 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads, require_writable
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.options import EXIT_UNDECIDED
+from dagengine.cli.common.formats import EXIT_NO_SCORE, report
 from dagengine.cli.common.streams import say
 from dagengine.compat.names import (
     ARGUMENTS,
@@ -248,9 +247,10 @@ class _Call(NamedTuple):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         return cls(name, node.args, {word.arg or "": word.value for word in node.keywords})
 
-    def argument(self, name: str) -> ast.expr | None:
-        """The argument that is first, or has the name."""
-        return self.positional[0] if self.positional else self.named.get(name)
+    @property
+    def first(self) -> ast.expr | None:
+        """The first positional argument."""
+        return next(iter(self.positional), None)
 
 
 def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
@@ -272,8 +272,7 @@ def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
 
 def _service_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     """Of data sets that are fetched from a service, or sent there, by a name."""
-    first = call.positional[0] if call.positional else None
-    named = isinstance(first, ast.Constant) and isinstance(first.value, str)
+    named = isinstance(call.first, ast.Constant) and isinstance(call.first.value, str)
     if named or "alias" in call.named:
         yield f"{call.name}: {why_no_name(call.name)}"
 
@@ -294,7 +293,7 @@ def _arena_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
 
 def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     """Advice on a threshold of a metric that counted faults up to deepeval 4.1.10."""
-    threshold = call.argument("threshold")
+    threshold = call.first or call.named.get("threshold")
     if threshold is None or (deepeval is not None and deepeval >= _ONE_IS_BEST):
         return
     value = threshold.value if isinstance(threshold, ast.Constant) else None
@@ -314,10 +313,8 @@ def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
 
 def _evaluator_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     """Notes on what is done here in the place of the types that `load_evaluator` is given."""
-    first = call.positional[0] if call.positional else ast.Constant(None)
-    kinds = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
-    for kind in kinds:
-        name = getattr(kind, "value", None) if isinstance(kind, ast.Constant) else None
+    for kind in getattr(call.first, "elts", [call.first]):
+        name = kind.value if isinstance(kind, ast.Constant) else None
         if isinstance(kind, ast.Attribute):
             name = {"AGENT_TRAJECTORY": "trajectory"}.get(kind.attr, kind.attr.lower())
         if isinstance(name, str) and name in EVALUATORS:
@@ -414,7 +411,7 @@ def migrate(
         for number, note in program.notes:
             say(f"{path}:{number}: {note}")
     if any(program.notes for program in programs.values()):
-        raise typer.Exit(EXIT_UNDECIDED)
+        raise typer.Exit(EXIT_NO_SCORE)
 
 
 def _print_changes(path: Path, old: str, new: str) -> None:

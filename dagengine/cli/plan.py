@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -13,7 +14,7 @@ from typer import Option
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report, wants_json
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.streams import warn
 
 if TYPE_CHECKING:
     from dagengine.cli.tables.plan_table import Assumptions
@@ -32,28 +33,21 @@ LATENCY = 2.0
 _TIMES = 20
 
 
-def plan(
-    metrics: shared.Metrics,
-    data: shared.Data,
-    mapped: shared.Mapped = None,
-    delimiter: shared.Delimiters = None,
-    unit: shared.UnitOfTraces = "trace",
-    judge: shared.JudgeName = None,
-    base_url: shared.BaseUrl = None,
-    quotes: shared.Quoting = None,
-    unsupported: shared.Unquoted = "fail",
-    max_in_flight: shared.MaxInFlight = None,
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(shared.CaseOptions, shared.QuoteOptions, shared.JudgeOptions):
+    """The options of one estimate, as they were typed."""
+
     store: Annotated[
         Path | None, Option(help="Count how many questions this store already answers."), Reads()
-    ] = None,
+    ] = None
     results: Annotated[
         Path | None,
         Option(help="An earlier run, or its rows; its verdicts give the probabilities."),
         Reads(),
-    ] = None,
+    ] = None
     items: Annotated[
         int, Option(min=1, help="Assumed length of the lists that a judge writes.")
-    ] = 10,
+    ] = 10
     latency: Annotated[
         float | None,
         Option(
@@ -61,16 +55,17 @@ def plan(
             help="Assumed duration of one call, in seconds. Default: the speed that `judge check` "
             "saved, else 2; of a server of your own it is not known.",
         ),
-    ] = None,
-    price: shared.PriceOf = None,
+    ] = None
     detectable: Annotated[
         bool,
         Option(
             "--detectable",
             help="Also say which difference between two judges this number of cases can detect.",
         ),
-    ] = False,
-) -> None:
+    ] = False
+
+
+def plan(options: PlanOptions) -> None:
     """Estimate the judge calls, tokens, cost and time of a run. Makes no judge calls.
 
     Shows the least, the likely and the greatest number of questions. The bounds hold if every
@@ -84,16 +79,16 @@ def plan(
     from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import fields_before
     from dagengine.execution.local_executor import check_cases
-    from dagengine.loading import chosen_judge, load_metrics
+    from dagengine.loading import load_metrics
     from dagengine.record.run import rows_at
 
-    loaded = load_metrics(metrics, shared.quoting_of(quotes, unsupported))
+    judge, base_url, results = options.judge, options.base_url, options.results
+    loaded = load_metrics(options.metrics, options.quoting())
     compiled = compile_metrics(loaded)
-    model = chosen_judge(judge, base_url)
+    model, limits, store = options.chosen_judge(), options.limits(), options.store
     names, identities = judges_of(compiled, model)
     judges = all_judges(compiled, model)
-    most_calls = shared.in_flight(max_in_flight, judge, base_url)
-    cases = shared.cases_of(data, mapped, delimiter, unit=unit)
+    cases = options.cases_in(options.data, unit=options.unit)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
     check_cases(compiled, cases.check())
@@ -102,23 +97,23 @@ def plan(
     lacking = fields_before(compiled, readable)
     settings: dict[str, Any] = {
         "judges": identities,
-        "items": items,
+        "items": options.items,
         "odds": verdicts_of(rows_at(results)) if results else None,
         "asked": judges if any(asked.capabilities.decides for asked in judges) else (),
-        "max_in_flight": most_calls,
+        "max_in_flight": limits.max_in_flight,
     }
     forecast = estimate(compiled, cast("Iterable[TestCase]", strict(cases)), **settings)
-    speeds = None
+    latency, speeds = options.latency, None
     if latency is None:
         latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
     answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
     budget = Assumptions(
-        tuple(names), shared.prices(price), latency, most_calls, items, results is not None,
-        answered, speeds,
+        tuple(names), shared.prices(options.price), latency, limits.max_in_flight, options.items,
+        results is not None, answered, speeds,
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)
     notes += lost + in_batches(loaded, cases, settings, budget)
-    if detectable and forecast.cases:
+    if options.detectable and forecast.cases:
         from dagengine.reliability.card.four_questions import could_be_seen
 
         notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
@@ -126,8 +121,7 @@ def plan(
     report(**as_dict(forecast, budget), notes=notes, too_long=long, warnings=warnings)
     print_estimate(forecast, budget, more=notes)
     if not wants_json():  # the document has them
-        for warning in warnings:
-            say(f"warning: {warning}", err=True)
+        warn(*warnings)
 
 
 def _with_escalations(compiled: Plan, results: Path | None) -> tuple[Plan, list[str]]:

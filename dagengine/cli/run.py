@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dagengine.cli.common import options as shared
-from dagengine.cli.common.cluster_job import FileJob
 from dagengine.cli.common.files import name_in_errors
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import EXIT_FAILED, EXIT_NO_SCORE, fail_if_any, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.standings import with_card, words_of_judge
-from dagengine.cli.common.streams import outlive_reader, printable, say
+from dagengine.cli.common.streams import outlive_reader, printable, say, warn
 from dagengine.cli.send import send_all
 from dagengine.terminal import counted
 
@@ -55,13 +54,7 @@ def run(options: RunOptions) -> None:
     from dagengine.report.tally import Tally
 
     _check(options)
-    cases = shared.cases_of(
-        options.data,
-        options.mapped,
-        options.delimiter,
-        goldens=options.app is not None,
-        unit=options.unit,
-    )
+    cases = options.cases_in(options.data, goldens=options.app is not None, unit=options.unit)
     if options.case is not None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
@@ -77,14 +70,13 @@ def run(options: RunOptions) -> None:
         reachable = getattr(judge, "require_reachable", None)
         if reachable is not None:
             sync(reachable)
-    for problem in executor.plan.warnings:
-        say(f"warning: {problem}", err=True)
+    warn(*executor.plan.warnings)
     _warn_of_cases(executor, cases, options)
     writer = _writer(options, executor, cases)
     if options.card is not None:
         writer.manifest, line = with_card(writer.manifest, options.card)
         if line is not None:
-            say(f"warning: {line}", err=True)
+            warn(line)
     with sole_writer(options.out):  # its page and pictures are this run's as well
         _judge(executor, cases, writer, tally, options)
         _report(options, executor, writer, tally, conditions)
@@ -121,22 +113,13 @@ def _check(options: RunOptions) -> None:
 
 def _executor(options: RunOptions) -> Executor:
     """The executor of the cases: this process, or the workers of a cluster."""
-    from dagengine.store.answers import Store
-
-    store = None if options.store is None else Store(options.store, replay=options.replay)
-    job = FileJob(
-        options.metrics, options.app, options.judge, options.base_url, store,
-        batch=options.batch, journal=options.journal, trace=options.trace,
-        quoting=shared.quoting_of(options.quotes, options.unsupported),
-        batch_files=options.batch_files,
-    )  # fmt: skip
     limits = options.limits()
     if options.address is None:
-        return job(limits, options.app_in_flight)
+        return options(limits, options.app_in_flight)
     from dagengine.execution.cluster.coordinator import Cluster, Workers
 
     workers = Workers(options.address, options.processes or options.workers)
-    return Cluster(job.absolute(), limits, options.app_in_flight, workers)
+    return Cluster(options.absolute(), limits, options.app_in_flight, workers)
 
 
 def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
@@ -176,11 +159,9 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
     def numbered() -> Iterator[tuple[int, Any]]:
         return zip(itertools.count(part.first, part.count), part.part_of(cases), strict=False)
 
-    for long in too_long(executor.plan, numbered(), with_writers(executor.judges)):
-        say(f"warning: {long}", err=True)
-    lacking = fields_before(executor.plan, (case for _, case in numbered()))
-    for line in (*lacking, *example_lines(executor.plan, numbered())):
-        say(f"warning: {printable(line)}", err=True)
+    warn(*too_long(executor.plan, numbered(), with_writers(executor.judges)))
+    warn(*fields_before(executor.plan, (case for _, case in numbered())))
+    warn(*example_lines(executor.plan, numbered()))
 
 
 def _judge(
@@ -208,18 +189,17 @@ def _judge(
         observer = OnRow(
             lambda row: access.hand_on(row, take), lambda row: access.hand_on(row, keep)
         )
-        try:
-            with writer:
-                sync(lambda: executor.judge(mine, observer, part.first, part.count))
-                access.end()
-        except KeyboardInterrupt:
+
+        def left() -> str:
             count, path = writer.rows.count, writer.rows.path
-            of_all = counted(count, "row") if total is None else f"{count} of {total} rows"
-            left = f"interrupted: {of_all} are in {path}"
             if not count:
-                left = f"interrupted before the first row; {path} is unchanged"
-            say(f"{left}; {shared.go_on(options.store)}", err=True)
-            raise typer.Exit(shared.EXIT_INTERRUPTED) from None
+                return f"interrupted before the first row; {path} is unchanged"
+            of_all = counted(count, "row") if total is None else f"{count} of {total} rows"
+            return f"interrupted: {of_all} are in {path}"
+
+        with shared.saying_how_to_go_on(options.store, left), writer:
+            sync(lambda: executor.judge(mine, observer, part.first, part.count))
+            access.end()
 
 
 def _report(
@@ -259,11 +239,8 @@ def _report(
     draw_views(specs, tally, options.out)
     if options.to:
         send_all(options.out, options.to)
-    lines = failures(conditions, writer.figures())
-    report(failing=lines)
-    for line in lines:
-        say(f"fails: {line}", err=True)
-    if lines or (options.assert_pass and (tally.failed or not tally.rows)):
-        raise typer.Exit(shared.EXIT_FAILED)
+    fail_if_any(failures(conditions, writer.figures()))
+    if options.assert_pass and (tally.failed or not tally.rows):
+        raise typer.Exit(EXIT_FAILED)
     if tally.unscored:
-        raise typer.Exit(shared.EXIT_NO_SCORE)
+        raise typer.Exit(EXIT_NO_SCORE)

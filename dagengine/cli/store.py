@@ -15,15 +15,11 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, name_in_errors
 from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.streams import printable, say
+from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
 
-app = Commands(
-    name="store",
-    help="Inspect and maintain a store of answers (`run --store`).",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+app = Commands("store", "Inspect and maintain a store of answers (`run --store`).")
 
 _STORE = Argument(metavar="STORE", help="The file of `run --store`.")
 ReadStore = Annotated[Path, _STORE, Reads()]
@@ -133,7 +129,7 @@ def export(
     from dagengine.store.maintenance import reading, records
 
     with reading(path) as db:
-        line = _terminal_line if out is None and sys.stdout.isatty() else _line
+        line = _terminal_line if out is None and sys.stdout.isatty() else line_of
         rows = (record.as_dict() for record in records(db))
         if out is None and wants_json():
             report(answers=[*rows])
@@ -148,16 +144,10 @@ def export(
     say(f"written: {out}")
 
 
-def _line(row: Any) -> bytes:
-    # A lone surrogate comes out as the JSON escape it needs to be.
-    text = json.dumps(row, ensure_ascii=False) + "\n"
-    return text.encode(errors="backslashreplace")
-
-
 def _terminal_line(row: Any) -> bytes:
     """A row for a terminal: all in ASCII if anything in it is hidden, which is JSON as well."""
-    text = json.dumps(row, ensure_ascii=False)
-    return _line(row) if printable(text) == text else f"{json.dumps(row)}\n".encode()
+    line = line_of(row)
+    return line if printable(line.decode()) == line.decode() else f"{json.dumps(row)}\n".encode()
 
 
 @app.command()

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, Writes, name_in_errors, within
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import EXIT_NO_SCORE, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import outlive_reader, say
-from dagengine.regular_files import open_to_write, write_all
+from dagengine.data.json_lines import JsonLines
 
 if TYPE_CHECKING:
     from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesizeOptions:
+class SynthesizeOptions(shared.LimitOptions):
     """The options of one synthesis, as they were typed."""
 
     documents: Annotated[
@@ -48,7 +47,6 @@ class SynthesizeOptions:
         ),
         Reads(),
     ] = None
-    judge: shared.JudgeName = None
     second_judge: Annotated[
         str | None,
         Option(
@@ -76,7 +74,6 @@ class SynthesizeOptions:
         ),
         Reads(),
     ] = None
-    base_url: shared.BaseUrl = None
     evolutions: Annotated[
         int, Option(min=0, max=10, help="Number of evolutions of each draft.")
     ] = 1
@@ -107,15 +104,9 @@ class SynthesizeOptions:
     input_format: Annotated[str | None, Option(help="What an input looks like.")] = None
     output_format: Annotated[str | None, Option(help="What an expected output looks like.")] = None
     seed: Annotated[int, Option(help="Random seed for the choice of passages and kinds.")] = 0
-    store: shared.StorePath = None
     replay: Annotated[
         bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
-    max_in_flight: shared.MaxInFlight = None
-    max_tokens: shared.MaxTokens = None
-    max_calls: shared.MaxCalls = None
-    budget: shared.MoneyLimit = None
-    price: shared.PriceOf = None
     record: Annotated[
         Path | None,
         Option(
@@ -150,7 +141,7 @@ def synthesize(options: SynthesizeOptions) -> None:
         _print_plan(options) if options.plan else _make(options)
     except NoTextError as error:
         say(f"no golden: {error}")
-        raise typer.Exit(shared.EXIT_NO_SCORE) from None
+        raise typer.Exit(EXIT_NO_SCORE) from None
 
 
 def _make(options: SynthesizeOptions) -> None:
@@ -160,12 +151,9 @@ def _make(options: SynthesizeOptions) -> None:
     with _lines(options.out) as write, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # why there is no golden is said below
         synthesizer = _synthesizer(options, write)
-        try:
-            collector_at_work()
+        collector_at_work()
+        with shared.saying_how_to_go_on(options.store):
             made = synthesizer.generate_goldens_from_docs(**_arguments(options))
-        except KeyboardInterrupt:
-            say(f"interrupted; {shared.go_on(options.store)}", err=True)
-            raise typer.Exit(shared.EXIT_INTERRUPTED) from None
     report(report=made.report, totals=synthesizer.totals, goldens=[*made])
     for line in made.report.lines():
         say(line)
@@ -174,7 +162,7 @@ def _make(options: SynthesizeOptions) -> None:
     if options.record is not None and (page := options.record / "report.html").exists():
         say(f"to review: {page}")
     if made.report.missing or made.report.unreadable:
-        raise typer.Exit(shared.EXIT_NO_SCORE)
+        raise typer.Exit(EXIT_NO_SCORE)
 
 
 def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
@@ -192,7 +180,6 @@ def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
 
 
 def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Synthesizer:
-    from dagengine.gateway.limits import Limits
     from dagengine.loading import chosen_judge, load_judge
     from dagengine.store.answers import Store
     from dagengine.synthesis import StylingConfig, Synthesizer
@@ -206,7 +193,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
 
         embedder = EmbeddingJudge(options.embedder, base_url=address)
     return Synthesizer(
-        model=chosen_judge(options.judge, address),
+        model=options.chosen_judge(),
         evolution_config=_evolutions(options),
         styling_config=StylingConfig(
             scenario=options.scenario,
@@ -221,13 +208,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         seed=options.seed,
         on_golden=write,
         out=options.record,
-        limits=Limits(
-            max_in_flight=shared.in_flight(options.max_in_flight, options.judge, options.base_url),
-            max_tokens=options.max_tokens,
-            max_calls=options.max_calls,
-            budget=options.budget,
-            prices=shared.prices(options.price),
-        ),
+        limits=options.limits(),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )
 
@@ -277,23 +258,21 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
 @contextmanager
 def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
     """A function that writes one golden per line; keeps an existing file until the first golden."""
-    file: BinaryIO | None = None
+    lines: JsonLines | None = None
 
     def write(golden: Any) -> None:
-        nonlocal file
+        nonlocal lines
         with name_in_errors(path):
-            if file is None:
+            if lines is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                file = open_to_write(path)
-            content = golden.model_dump(mode="json", exclude_none=True)
-            line = json.dumps(content, ensure_ascii=False) + "\n"
-            write_all(file, line.encode(errors="backslashreplace"))
+                lines = JsonLines(path)
+            lines.write(golden.model_dump(mode="json", exclude_none=True))
 
     try:
         yield write
     finally:
-        if file is not None:
-            file.close()
+        if lines is not None:
+            lines.close()
 
 
 def _print_plan(options: SynthesizeOptions) -> None:

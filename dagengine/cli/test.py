@@ -14,25 +14,14 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.formats import report, wants_json
-from dagengine.cli.common.options import EXIT_INTERRUPTED
+from dagengine.cli.common.formats import EXIT_INTERRUPTED, report, wants_json
 from dagengine.errors import MissingExtraError
 
-app = Commands(
-    name="test",
-    help="Run evaluations as pytest tests.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+app = Commands("test", "Run evaluations as pytest tests.")
 
 STORE = ".dagengine/answers.db"
 """Where `-c` keeps answers."""
 _PYTEST_INTERRUPTED = 2
-
-
-@app.callback()
-def tests() -> None:
-    """Run evaluations as pytest tests."""
 
 
 @app.command()

@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, within
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import EXIT_FAILED, EXIT_INTERRUPTED, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.streams import say
@@ -36,7 +36,7 @@ _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(shared.JudgeOptions):
     """The options of one watch, as they were typed."""
 
     metrics: shared.Metrics
@@ -123,9 +123,6 @@ class WatchOptions:
             "change, the judge has. 0: none.",
         ),
     ] = 0.05
-    judge: shared.JudgeName = None
-    base_url: shared.BaseUrl = None
-    max_in_flight: shared.MaxInFlight = None
     max_calls_per_day: Annotated[
         int | None,
         Option(min=0, help="Judge calls per day (UTC). Later cases are unasked, with a row."),
@@ -134,7 +131,6 @@ class WatchOptions:
         float | None,
         Option(min=0, help="US dollars per day (UTC). Later cases are unasked, with a row."),
     ] = None
-    price: shared.PriceOf = None
     store: shared.StorePath = None
     to: shared.Destinations = None
     until_idle: Annotated[
@@ -169,7 +165,6 @@ def watch(options: WatchOptions) -> None:
     Exit codes: 0 no alarm; 1 an alarm; 2 invalid input, or a judge that accepts no call; 130
     interrupted.
     """
-    from dagengine.gateway.limits import Limits
     from dagengine.loading import load_function
     from dagengine.record.writer import sole_writer
     from dagengine.watch import Sampling, WatchSettings
@@ -183,11 +178,9 @@ def watch(options: WatchOptions) -> None:
         sampling, options.quiet, options.poll, cases, rates, options.again, options.seconds,
         options.until_idle, options.groups,
     )  # fmt: skip
-    limits = Limits(
-        max_in_flight=shared.in_flight(options.max_in_flight, options.judge, options.base_url),
+    limits = options.limits(
         max_calls=options.max_calls_per_day,
         budget=options.budget_per_day,
-        prices=shared.prices(options.price),
         remembered=_REMEMBERED,
         attempts=_ATTEMPTS,
     )
@@ -214,7 +207,7 @@ def watch(options: WatchOptions) -> None:
     if options.to:
         send_all(options.out, options.to)
     if watching.alerts:
-        raise typer.Exit(shared.EXIT_FAILED)
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
@@ -242,12 +235,12 @@ def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
 
 
 def _watch(options: WatchOptions, folder: Path, how: WatchSettings, limits: Limits) -> Watch:
-    from dagengine.loading import chosen_judge, load_metrics
+    from dagengine.loading import load_metrics
     from dagengine.watch import Folder, Watch
     from dagengine.watch.budget import DailyAccount
 
     settings: Settings = {
-        "model": chosen_judge(options.judge, options.base_url),
+        "model": options.chosen_judge(),
         "limits": limits,
         "store": options.store,
     }
@@ -286,4 +279,4 @@ def _run(watching: Watch, out: Path, shown: dict[str, Any], texts: bool) -> None
     write_page_or_warn(out)
     if interrupted:
         say("interrupted; the same command goes on", err=True)
-        raise typer.Exit(shared.EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)

@@ -21,8 +21,8 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult
 from dagengine.test_case import TestCase
-from dagengine.testing.messages import EvaluationFailed, verdict_error
-from dagengine.testing.values import Verdict
+from dagengine.testing.failed_tests import EvaluationFailed, verdict_error
+from dagengine.testing.verdicts import Verdict
 
 if TYPE_CHECKING:
     from dagengine.testing.session import Evaluations
@@ -81,7 +81,7 @@ def _session() -> Evaluations | None:
     if current_host() is not None:
         return None
     plugin: Any = sys.modules.get("dagengine.testing.plugin")  # pytest has it, or nobody
-    session: Evaluations | None = plugin.current() if plugin is not None else None
+    session: Evaluations | None = plugin and plugin.current()
     return session
 
 

@@ -26,9 +26,9 @@ from typing import Any, Protocol
 import pytest
 from _pytest.runner import call_and_report, check_interactive_exception
 
+from dagengine.testing.failed_tests import AnswerMissingError, EvaluationFailed
 from dagengine.testing.fixtures import wait_for, without_timer
-from dagengine.testing.messages import AnswerMissingError, EvaluationFailed
-from dagengine.testing.values import Pending, Verdict
+from dagengine.testing.verdicts import Pending, Verdict
 
 CALL = pytest.StashKey[pytest.CallInfo[Any]]()
 """The call of a test's body, which a failing verdict changes."""
@@ -352,7 +352,7 @@ def evaluation_of(
     item until the report is made.
     """
     kept: Any = getattr(item, "_excinfo", None)
-    raised = call.excinfo or (kept[0] if kept else None)
+    raised = call.excinfo or (kept or [None])[0]
     if raised is None or not isinstance(raised.value, EvaluationFailed | AnswerMissingError):
         return None
     kind = type(raised.value)

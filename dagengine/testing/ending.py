@@ -15,10 +15,11 @@ from dagengine.regular_files import noting_writes
 from dagengine.terminal import replaced_line
 from dagengine.testing.gates import Gate
 from dagengine.testing.recorded.modes import TestFiles
-from dagengine.testing.summary import Summary
+from dagengine.testing.session_summary import Summary
 
 if TYPE_CHECKING:
-    from dagengine.testing.runs import SessionRun
+    from dagengine.testing.session_run import SessionRun
+    from dagengine.testing.xdist import Sent
 
 # What few sessions need takes long to load: it is imported where it is used.
 
@@ -125,19 +126,19 @@ def end(
 
 
 def end_of_workers(
-    config: pytest.Config, sent: Sequence[dict[str, Any]], tests: Sequence[str], died: bool
+    config: pytest.Config, sent: Sequence[Sent], tests: Sequence[str], died: bool
 ) -> Ending:
     """The same from what workers sent, in the order of the tests."""
     summary, files = Summary(), TestFiles(config)
-    for data in sent:
-        summary.add(data["summary"])
-        files.add(data["recordings"])
+    for worker in sent:
+        summary.add(worker.summary)
+        files.add(worker.recordings)
     summary.arrange(tests)
-    whole = not died and all(data["whole"] for data in sent)
+    whole = not died and all(worker.whole for worker in sent)
     out: str | None = config.getoption("evals_out")
     run = None
     if out is not None:
-        from dagengine.testing.runs import SessionRun
+        from dagengine.testing.session_run import SessionRun
 
         run = SessionRun.gather(Path(out), tests)
     return end(config, summary, files, run, is_whole=whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from dagengine.record.run import load_run
 from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
 from dagengine.reliability.statistics.intervals import Interval
 from dagengine.terminal import few
-from dagengine.testing.runs import label_of
-from dagengine.testing.summary import Outcome, case_tags, has_not_passed
-from dagengine.testing.values import Verdict
+from dagengine.testing.session_run import label_of
+from dagengine.testing.session_summary import Outcome, case_tags, has_not_passed
+from dagengine.testing.verdicts import Verdict
 
 _FORM = re.compile(
     r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>[\d.]+)(?P<sign>%?)"
@@ -35,10 +36,10 @@ class Gate:
     def read(cls, text: str) -> Gate:
         """From what the user typed; raises InputError."""
         match = _FORM.fullmatch(text.strip())
-        try:
-            least = float(match["least"]) / (100 if match["sign"] else 1) if match else -1.0
-        except ValueError:
-            least = -1.0
+        least = -1.0
+        with suppress(ValueError):
+            if match is not None:
+                least = float(match["least"]) / (1, 100)[bool(match["sign"])]
         if match is None or not 0 <= least <= 1:
             raise InputError(
                 f"--evals-min {text!r} needs a metric and a share from 0 to 1, "
@@ -62,8 +63,8 @@ class Gate:
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
         lost = sum(outcome.success is None for outcome in mine if has_not_passed(outcome))
-        share += f", {lost} without a score among them" if lost else ""
-        listed = "" if holds else f"; not passed: {few(failed)}"
+        share += f", {lost} without a score among them" * bool(lost)
+        listed = f"; not passed: {few(failed)}" * (not holds)
         return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
 
     def _hint(self, outcomes: Sequence[Outcome]) -> str:
@@ -85,7 +86,8 @@ def excuse(gates: Sequence[Gate], verdict: Verdict) -> str:
         mine = [gate for gate in gates if gate.covers(result.metric, tags)]
         if result.failure is not None or (result.success is False and not mine):
             return ""
-        deciding += mine if result.success is False else []
+        if result.success is False:
+            deciding += mine
     return " and ".join(f"--evals-min {gate.text}" for gate in dict.fromkeys(deciding))
 
 
@@ -118,7 +120,7 @@ def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, s
             continue
         low, high = result.interval.low, result.interval.high
         holds = high >= 0
-        word = "" if holds else ": worse by more than chance"
+        word = ": worse by more than chance" * (not holds)
         yield (
             holds,
             f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "

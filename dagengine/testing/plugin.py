@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from dagengine.results import CaseResult
     from dagengine.testing.session import Evaluations
-    from dagengine.testing.workers import Workers
+    from dagengine.testing.xdist import Workers
 
 _SESSION = pytest.StashKey[pytest.Session]()
 _WORKERS: pytest.StashKey[Workers] = pytest.StashKey()
@@ -108,7 +108,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     _hold_folder(config)
     _running.append(config)
     if config.pluginmanager.has_plugin("dsession"):
-        from dagengine.testing.workers import Workers
+        from dagengine.testing.xdist import Workers
 
         config.stash[_WORKERS] = Workers()
         config.pluginmanager.register(config.stash[_WORKERS], "dagengine workers")
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("evals")]
     if marked:
         from dagengine.errors import InputError
-        from dagengine.testing.votes import Mark
+        from dagengine.testing.marks import Mark
 
         try:
             for item in marked:
@@ -230,7 +230,7 @@ def pytest_runtest_makereport(
     if evaluations is None:
         return (yield)
     from dagengine.testing.buffer import CALL, evaluation_of
-    from dagengine.testing.messages import tree_sections
+    from dagengine.testing.failed_tests import tree_sections
 
     failed = evaluation_of(item, call)
     if call.excinfo is not None and call.when != "teardown":
@@ -325,9 +325,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         whole = ending.is_whole(session, left_out)
         output = getattr(config, "workeroutput", None)
         if output is not None:
-            from dagengine.testing.workers import KEY
+            from dagengine.testing.xdist import KEY
 
-            output[KEY] = evaluations.data(is_whole=whole)
+            output[KEY] = evaluations.pack(is_whole=whole)
             return
         summary, files, run = evaluations.summary, evaluations.files, evaluations.run
         outcome = ending.end(config, summary, files, run, is_whole=whole)

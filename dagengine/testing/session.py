@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -27,18 +28,19 @@ from dagengine.results import CaseResult
 from dagengine.store.answers import as_store
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.buffer import Buffer
+from dagengine.testing.failed_tests import EvaluationFailed, message, verdict_error
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
-from dagengine.testing.messages import EvaluationFailed, message, verdict_error
-from dagengine.testing.recorded.asking import Recorder
+from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
 from dagengine.testing.recorded.modes import TestFiles
-from dagengine.testing.shared import SharedRun
-from dagengine.testing.summary import Summary
-from dagengine.testing.values import Pending, Verdict, Votes
-from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
+from dagengine.testing.recorded.recorder import Recorder
+from dagengine.testing.session_summary import Summary
+from dagengine.testing.shared_run import SharedRun
+from dagengine.testing.verdicts import Pending, Verdict, Votes
+from dagengine.testing.xdist import Sent
 
 if TYPE_CHECKING:
-    from dagengine.testing.runs import SessionRun
+    from dagengine.testing.session_run import SessionRun
 
 # Seconds between two lines on a judge that does not answer.
 _SAY_AGAIN = 15.0
@@ -65,7 +67,7 @@ class Evaluations:
         self.item: pytest.Item | None = None
         self.run: SessionRun | None = None
         if config.getoption("evals_out"):  # few sessions need it, and it takes long to load
-            from dagengine.testing.runs import SessionRun
+            from dagengine.testing.session_run import SessionRun
 
             self.run = SessionRun()
         self._excuse: Callable[[Verdict], str] = lambda verdict: ""
@@ -189,14 +191,13 @@ class Evaluations:
         if self.run is not None:
             self.run.note(item.nodeid, verdict.row)
 
-    def data(self, *, is_whole: bool) -> dict[str, Any]:
-        """Data that a worker sends when it is done; rows it leaves in the run folder."""
+    def pack(self, *, is_whole: bool) -> bytes:
+        """What a worker sends when it is done (`Sent`); rows it leaves in the run folder."""
         if self.run is not None:
             worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
             out: Any = self._config.getoption("evals_out")
             self.run.save_part(Path(out), worker, self.summary.totals)
-        recordings = self.files.data()
-        return {"summary": self.summary.data(), "recordings": recordings, "whole": is_whole}
+        return pickle.dumps(Sent(self.summary, self.files.new(), is_whole))
 
     def close(self) -> None:
         """End the thread of the session, and sum up what it did."""

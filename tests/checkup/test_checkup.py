@@ -15,9 +15,7 @@ from servers.openai_server import OpenAIServer, Reply
 from trio.testing import MockClock
 
 from dagengine.checkup import Checkup, check_judge
-from dagengine.checkup.questions import EASY, PLANTED, plant_words, prose
-from dagengine.checkup.sections import chance_of
-from dagengine.checkup.values import (
+from dagengine.checkup.findings import (
     EasyQuestions,
     NotMeasured,
     Probabilities,
@@ -26,6 +24,8 @@ from dagengine.checkup.values import (
     Structure,
     Thinking,
 )
+from dagengine.checkup.questions import EASY, PLANTED, plant_words, prose
+from dagengine.checkup.sections import chance_of
 from dagengine.errors import InputError
 from dagengine.judges import EmbeddingJudge, LabelJudge, OpenAIJudge, ScriptedJudge
 from dagengine.prompts.parsing import read_answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -319,7 +320,7 @@ def test_every_command_takes_a_run_by_its_folder_or_its_rows(tmp_path: Path) -> 
     picture = ("--out", str(folder / "tree.svg"))
     for named in (run, rows):
         for words in (
-            ("show", named), ("diff", named, run), ("index", named), ("labels", "plan", named),
+            ("show", named), ("diff", named, run), ("labels", "plan", named),
             ("render", metrics, "--results", named, *picture),
             ("plan", metrics, "--data", data, "--results", named),
         ):  # fmt: skip
@@ -950,3 +951,43 @@ def test_an_export_to_a_terminal_is_json_without_hidden_characters(tmp_path: Pat
 
 
 RUN_PLAN = ("plan", *RUN[1:])
+
+
+OWN_JUDGES = """
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import CriteriaMetric, DAGMetric
+from dagengine.metrics.dag import DAG, CodeNode
+
+
+class Mine:
+    def generate(self, prompt):
+        return '{"reason": "short", "verdict": true}'
+
+
+def score(input):
+    return Mine()
+
+
+scripted = CriteriaMetric(["conciseness"], model=ScriptedJudge(lambda asked: {"verdict": True}))
+mine = CriteriaMetric(["harmfulness"], model=Mine())
+code = DAGMetric("Code", DAG(CodeNode(score, evaluation_params=["input"], name="code")))
+"""
+
+
+def test_no_command_prints_the_address_of_an_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    Path("metrics.py").write_text(OWN_JUDGES, encoding="utf-8")
+    Path("cases.jsonl").write_text('{"input": "a", "actual_output": "b"}\n', encoding="utf-8")
+    for command in (
+        "check metrics.py", "plan metrics.py --data cases.jsonl",
+        "run metrics.py --data cases.jsonl", "run metrics.py --data cases.jsonl --format json",
+        "show out", "show out --case 0", "judge check metrics.py:mine --seconds 5",
+        "run metrics.py:code --data cases.jsonl",
+        "benchmark metrics.py:mine --data cases.jsonl --times 2", "diff out out",
+    ):  # fmt: skip
+        shown = CliRunner().invoke(app, command.split()).output
+        assert shown, command
+        assert not re.search(r"\b(0x[0-9a-f]+|[0-9a-f]{9,15})\b", shown), command

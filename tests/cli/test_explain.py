@@ -1,4 +1,4 @@
-"""`dagengine explain`: every code and every outcome, wherever dagengine is installed."""
+"""`dagengine help`: every code and every outcome, wherever dagengine is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dagengine.results import OutcomeKind
 
 
 def explained(*codes: str) -> str:
-    done = CliRunner().invoke(app, ["explain", *codes], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["help", *codes], catch_exceptions=False)
     assert done.exit_code == 0
     return done.output
 
@@ -30,7 +30,7 @@ def test_every_code_that_is_listed_is_explained_in_lines_that_fit() -> None:
 
 
 def test_the_command_of_a_message_explains_its_codes() -> None:
-    words = more_on(["verdict-missing", "cycle"]).partition("dagengine explain ")[2].split()
+    words = more_on(["verdict-missing", "cycle"]).partition("dagengine help ")[2].split()
     shown = explained(*words)
     assert shown.index("cycle\n") < shown.index("verdict-missing\n")
     assert explained("#Provider-Error") == explained("provider_error")
@@ -39,3 +39,26 @@ def test_the_command_of_a_message_explains_its_codes() -> None:
 def test_an_unknown_code_is_told_the_nearest() -> None:
     with pytest.raises(InputError, match=r"no code or outcome 'cylce'; did you mean 'cycle'\?"):
         explained("cylce")
+
+
+def test_the_command_asks_about_an_application_and_names_metrics() -> None:
+    answers = "n\nn\ny\ny\nn\nn\nn\nn\ny\n"
+    done = CliRunner().invoke(app, ["help", "metrics"], input=answers)
+    assert done.exit_code == 0, done.output
+    for name in ("DAGMetric", "FaithfulnessMetric", "ContextualRecallMetric"):
+        assert name in done.output
+    assert "BiasMetric" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        (["explain", "cycle"], "dagengine help CODE"),
+        (["recommend"], "dagengine help metrics"),
+        (["index", "out"], "dagengine sql SELECT RUN"),
+    ],
+)
+def test_an_old_spelling_is_answered_with_the_new_call(words: list[str], call: str) -> None:
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert f"there is no command {words[0]!r}: write `{call}`" in done.output

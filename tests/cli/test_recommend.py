@@ -7,10 +7,8 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import dagengine.metrics
-from dagengine.cli import app
 from dagengine.metrics.recommend import QUESTIONS, Needs, recommend
 from dagengine.test_case import ConversationalTestCase
 
@@ -44,12 +42,3 @@ def test_conversations_get_no_metrics_of_single_answers() -> None:
         assert read <= set(ConversationalTestCase.model_fields), name
     assert "TurnContextualRecallMetric" in names
     assert "KnowledgeRetentionMetric" in names
-
-
-def test_the_command_asks_and_names() -> None:
-    answers = "n\nn\ny\ny\nn\nn\nn\nn\ny\n"
-    done = CliRunner().invoke(app, ["recommend"], input=answers)
-    assert done.exit_code == 0, done.output
-    for name in ("DAGMetric", "FaithfulnessMetric", "ContextualRecallMetric"):
-        assert name in done.output
-    assert "BiasMetric" not in done.output

@@ -31,7 +31,7 @@ def test_the_file_has_what_is_recommended_and_no_problem(needs: Needs, tmp_path:
 
 def test_the_command_writes_the_file_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.py"
-    words = ["recommend", "metrics", "--write", str(path)]
+    words = ["help", "metrics", "--write", str(path)]
     done = CliRunner().invoke(app, words, input="n\n" * len(QUESTIONS))
     assert done.exit_code == 0, done.output
     assert f"dagengine check {path}" in done.output

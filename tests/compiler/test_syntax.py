@@ -444,7 +444,7 @@ def test_five_mistakes_are_reported_at_once() -> None:
         assert code in text
     assert text.startswith("5 problems in the graph")
     assert text.count("hint: ") == 5
-    place = text.splitlines()[-1].removeprefix("  more: dagengine explain")
+    place = text.splitlines()[-1].removeprefix("  more: dagengine help")
     assert set(place.split()) >= wanted
 
 

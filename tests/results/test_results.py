@@ -34,8 +34,8 @@ from dagengine.results import (
 )
 from dagengine.test_case import LLMTestCase
 from dagengine.testing.gates import Gate
-from dagengine.testing.summary import Outcome
-from dagengine.testing.summary import Summary as Session
+from dagengine.testing.session_summary import Outcome
+from dagengine.testing.session_summary import Summary as Session
 
 STEPS = tuple(Step(f"node {n}", "task", OutcomeKind.OK, output="x" * 1000) for n in range(20))
 PASSED = MetricResult("Kind", 1.0, True, "why", threshold=0.5, steps=STEPS)

@@ -13,14 +13,14 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card, write_card
 from dagengine.test_case import LLMTestCase
-from dagengine.testing.votes import decided
+from dagengine.testing.marks import decided
 from dagengine.voting import Curtailed, Sprt
 
 pytest_plugins = ["pytester"]
 
 # What the judge says of a case as one sample after the other: "y" for yes.
 SUITE = f"""{JUDGED}
-from dagengine.testing.votes import SAMPLES
+from dagengine.testing.marks import SAMPLES
 
 ALWAYS = {{"steady": "n", "unlucky": "nyyyyyyyyy", "torn": "nynynynyny", "good": "y"}}
 

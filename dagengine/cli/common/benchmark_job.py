@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
-from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
+from dagengine.cli.common.options import saying_how_to_go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
@@ -51,8 +50,8 @@ class BenchmarkJob:
 
         return len(conditions_of(**self.ways, judges=self.judges))
 
-    def print_plan(self, max_in_flight: int) -> int | None:
-        """Print the number of calls; returns the maximum (None: unbounded)."""
+    def print_plan(self, max_in_flight: int) -> float:
+        """Print the number of calls; returns the maximum, infinity if there is no bound."""
         from dagengine.cli.tables.plan_table import Assumptions, print_estimate
         from dagengine.compiler.lowering import compile_metrics
         from dagengine.estimate.counting import estimate
@@ -61,11 +60,9 @@ class BenchmarkJob:
         names, identities = judges_of(plan, next(iter(self.judges.values()), None))
         once = estimate(plan, self.cases, judges=identities)
         print_estimate(once, Assumptions(tuple(names), {}, LATENCY, max_in_flight, 10))
-        whole = None if once.asked.most is None else once.asked.most * self.runs
         second, every = self._most_second_answers(once)
         # A node has no second answers in a case where every run asked it.
-        both = None if whole is None or second is None else whole + second
-        most = every if both is None else both if every is None else min(both, every)
+        most = min(_bound(once.asked.most) * self.runs + second, every)
         runs, more = once.asked.likely * self.runs, self._likely_second_answers(once)
         say(
             f"{counted(self.runs, 'run')} of this: about {runs + more:,.0f} calls, at most "
@@ -104,24 +101,19 @@ class BenchmarkJob:
             expected += lacking if cases <= LEAST_ASKED else min(lacking, MOST_MORE * runs)
         return float(expected * self.runs / times)
 
-    def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:
+    def _most_second_answers(self, once: Estimate) -> tuple[float, float]:
         """The most second answers, and the most calls if every run asked every node.
 
         Nodes that a case may or may not reach have at most two answers outside of runs.
         """
         nodes = [node for metric in once.metrics for node in metric.nodes if node.kind != "reason"]
-        every = _sum([node.asked.most for node in nodes])
-        maybe = [node.asked.most for node in nodes if node.asked.least != node.asked.most]
-        if not self.second_answers or self.ways["times"] < 2:
-            maybe = []
-        second = _sum(maybe)
-        settings = self.runs // self.ways["times"]
-        return (
-            None if second is None else 2 * settings * second,
-            None if every is None else self.runs * every,
-        )
+        every, second = self.runs * sum(_bound(node.asked.most) for node in nodes), 0.0
+        if self.second_answers and self.ways["times"] >= 2:
+            maybe = (node.asked.most for node in nodes if node.asked.least != node.asked.most)
+            second = 2 * (self.runs // self.ways["times"]) * sum(map(_bound, maybe))
+        return second, every
 
-    def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
+    def require_calls(self, most: float, allowed: int, store: Path | None) -> None:
         """Raise InputError when more calls may be needed than are allowed."""
         from dagengine.results import OutcomeKind
         from dagengine.store.answers import Store
@@ -133,13 +125,12 @@ class BenchmarkJob:
             seen = self.observations(store=Store(store, replay=True))
             lacking = any(row.outcome is OutcomeKind.PROVIDER_ERROR for row in seen)
             stored = seen.totals.cached
-        needed = 0 if not lacking else None if most is None else most - stored
-        if needed is None or needed > allowed:
-            stored_note = f" ({stored:,} answers are in the store)" if stored else ""
+        if lacking and most - stored > allowed:
+            stored_note = f" ({stored:,} answers are in the store)" * bool(stored)
             raise InputError(
-                f"up to {_number(needed)} calls may be needed{stored_note}, but --max-calls allows "
-                f"{allowed:,}: lower --times, use fewer cases, or allow more calls; no call was "
-                "made"
+                f"up to {_number(most - stored)} calls may be needed{stored_note}, but --max-calls "
+                f"allows {allowed:,}: lower --times, use fewer cases, or allow more calls; no call "
+                "was made"
             )
 
     def all(self, store: Path | None, **settings: Any) -> Observations:
@@ -147,43 +138,41 @@ class BenchmarkJob:
 
         Raises JudgeSetupError if the judge accepts no call.
         """
-        access = CountedAccess()
-        try:
+        access, cases = CountedAccess(), counted(len(self.cases), "case")
+        with saying_how_to_go_on(store, lambda: f"interrupted after {access.done} of {cases}"):
             return self.observations(
                 store=store, show=True, on_row=access.count, on_attempt=access.note, **settings
             )
-        except KeyboardInterrupt:
-            what = f"interrupted after {access.done} of {counted(len(self.cases), 'case')}"
-            say(f"{what}; {go_on(store)}", err=True)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def observations(self, **settings: Any) -> Observations:
         """A single judge is the run's, several are a condition."""
         from dagengine.reliability.repetition import repeat
 
         collector_at_work()
-        several = len(self.judges) > 1
+        judges: dict[str, Any] | None = self.judges
+        model = None
+        if len(self.judges) < 2:
+            judges, model = None, next(iter(self.judges.values()), None)
         return repeat(
             self.cases,
             self.metrics,
-            judges=self.judges if several else None,
-            model=None if several else next(iter(self.judges.values()), None),
+            judges=judges,
+            model=model,
             symmetry=self.symmetry,
-            top_logprobs=_ALTERNATIVES if self.probabilities else 0,
+            top_logprobs=_ALTERNATIVES * self.probabilities,
             second_answers=self.second_answers,
             **self.ways,
             **settings,
         )
 
 
-def _sum(counts: Sequence[int | None]) -> int | None:
-    """The sum of counts; None where one of them is without bound."""
-    bounded = [count for count in counts if count is not None]
-    return sum(bounded) if len(bounded) == len(counts) else None
+def _bound(most: int | None) -> float:
+    """A greatest number; infinity for one without a bound."""
+    return math.inf if most is None else most
 
 
-def _number(calls: int | None) -> str:
-    return "any number of" if calls is None else f"{calls:,}"
+def _number(calls: float) -> str:
+    return f"{calls:,.0f}".replace("inf", "any number of")
 
 
 def ways_of(

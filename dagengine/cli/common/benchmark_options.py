@@ -18,7 +18,7 @@ TIMES: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchmarkOptions:
+class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
     """The options of one benchmark, as they were typed."""
 
     metrics: Annotated[
@@ -27,8 +27,6 @@ class BenchmarkOptions:
         Reads(metrics=True),
     ] = None
     data: Annotated[Path | None, Option(help="Test cases in a file, as for `run`."), Reads()] = None
-    mapped: shared.Mapped = None
-    delimiter: shared.Delimiters = None
     judge: Annotated[
         list[str] | None,
         Option(
@@ -39,8 +37,6 @@ class BenchmarkOptions:
         Reads(),
     ] = None
     base_url: shared.BaseUrl = None
-    quotes: shared.Quoting = None
-    unsupported: shared.Unquoted = "fail"
     times: Annotated[
         int | None, Option(min=1, help=f"How many times each question is asked. Default: {TIMES}.")
     ] = None

@@ -14,9 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
-from dagengine.cli.common.formats import FORMATS, reporting
-from dagengine.cli.common.help import examples_of, plain_usage, write_help
-from dagengine.cli.common.options import ALLOWED, EXIT_INTERRUPTED, StorePath, go_on
+from dagengine.cli.common.formats import EXIT_INTERRUPTED, FORMATS, reporting
+from dagengine.cli.common.help import ALL, examples_of, plain_usage, write_help
+from dagengine.cli.common.options import ALLOWED, StorePath, go_on
 from dagengine.cli.common.streams import printable, say
 from dagengine.errors import did_you_mean, nearest
 from dagengine.regular_files import noting_writes
@@ -32,8 +32,8 @@ _MEANT = {
     "view": "serve ui web open report inspect dashboard label annotate",
     "plan": "estimate cost price dry-run",
     "synthesize": "generate goldens",
-    "recommend": "init new",
-    "explain": "why code codes troubleshoot",
+    "help metrics": "recommend init new",
+    "help CODE": "explain why code codes troubleshoot",
     "test": "pytest tests",
     "judge": "login model models",
     "store": "cache",
@@ -46,7 +46,7 @@ _MEANT = {
     "show RUN --failed": "failures failed",
     "benchmark --verdicts RUN --labels LABELS": "agreement kappa agree",
     "watch": "monitor tail stream",
-    "sql": "query",
+    "sql SELECT RUN": "query index",  # it makes the columns of a run that has none
     "migrate": "convert port",
     "merge": "join combine concat",
 }
@@ -113,6 +113,9 @@ class _PlainCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As Typer's; an option of another name, and data without one, are told what to write."""
+        if ALL in args:
+            ctx.meta[ALL] = True
+            args = ["--help"]
         words = list(args)  # the parser empties its list
         try:
             return super().parse_args(ctx, args)
@@ -192,8 +195,14 @@ def _plain_errors() -> Iterator[None]:
 class Commands(typer.Typer):
     """A group of commands; the files of each are checked before it starts."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=_PlainGroup, **settings)
+    def __init__(self, name: str | None = None, help: str = "", **settings: Any) -> None:
+        markup: Any = "markdown"
+        super().__init__(
+            name=name, help=help, cls=_PlainGroup, rich_markup_mode=markup,
+            no_args_is_help=True, **settings,
+        )  # fmt: skip
+        if name is not None:  # else a group of one command would be that command
+            self.callback()(lambda: None)
 
     def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
         """As Typer's; a function of one dataclass gets an option for each of its fields."""

@@ -81,6 +81,7 @@ def guard(marks: Marks, labels: Mapping[str, str], given: Given) -> None:
         for name, mark in marks.items()
         for path in _paths(mark, given.get(name), given)
     ]
+    files.sort(key=lambda file: isinstance(file.mark, Writes))  # what is read is named first
     for first, second in itertools.combinations(files, 2):
         # Two files that are only read may be one, and an option with several may name one twice.
         writes = any(isinstance(file.mark, Writes) for file in (first, second))

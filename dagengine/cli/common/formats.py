@@ -16,7 +16,9 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Option
 
-from dagengine.cli.common.streams import printable
+from dagengine.cli.common.streams import printable, say
+
+EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 class Format(StrEnum):
@@ -48,6 +50,15 @@ def report(**facts: Any) -> None:
         document.update(facts)
 
 
+def fail_if_any(lines: Sequence[str]) -> None:
+    """Say which conditions hold, and end the command with 1 if there is one."""
+    report(failing=lines)
+    for line in lines:
+        say(f"fails: {line}", err=True)
+    if lines:
+        raise typer.Exit(EXIT_FAILED)
+
+
 @contextmanager
 def reporting(command: str, written: Collection[Path], wanted: Collection[Any]) -> Iterator[None]:
     """Print what a command reports as one JSON document at its end, if `wanted` has "json" or True.
@@ -77,7 +88,10 @@ def print_document(document: Mapping[str, Any]) -> None:
     """Print one JSON object, in ASCII: nothing hides in it."""
     from pydantic_core import to_jsonable_python
 
-    values = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
+    def words(value: object) -> str:
+        return printable(str(value))
+
+    values = to_jsonable_python(document, inf_nan_mode="null", fallback=words)
     typer.echo(json.dumps(values, indent=2))
 
 
@@ -97,6 +111,14 @@ def print_csv(columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> Non
     fit = printable if sys.stdout.isatty() else _utf8
     for line in lines:
         table.writerow({name: fit(v) if isinstance(v, str) else v for name, v in line.items()})
+
+
+def print_lines(format: Format, columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> None:
+    """Print lines as JSON or as CSV."""
+    if format is Format.JSON:
+        print_json(lines)
+    else:
+        print_csv(columns, lines)
 
 
 def _utf8(text: str) -> str:

@@ -10,8 +10,16 @@ from typing import Any
 
 _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff", "sql", "index", "explain", "schema", "send"),
-    "Write metrics and data": ("guide", "recommend", "check", "render", "synthesize", "migrate"),
+    "Look at results": ("show", "view", "diff", "sql", "send"),
+    "Write metrics and data": (
+        "help",
+        "guide",
+        "schema",
+        "check",
+        "render",
+        "synthesize",
+        "migrate",
+    ),
     "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "fit", "store"),
 }
 _OPTIONS = {
@@ -38,8 +46,18 @@ _OPTIONS = {
     "Exit code": ("fail_if", "assert_pass", "check", "compare"),
     "Several machines": ("processes", "cluster", "workers", "shard"),
 }  # fmt: skip
-# A command with fewer options has them in one list.
+ALL = "--help-all"
+# A command with fewer options shows them all, in one list.
 _MANY = 16
+_FIRST_DAY = frozenset(
+    (
+        *("data", "mapped", "app", "judge", "base_url", "store", "out", "budget", "price", "help"),
+        *("fail_if", "assert_pass", "max_calls", "times", "labels", "verdicts", "check", "compare"),
+        *("families", "defend", "plan", "plan_only", "count", "listen", "sample", "to", "results"),
+        *("small", "large"),
+    )
+)
+_Row = tuple[str, str]  # what is typed, and what it is for
 _COLUMN = 26  # where the texts of options begin, at most
 
 _EXAMPLES = {
@@ -79,16 +97,15 @@ _EXAMPLES = {
         "dagengine diff out/old out/new --fail-if 'worse>0'",
     ),
     "dagengine send": ("dagengine send out --to phoenix=http://localhost:6006",),
-    "dagengine explain": (
-        "dagengine explain provider_error",
-        "dagengine explain verdict-missing never-runs",
+    "dagengine help": (
+        "dagengine help metrics",
+        "dagengine help provider_error verdict-missing",
     ),
     "dagengine show": (
         "dagengine show out --failed",
         "dagengine show out --case 7",
         "dagengine show out --failed --as-cases failed.jsonl",
     ),
-    "dagengine index": ("dagengine index out/*",),
     "dagengine sql": ('dagengine sql "select path, avg(score) from runs group by 1" out/*',),
     "dagengine synthesize": ("dagengine synthesize docs/ --judge gpt-4o --out goldens.jsonl",),
     "dagengine view": ("dagengine view out", "dagengine view out/old out/new"),
@@ -100,7 +117,6 @@ _EXAMPLES = {
         "dagengine check metrics.py",
         "dagengine check metrics.py --data cases.jsonl --strict",
     ),
-    "dagengine recommend": ("dagengine recommend",),
     "dagengine guide": ("dagengine guide",),
     "dagengine schema": ("dagengine schema rows",),
     "store show": ("dagengine store show answers.db",),
@@ -140,20 +156,22 @@ def examples_of(group: str, command: str) -> str | None:
 
 
 def write_help(command: Any, context: Any, formatter: Any) -> None:
-    """Write the help of a command, or of a group of commands: 80 columns at most."""
+    """Write the help of a command, or of a group of commands: 80 columns at most.
+
+    Of a command with many options it lists what people set on the first day, unless the context
+    asks for `ALL`.
+    """
     command.format_usage(context, formatter)
     with formatter.indentation():
         for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
             formatter.write_paragraph()
             formatter.write_text(" ".join(paragraph.split()))
-    names = getattr(command, "commands", {})
     commands = {
-        name: " ".join((part.help or "").split("\n\n")[0].split())
-        for name, part in names.items()
+        name: (name, " ".join((part.help or "").split("\n\n")[0].split()))
+        for name, part in getattr(command, "commands", {}).items()
         if not part.hidden
     }
-    _write_groups(formatter, _COMMANDS if "run" in commands and len(commands) > 4 else {},
-                  commands, "Commands")  # fmt: skip
+    _write_groups(formatter, _COMMANDS if context.parent is None else {}, commands, "commands")
     arguments: list[tuple[str, str]] = []
     options: dict[str, tuple[str, str]] = {}
     for part in command.get_params(context):
@@ -166,7 +184,14 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
         else:
             options[str(part.name)] = (label.replace(" range>", ">"), text)
     _write_rows(formatter, "Arguments", arguments)
-    _write_groups(formatter, _OPTIONS if len(options) > _MANY else {}, options, "Options")
+    many = len(options) > _MANY
+    shown = options
+    if many and ALL not in context.meta:
+        shown = {name: options[name] for name in options if name in _FIRST_DAY}
+    _write_groups(formatter, _OPTIONS if many else {}, shown, "options")
+    if len(shown) < len(options):
+        more = len(options) - len(shown)
+        formatter.write(f"\n{more} more options: {context.command_path} {ALL}\n")
     title, *lines = (command.epilog or "").split("\n\n")
     if not lines:
         return
@@ -185,24 +210,17 @@ def plain_usage(pieces: Iterable[str]) -> list[str]:
 
 
 def _write_groups(
-    formatter: Any, groups: Mapping[str, Iterable[str]], rows: Mapping[str, Any], rest: str
+    formatter: Any, groups: Mapping[str, Iterable[str]], rows: Mapping[str, _Row], kind: str
 ) -> None:
     """Write rows by their groups, and those of no group under a title of their own."""
-
-    def pair(name: str) -> tuple[str, str]:
-        return (name, rows[name]) if isinstance(rows[name], str) else rows[name]
-
-    grouped: set[str] = set()
+    rest = dict(rows)
     for title, names in groups.items():
-        own = [name for name in names if name in rows]
-        grouped.update(own)
-        _write_rows(formatter, title, map(pair, own))
-    left = [name for name in rows if name not in grouped]
-    _write_rows(formatter, f"Other {rest.lower()}" if grouped else rest, map(pair, left))
+        _write_rows(formatter, title, [rest.pop(name) for name in names if name in rest])
+    title = f"Other {kind}" if len(rest) < len(rows) else kind.capitalize()
+    _write_rows(formatter, title, list(rest.values()))
 
 
-def _write_rows(formatter: Any, title: str, rows: Iterable[tuple[str, str]]) -> None:
-    listed = list(rows)
-    if listed:
+def _write_rows(formatter: Any, title: str, rows: list[_Row]) -> None:
+    if rows:
         with formatter.section(title):
-            formatter.write_dl(listed, col_max=_COLUMN)
+            formatter.write_dl(rows, col_max=_COLUMN)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,17 +15,19 @@ from typer import Argument, Option
 
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads, Writes
+from dagengine.cli.common.formats import EXIT_INTERRUPTED
+from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.redaction import public_text
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
+    from dagengine.gateway.limits import Limits
     from dagengine.graph.quoting import Quotes
     from dagengine.metrics.common.base import BaseMetric
+    from dagengine.question import Judge
 
 DEFAULT_IN_FLIGHT = 64
-EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
-EXIT_UNDECIDED = EXIT_NO_SCORE
 _TRACES = "otel"
 
 Metrics = Annotated[
@@ -168,13 +172,6 @@ PriceOf = Annotated[
 ]
 
 
-def quoting_of(quotes: str | None, unsupported: str) -> Quotes | None:
-    """The values of --quotes and --unsupported; raises InputError for others."""
-    from dagengine.graph.quoting import Quotes
-
-    return Quotes.of(quotes, unsupported, names=("--quotes", "--unsupported"))
-
-
 def cases_of(
     data: Path | Sequence[Path],
     mapped: Sequence[str] | None,
@@ -216,6 +213,18 @@ def columns_in(mapped: Sequence[str] | None) -> list[str]:
 def command_line() -> str:
     """The command as it was typed, without secrets."""
     return public_text(shlex.join(["dagengine", *sys.argv[1:]]))
+
+
+@contextmanager
+def saying_how_to_go_on(
+    store: Path | None, left: Callable[[], str] = lambda: "interrupted"
+) -> Iterator[None]:
+    """End an interrupted command with what is left of its work, and how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"{left()}; {go_on(store)}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def go_on(store: Path | None) -> str:
@@ -266,3 +275,78 @@ def two_numbers(text: str, option: str) -> tuple[float, float]:
 def prices(text: str | None) -> dict[str, tuple[float, float]]:
     """The prices of `--price IN,OUT`, for every model."""
     return {} if text is None else {"*": two_numbers(text, "--price is IN,OUT")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """How the columns of a file become the fields of cases."""
+
+    mapped: Mapped = None
+    delimiter: Delimiters = None
+
+    def cases_in(
+        self, data: Path | Sequence[Path], *, goldens: bool = False, unit: str = "trace"
+    ) -> Cases:
+        """Read the cases of a file, or of files of traces."""
+        return cases_of(data, self.mapped, self.delimiter, goldens=goldens, unit=unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseOptions(ColumnOptions):
+    """Metrics, and the cases to judge."""
+
+    metrics: Metrics
+    data: Data
+    unit: UnitOfTraces = "trace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuoteOptions:
+    """Whether verdicts quote what they are based on."""
+
+    quotes: Quoting = None
+    unsupported: Unquoted = "fail"
+
+    def quoting(self) -> Quotes | None:
+        """The quotes to demand; raises InputError for unknown values."""
+        from dagengine.graph.quoting import Quotes
+
+        return Quotes.of(self.quotes, self.unsupported, names=("--quotes", "--unsupported"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions:
+    """The judge of metrics that name none, and how quickly and at what price it is asked."""
+
+    judge: JudgeName = None
+    base_url: BaseUrl = None
+    max_in_flight: MaxInFlight = None
+    price: PriceOf = None
+
+    def chosen_judge(self) -> Judge | None:
+        """The judge of `--judge` and `--base-url`; None where neither is given."""
+        from dagengine.loading import chosen_judge
+
+        return chosen_judge(self.judge, self.base_url)
+
+    def limits(self, **settings: Any) -> Limits:
+        """The limits of all calls; raises InputError for invalid values."""
+        from dagengine.gateway.limits import Limits
+
+        calls = in_flight(self.max_in_flight, self.judge, self.base_url)
+        return Limits(**{"max_in_flight": calls, "prices": prices(self.price), **settings})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions(JudgeOptions):
+    """The judge, the store of its answers, and what the calls of a command may take."""
+
+    max_calls: MaxCalls = None
+    budget: MoneyLimit = None
+    max_tokens: MaxTokens = None
+    store: StorePath = None
+
+    def limits(self, **settings: Any) -> Limits:
+        """The limits of the whole command; raises InputError for invalid values."""
+        own = {name: getattr(self, name) for name in ("max_calls", "budget", "max_tokens")}
+        return super().limits(**own, **settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagengine.cli.common.files import name_in_errors
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.streams import say, warn
 from dagengine.errors import MissingExtraError
 from dagengine.regular_files import require_regular
 from dagengine.report.pictures.drawing import Picture, draw
@@ -34,7 +34,7 @@ def stems(metrics: Sequence[MetricSpec | MetricRecord]) -> list[str]:
         possible = letters.encode(encoding, "ignore").decode(encoding)
         if possible != letters.encode(errors="ignore").decode():
             lacks = f"file names here are {encoding}, which lacks letters of {metric.name!r}"
-            say(f"warning: {lacks}: its pictures are named without them", err=True)
+            warn(f"{lacks}: its pictures are named without them")
         stem = re.sub(r"\W+", "-", possible).strip("-") or "metric"
         stem = stem.encode()[:_LONGEST].decode(errors="ignore")
         count = next(n for n in itertools.count(1) if _numbered_name(stem, n) not in names)

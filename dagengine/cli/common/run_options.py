@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +12,13 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
     from dagengine.data.shard import Shard
+    from dagengine.execution.local_executor import LocalExecutor
     from dagengine.gateway.limits import Limits
+    from dagengine.question import Judge
 
 # What one batch of the provider may hold.
 _BATCH = 50_000
@@ -41,11 +45,13 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """The options of one run, as they were typed."""
+class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
+    """The options of one run, as they were typed.
 
-    metrics: shared.Metrics
-    data: shared.Data
+    They also build the engine of a run by loading files, in this process or in a worker of a
+    cluster. Workers need the same files under the same paths (see `absolute`).
+    """
+
     out: Annotated[Path, Option(help="Output folder of the run."), Writes(_files_in)] = Path("out")
     results: Annotated[
         Path | None,
@@ -75,9 +81,6 @@ class RunOptions:
             "key of an object: additional_metadata.email. Repeatable.",
         ),
     ] = None
-    mapped: shared.Mapped = None
-    delimiter: shared.Delimiters = None
-    unit: shared.UnitOfTraces = "trace"
     app: Annotated[
         str | None,
         Option(
@@ -89,10 +92,6 @@ class RunOptions:
     app_in_flight: Annotated[
         int, Option(min=1, help="Maximum number of concurrent calls of --app.")
     ] = 16
-    judge: shared.JudgeName = None
-    quotes: shared.Quoting = None
-    unsupported: shared.Unquoted = "fail"
-    base_url: shared.BaseUrl = None
     batch: Annotated[
         bool,
         Option(
@@ -109,7 +108,6 @@ class RunOptions:
             "written the answers; --judge is the name of its model.",
         ),
     ] = None
-    max_in_flight: shared.MaxInFlight = None
     requests_per_minute: Annotated[
         float | None, Option(help="Rate limit: judge calls per minute. Default: no limit.")
     ] = None
@@ -126,10 +124,6 @@ class RunOptions:
     case_timeout: Annotated[
         float | None, Option(help="Timeout of one case, in seconds. Default: none.")
     ] = None
-    max_tokens: shared.MaxTokens = None
-    max_calls: shared.MaxCalls = None
-    budget: shared.MoneyLimit = None
-    price: shared.PriceOf = None
     case: Annotated[
         int | None,
         Option(
@@ -151,7 +145,6 @@ class RunOptions:
     assert_pass: Annotated[
         bool, Option("--assert", help="Exit with 1 if a case is below the threshold of a metric.")
     ] = False
-    store: shared.StorePath = None
     replay: Annotated[
         bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
@@ -216,21 +209,53 @@ class RunOptions:
 
         return Shard() if self.shard is None else Shard.parse(self.shard)
 
-    def limits(self) -> Limits:
+    def limits(self, **settings: Any) -> Limits:
         """The limits of the whole run; raises InputError for invalid values."""
-        from dagengine.gateway.limits import Limits
+        names = ("requests_per_minute", "tokens_per_minute", "case_timeout")
+        own = {name: getattr(self, name) for name in names}
+        if self._batch_size is not None:
+            own["max_in_flight"] = self._batch_size
+        return super().limits(**own, call_timeout=self._call_timeout, **settings)
 
-        calls = self.max_in_flight, self.judge, self.base_url
-        return Limits(
-            max_in_flight=self._batch_size or shared.in_flight(*calls),
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
-            call_timeout=self._call_timeout,
-            case_timeout=self.case_timeout,
-            max_tokens=self.max_tokens,
-            max_calls=self.max_calls,
-            budget=self.budget,
-            prices=shared.prices(self.price),
+    def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
+        """The engine of one process; raises InputError, GraphError and MissingExtraError."""
+        from dagengine.errors import load_extra
+        from dagengine.execution.local_executor import LocalExecutor
+        from dagengine.loading import load_app, load_metrics
+        from dagengine.store.answers import Store
+
+        store = None if self.store is None else Store(self.store, replay=self.replay)
+        metrics = load_metrics(self.metrics, self.quoting())
+        app = None if self.app is None else load_app(self.app, app_in_flight)
+        tracer: Any = None
+        if self.trace:
+            # The provider is what the caller set up (`opentelemetry-instrument`), not ours.
+            trace = load_extra("opentelemetry.trace", "--trace needs", "otel")
+            tracer = trace.get_tracer("dagengine")
+        model: Any = self.chosen_judge()
+        return LocalExecutor(
+            metrics, {"app": app, "model": model, "limits": limits, "store": store,
+                      "tracer": tracer},
+        )  # fmt: skip
+
+    def chosen_judge(self) -> Judge | None:
+        """The judge of metrics that name none; None is the library's own default."""
+        from dagengine.loading import load_batch_judge, load_file_judge
+
+        if self.batch_files is not None:
+            return load_file_judge(self.judge, self.batch_files, partial(say, err=True))
+        if self.batch:
+            return load_batch_judge(self.judge, self.base_url, self.journal)
+        return super().chosen_judge()
+
+    def absolute(self) -> RunOptions:
+        """The same for processes in other folders: every file by its absolute path."""
+        from dagengine.loading import Target
+
+        judge, app = (name and str(Target.absolute(name)) for name in (self.judge, self.app))
+        store = self.store and self.store.absolute()
+        return replace(
+            self, metrics=Target.absolute(self.metrics), app=app, judge=judge, store=store
         )
 
     @property

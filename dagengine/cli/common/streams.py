@@ -77,6 +77,12 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(printable(text), err=err)
 
 
+def warn(*lines: object) -> None:
+    """Print warnings beside the output."""
+    for line in lines:
+        say(f"warning: {line}", err=True)
+
+
 def printable(text: str) -> str:
     """Text as a terminal may have it."""
     from dagengine.terminal import plain

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,8 +11,7 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.options import EXIT_FAILED
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.formats import fail_if_any, print_csv
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +26,10 @@ MEASURES = {
     "same-question": "same",
 }
 """The measures of `--fail-if`: each counts cases of one metric."""
+_COLUMNS = (
+    *("metric", "case", "old index", "new index", "change", "old score", "new score", "node"),
+    *("old answer", "new answer", "cause", "detail"),
+)
 
 
 def diff(
@@ -78,8 +79,10 @@ def diff(
     report = change_report(compared, judge_card)
     if form == "table":
         print_changes(report, limit)
+    elif form == "json":
+        typer.echo(json.dumps(report, indent=1))
     else:
-        typer.echo(json.dumps(report, indent=1) if form == "json" else _csv(report["metrics"]))
+        print_csv(_COLUMNS, _lines(report["metrics"]))
     failing: list[str] = []
     for condition in conditions:
         measured = [each for each in report["metrics"] if condition.of in ("", each["metric"])]
@@ -93,10 +96,7 @@ def diff(
             count = int(figures["causes"]["same"] if name == "same" else figures[name])
             if condition.holds(count):
                 failing.append(f"{condition.text}: {figures['metric']}: {count}")
-    for line in failing:
-        say(f"fails: {line}", err=True)
-    if failing:
-        raise typer.Exit(EXIT_FAILED)
+    fail_if_any(failing)
 
 
 def condition_of(text: str) -> Condition:
@@ -116,19 +116,13 @@ def condition_of(text: str) -> Condition:
     return condition
 
 
-def _csv(metrics: Sequence[Mapping[str, Any]]) -> str:
+def _lines(metrics: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """One line per case that changed."""
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(
-        ["metric", "case", "old index", "new index", "change", "old score", "new score", "node",
-         "old answer", "new answer", "cause", "detail"]
-    )  # fmt: skip
     for metric in metrics:
         for change in metric["changes"]:
-            table.writerow(
-                [metric["metric"], change["case"], *change["index"], change["kind"],
-                 *change["score"], change["node"], *change["answer"], change["cause"],
-                 change["detail"]]
+            values = (
+                metric["metric"], change["case"], *change["index"], change["kind"],
+                *change["score"], change["node"], *change["answer"], change["cause"],
+                change["detail"],
             )  # fmt: skip
-    return out.getvalue().rstrip("\n")
+            yield dict(zip(_COLUMNS, values, strict=True))

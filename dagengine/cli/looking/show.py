@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common.files import Writes, name_in_errors
 from dagengine.cli.common.formats import Format, print_csv, print_json
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.streams import say, warn
 from dagengine.errors import InputError
 from dagengine.regular_files import is_there, new_file
 from dagengine.terminal import counted
@@ -188,8 +188,7 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
         for case in itertools.chain([] if first is None else [first], cases):
             file.write(line_of(case))
             count += 1
-    for field in run.manifest.redacted:
-        say(f"warning: {field} is hidden in these cases", err=True)
+    warn(*(f"{field} is hidden in these cases" for field in run.manifest.redacted))
     say(f"{counted(count, 'case')}: {path}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -14,10 +15,13 @@ from typer import Argument, Option
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
+from dagengine.errors import InputError
 
 if TYPE_CHECKING:
+    from dagengine.record.run import Run
     from dagengine.report.queries import Answer
 
+_LARGE = 30_000  # cases of a run whose columns are made before they are asked
 _LISTED = 50  # lines of a table
 _WIDTH = 200  # characters of a cell
 
@@ -43,7 +47,10 @@ def sql(options: SqlOptions) -> None:
     from dagengine.record.run import load_run
     from dagengine.report.queries import query_runs
 
-    with query_runs(options.query, [load_run(folder) for folder in options.folders]) as answer:
+    runs = [load_run(folder) for folder in options.folders]
+    for run in runs:
+        _require_columns(run)
+    with query_runs(options.query, runs) as answer:
         if options.format is Format.TABLE:
             _print_table(answer)
             return
@@ -52,6 +59,25 @@ def sql(options: SqlOptions) -> None:
             print_json({name: _data(value) for name, value in line.items()} for line in lines)
         else:
             print_csv(answer.columns, lines)
+
+
+def _require_columns(run: Run) -> None:
+    """Make the columns of a large run that has none, where that is possible; its lines do as well.
+
+    Every later query is quicker by them.
+    """
+    from dagengine.record.columns import has_arrow
+    from dagengine.record.run_files import make_columns
+
+    counts = run.manifest.counts
+    if counts is None or counts.cases <= _LARGE or not has_arrow():
+        return
+    columns = run.columns()
+    if columns is not None:
+        columns.close()
+        return
+    with suppress(InputError):  # of a damaged line the query says more
+        make_columns(run)
 
 
 def _print_table(answer: Answer) -> None:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
 from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, name_in_errors, sole, within
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import fail_if_any, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
 from dagengine.cli.common.streams import outlive_reader, say
@@ -28,18 +27,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackOptions:
+class AttackOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
     """The options of one attack, as they were typed."""
 
-    metrics: shared.Metrics
-    data: shared.Data
-    mapped: shared.Mapped = None
-    delimiter: shared.Delimiters = None
-    unit: shared.UnitOfTraces = "trace"
-    judge: shared.JudgeName = None
-    base_url: shared.BaseUrl = None
-    quotes: shared.Quoting = None
-    unsupported: shared.Unquoted = "fail"
     families: Annotated[
         str | None,
         Option(metavar="NAME,…", help="Families of attacks, separated by commas. Default: all."),
@@ -80,12 +70,6 @@ class AttackOptions:
         float, Option(min=0, max=1, help="The share of honest cases that a defence may change.")
     ] = 0.05
     seed: Annotated[int, Option(help="The seed of the random sample.")] = 0
-    store: shared.StorePath = None
-    max_calls: shared.MaxCalls = None
-    budget: shared.MoneyLimit = None
-    price: shared.PriceOf = None
-    max_in_flight: shared.MaxInFlight = None
-    max_tokens: shared.MaxTokens = None
     plan: Annotated[
         bool, Option("--plan", help="Only say how many calls this takes. Makes none.")
     ] = False
@@ -121,7 +105,7 @@ def attack(options: AttackOptions) -> None:
     from dagengine.attacking.campaign import Plan
     from dagengine.attacking.families import read_attacks, select_families
     from dagengine.data.cases import strict
-    from dagengine.loading import chosen_judge, load_metrics
+    from dagengine.loading import load_metrics
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     conditions = [*map(parse_fail_if, options.fail_if or ())]
@@ -133,13 +117,13 @@ def attack(options: AttackOptions) -> None:
         options.sample,
         options.seed,
     )
-    metrics = load_metrics(options.metrics, shared.quoting_of(options.quotes, options.unsupported))
-    read = shared.cases_of(options.data, options.mapped, options.delimiter, unit=options.unit)
+    metrics = load_metrics(options.metrics, options.quoting())
+    read = options.cases_in(options.data, unit=options.unit)
     cases = cast("list[TestCase]", list(strict(read)))
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")
     require_benchmark_extra()
-    model = chosen_judge(options.judge, options.base_url)
+    model = options.chosen_judge()
     _print_plan(options, plan, metrics, cases, model)
     if options.plan:
         return
@@ -151,12 +135,7 @@ def attack(options: AttackOptions) -> None:
         with name_in_errors(options.out):
             page = write_attack(card, options.out)
     say(f"card: {page} (also attack.json)")
-    lines = [*failing_lines(card, conditions)]
-    report(failing=lines)
-    for line in lines:
-        say(f"fails: {line}", err=True)
-    if lines:
-        raise typer.Exit(shared.EXIT_FAILED)
+    fail_if_any([*failing_lines(card, conditions)])
 
 
 def _parts(text: str | None) -> list[str] | None:
@@ -208,19 +187,13 @@ def _run_attack(
 ) -> AttackCard:
     """Ask everything; an interrupt says how to continue."""
     from dagengine.attacking.campaign import attack as attacked
-    from dagengine.gateway.limits import Limits
 
     access = CountedAccess()
-    limits = Limits(
-        max_in_flight=shared.in_flight(options.max_in_flight, options.judge, options.base_url),
-        max_calls=options.max_calls,
-        budget=options.budget,
-        prices=shared.prices(options.price),
-        max_tokens=options.max_tokens,
-    )
     defend = _parts(options.defend) or []
     collector_at_work()
-    try:
+    with shared.saying_how_to_go_on(
+        options.store, lambda: f"interrupted after {access.done:,} judged cases"
+    ):
         return attacked(
             cases,
             metrics,
@@ -239,11 +212,5 @@ def _run_attack(
             on_attempt=access.note,
             model=model,
             store=options.store,
-            limits=limits,
+            limits=options.limits(),
         )
-    except KeyboardInterrupt:
-        say(
-            f"interrupted after {access.done:,} judged cases; {shared.go_on(options.store)}",
-            err=True,
-        )
-        raise typer.Exit(shared.EXIT_INTERRUPTED) from None

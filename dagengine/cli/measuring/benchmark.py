@@ -14,9 +14,9 @@ import typer
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import name_in_errors, sole
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight, quoting_of
-from dagengine.cli.common.streams import outlive_reader, printable, say
+from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
+from dagengine.cli.common.options import in_flight
+from dagengine.cli.common.streams import outlive_reader, printable, say, warn
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
 from dagengine.terminal import wrap_lines
@@ -93,20 +93,10 @@ def _measure(
     _write(card, options, failing)
 
 
-_ASKING = {
-    "judge": "--judge",
-    "base_url": "--base-url",
-    "times": "--times",
-    "orders": "--orders",
-    "temperatures": "--temperatures",
-    "seeds": "--seeds",
-    "paraphrases": "--paraphrases",
-    "probabilities": "--probabilities",
-    "second_answers": "--no-second-answers",
-    "max_calls": "--max-calls",
-    "max_in_flight": "--max-in-flight",
-    "store": "--store",
-}
+_ASKING = (
+    *("judge", "base_url", "times", "orders", "temperatures", "seeds", "paraphrases"),
+    *("probabilities", "second_answers", "max_calls", "max_in_flight", "store"),
+)
 """Options about judge calls, by their fields."""
 
 
@@ -114,11 +104,10 @@ def _require_no_asking(options: BenchmarkOptions) -> None:
     """Raise BadParameter for options about judge calls where none is made."""
     without = {"--compare": options.compare, "--verdicts": options.verdicts}
     mode = next((name for name, value in without.items() if value is not None), None)
-    for field in fields(options) if mode else ():
-        if field.name in _ASKING and getattr(options, field.name) != field.default:
-            raise typer.BadParameter(
-                f"{mode} makes no judge calls: leave out {_ASKING[field.name]}"
-            )
+    for field in fields(options):
+        if mode and field.name in _ASKING and getattr(options, field.name) != field.default:
+            name = f"--{field.name}".replace("_", "-").replace("--second", "--no-second")
+            raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
 
 def _build(options: BenchmarkOptions) -> BenchmarkJob:
@@ -135,8 +124,8 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         raise typer.BadParameter(
             "METRICS.py and --data are required, except with --compare or --verdicts of any judge"
         )
-    metrics = load_metrics(options.metrics, quoting_of(options.quotes, options.unsupported))
-    read = cases_of(options.data, options.mapped, options.delimiter)
+    metrics = load_metrics(options.metrics, options.quoting())
+    read = options.cases_in(options.data)
     cases = list(cast(Iterable[TestCase], strict(read)))
     names = options.judge or ()
     if len(set(names)) < len(names):
@@ -150,7 +139,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         cases,
         judges,
         ways_of(
-            TIMES if options.times is None else options.times,
+            options.times or TIMES,
             options.orders,
             options.temperatures,
             options.seeds,
@@ -170,11 +159,9 @@ def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     require_benchmark_extra()
-    for line in example_lines(compile_metrics(job.metrics), enumerate(job.cases)):
-        say(f"warning: {printable(line)}", err=True)
+    warn(*example_lines(compile_metrics(job.metrics), enumerate(job.cases)))
     if options.labels is not None:
-        for line in check_labels(job.metrics, job.cases, options.labels):
-            say(f"warning: {line}", err=True)
+        warn(*check_labels(job.metrics, job.cases, options.labels))
 
 
 def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
@@ -186,11 +173,11 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
 
     if options.scale is not None:
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
-    for line in fields_before(compile_metrics(job.metrics), job.cases):
-        say(f"warning: {printable(line)}", err=True)
+    warn(*fields_before(compile_metrics(job.metrics), job.cases))
     _check_before(job, options)
-    named = options.judge[0] if options.judge else None
-    most_calls = in_flight(options.max_in_flight, named, options.base_url)
+    most_calls = in_flight(
+        options.max_in_flight, next(iter(options.judge or ()), None), options.base_url
+    )
     most = job.print_plan(most_calls)
     say(wrap_lines(could_be_seen(len(job.cases), job.ways["times"])))
     if options.max_calls is not None:
@@ -260,7 +247,7 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
     if options.labels is not None:
         labels, line = labels_among(options.labels, verdicts.cases)
         if line:
-            say(f"warning: {line}", err=True)
+            warn(line)
     count = len({replace(at, sample=0) for at in settings})
     turn = itertools.count(1)
 
@@ -279,8 +266,8 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
             verdicts.contests, verdicts.metric, verdicts.cases, names,
             ties=options.ties, within=options.within / 100, **shared,
         )  # fmt: skip
-    for line in [] if labels is None else check_labels([verdicts.metric], verdicts.cases, labels):
-        say(f"warning: {line}", err=True)
+    if labels is not None:
+        warn(*check_labels([verdicts.metric], verdicts.cases, labels))
     return make_card(
         verdicts.observations, [verdicts.metric], verdicts.cases, names,
         label_scale=_label_scale(options), target=options.target, **shared,
@@ -345,12 +332,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> N
 
     for line in undecided(card, conditions):
         say(f"cannot tell: {line}", err=True)
-    lines = failures(card, conditions)
-    report(failing=lines)
-    for line in lines:
-        say(f"fails: {line}", err=True)
-    if lines:
-        raise typer.Exit(EXIT_FAILED)
+    fail_if_any(failures(card, conditions))
 
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
@@ -372,8 +354,9 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse
 
 def _card_name(path: Path) -> str:
     """The file of a card in a few words: its folder, if a benchmark wrote it there."""
-    alone = path.name != "card.json" or path.parent == Path()
-    return str(path if alone else path.parent)
+    if path.name == "card.json" and path.parent != Path():
+        return str(path.parent)
+    return str(path)
 
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
@@ -390,12 +373,8 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     contrasts = between_cards(before, after, measures, (_card_name(old), _card_name(new)))
     print_contrasts(contrasts)
     lines = changes(before.binding, after.binding)
-    say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")
+    say("what differs:" * bool(lines) or "made from the same metrics, prompts, judges and cases")
     for line in lines:
         say(f"  {line}")
-    failing = worse(contrasts, conditions)
-    report(contrasts=contrasts, differing=lines, failing=failing)
-    for line in failing:
-        say(f"fails: {line}", err=True)
-    if failing:
-        raise typer.Exit(EXIT_FAILED)
+    report(contrasts=contrasts, differing=lines)
+    fail_if_any(worse(contrasts, conditions))

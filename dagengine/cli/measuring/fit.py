@@ -15,7 +15,7 @@ from dagengine.cli.common import options as shared
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, sole, within
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import printable, say
+from dagengine.cli.common.streams import say, warn
 from dagengine.errors import InputError
 from dagengine.terminal import counted
 
@@ -31,8 +31,9 @@ _ARMS = {
     "small": "small judge alone", "cascade": "cascade", "chance": "as many by chance",
     "large": "large judge alone",
 }  # fmt: skip
-_HELP = "Fit a number of a metric to human labels, and prove it on cases that were sealed."
-app = Commands(name="fit", help=_HELP, no_args_is_help=True, rich_markup_mode="markdown")
+app = Commands(
+    "fit", "Fit a number of a metric to human labels, and prove it on cases that were sealed."
+)
 _Source = Option(
     metavar="RUN|FILE|MODEL",
     help="What this judge said: a run, a file of verdicts (of the small judge with a column "
@@ -40,13 +41,8 @@ _Source = Option(
 )
 
 
-@app.callback()
-def about() -> None:
-    """Fit a number of a metric to human labels, and prove it on cases that were sealed."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class EscalationOptions:
+class EscalationOptions(shared.ColumnOptions):
     """The options of one fit, as they were typed."""
 
     metrics: Annotated[
@@ -64,8 +60,6 @@ class EscalationOptions:
         Option(help="Test cases in a file: each node of METRICS.py is replayed by itself."),
         Reads(),
     ] = None
-    mapped: shared.Mapped = None
-    delimiter: shared.Delimiters = None
     store: Annotated[
         Path | None, Option(help="A store with the answers of both judges."), Reads()
     ] = None
@@ -124,8 +118,7 @@ def escalation(options: EscalationOptions) -> None:
     to, paid = _judges(options)
     files = options.data is None and options.store is None
     replayed = _replay_files(options) if files else _replay_tree(options, metric, to)
-    for note in replayed.notes:
-        say(f"warning: {printable(note)}", err=True)
+    warn(*replayed.notes)
     _check(replayed, options.sealed)
     options.out.mkdir(parents=True, exist_ok=True)
     with sole(options.out / RECORD):
@@ -156,7 +149,7 @@ def _replay_tree(options: EscalationOptions, metric: BaseMetric | None, to: str 
     panel, rows = escalation_of(metric), list[Any]()
     if panel is not None and (panel.votes > 1 or panel.unsure):
         raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
-    cases: list[Any] = [*shared.cases_of(options.data, options.mapped, options.delimiter)]
+    cases: list[Any] = [*options.cases_in(options.data)]
     for side, source in zip(replaying.SIDES, (options.small, options.large), strict=True):
         if options.store is None:
             rows += replaying.observe_run(Path(source), metric, cases, side)
@@ -210,14 +203,11 @@ def _check(replayed: Replayed, sealed: float) -> None:
         )
     if size <= 2 * LEAST:
         points = 100 * visible_difference(proving, differing)
-        say(f"warning: about {proving} sealed cases show a gain of {points:.0f} points in 80 of "
-            "100 draws: label more cases to prove a smaller one", err=True)  # fmt: skip
+        warn(f"about {proving} sealed cases show a gain of {points:.0f} points in 80 of 100 draws: "
+             "label more cases to prove a smaller one")  # fmt: skip
     if unknown:
         judgements = counted(len(sure), "judgement")
-        say(
-            f"warning: {unknown} of {judgements} have no known confidence: they always escalate",
-            err=True,
-        )
+        warn(f"{unknown} of {judgements} have no known confidence: they always escalate")
 
 
 def _fit(
@@ -258,13 +248,13 @@ def _fit(
     if metric is not None and proof is not None and proof.proved:
         left = _write(fitted.below, str(options.metrics), metric, to, folder)
     for line in _lines(fitted, proof, options.distance, split, left):
-        say(printable(line))
+        say(line)
     for name, cases, loss in worse:
-        where = f"{printable(name)} ({counted(cases, 'case')} to fit on)"
+        where = f"{name} ({counted(cases, 'case')} to fit on)"
         say(f"  worse    the large judge is, by {100 * loss:.1f} points, in {where}")
     if earlier:
-        say(f"warning: these labels were looked at {counted(earlier, 'time')} before, for other "
-            "judges or seeds: they are no longer cases that nobody has seen", err=True)  # fmt: skip
+        warn(f"these labels were looked at {counted(earlier, 'time')} before, for other judges or "
+             "seeds: they are no longer cases that nobody has seen")  # fmt: skip
     record = {
         "format": FORMAT, "sealed_part": {"sha256": sha256, "looks": folder.looks(sha256)},
         "seed": options.seed, "distance": options.distance, "fitted": fitted._asdict(),

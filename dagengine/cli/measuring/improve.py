@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes, sole
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import outlive_reader, say
+from dagengine.cli.common.streams import outlive_reader, say, warn
 from dagengine.terminal import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
@@ -31,9 +31,12 @@ def _files(out: Path, given: Given) -> Iterable[Path]:
         yield from (out / name for name in (*WRITTEN, "run.json"))  # and what a run writes
 
 
-def improve(
-    metrics: shared.Metrics,
-    data: Annotated[Path, Option(help="Test cases in a file, as for `run`."), Reads()],
+@dataclass(frozen=True, kw_only=True)
+class ImproveOptions(shared.ColumnOptions, shared.LimitOptions):
+    """The options of one search, as they were typed."""
+
+    metrics: shared.Metrics
+    data: Annotated[Path, Option(help="Test cases in a file, as for `run`."), Reads()]
     labels: Annotated[
         str,
         Option(
@@ -41,40 +44,33 @@ def improve(
             help="Human labels: a case field, a file with the columns `case` and `label`, or the "
             "`labels.jsonl` of `dagengine view`, which also says which node is to blame.",
         ),
-    ],
-    mapped: shared.Mapped = None,
-    delimiter: shared.Delimiters = None,
-    judge: shared.JudgeName = None,
-    base_url: shared.BaseUrl = None,
+    ]
     rewriter: Annotated[
         str | None,
         Option(metavar="MODEL", help="Who rewrites criteria. Default: the judge."),
         Reads(),
-    ] = None,
-    groups: shared.Groups = None,
+    ] = None
+    groups: shared.Groups = None
     node: Annotated[
         str | None,
         Option(help="The node to change. Default: the one that causes most wrong results."),
-    ] = None,
-    times: Annotated[int, Option(min=1, help="How many times each question is asked.")] = 3,
+    ] = None
+    times: Annotated[int, Option(min=1, help="How many times each question is asked.")] = 3
     proposals: Annotated[
         int, Option(min=0, max=9, help="How many rewritten criteria are tried.")
-    ] = 2,
-    sealed: shared.SealedShare = 0.4,
-    store: shared.StorePath = None,
-    budget: shared.MoneyLimit = None,
-    max_calls: shared.MaxCalls = None,
-    price: shared.PriceOf = None,
-    max_in_flight: shared.MaxInFlight = None,
+    ] = 2
+    sealed: shared.SealedShare = 0.4
     out: Annotated[
         Path,
         Option(metavar="DIR", help="The folder for the patch, the page and the record."),
         Writes(_files),
-    ] = Path("improve"),
+    ] = Path("improve")
     plan_only: Annotated[
         bool, Option("--plan", help="Only say how many calls it takes; make none.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+def improve(options: ImproveOptions) -> None:
     """Change one node so that the metric agrees better with people, and show that it does.
 
     Splits the labelled cases: a sealed part is looked at once, in the end. Names the node that
@@ -89,22 +85,21 @@ def improve(
     Exit codes: 0 done, whether or not a change is proved; 2 invalid input, or a limit is reached;
     130 interrupted.
     """
-    from dagengine.gateway.limits import Limits
     from dagengine.improvement import wording
     from dagengine.improvement.folder import RECORD, Folder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
-    from dagengine.loading import chosen_judge, load_judge
+    from dagengine.loading import load_judge
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     require_benchmark_extra()
-    cases = list(shared.cases_of(data, mapped, delimiter))
+    cases = list(options.cases_in(options.data))
     search = Search.of(
-        cases, shared.sole_metric(metrics), labels, groups=groups,
-        node=node, times=times, proposals=proposals, sealed=sealed,
+        cases, shared.sole_metric(options.metrics), options.labels, groups=options.groups,
+        node=options.node, times=options.times, proposals=options.proposals, sealed=options.sealed,
     )  # fmt: skip
-    model, paid, folder = chosen_judge(judge, base_url), shared.prices(price), Folder(out)
-    plan = search.plan(model=model, prices=paid)
+    model, limits, folder = options.chosen_judge(), options.limits(), Folder(options.out)
+    plan = search.plan(model=model, prices=limits.prices)
     for name, calls in wording.plan_lines(plan):
         say(wrap_lines(f"  {name:26} {calls:>34}", 27))
     bounds = "upper bounds, for the most expensive node"
@@ -112,22 +107,17 @@ def improve(
     # Each look at the sealed part makes it a little less unseen, in whatever folder it was.
     if looks := folder.looks(search.split.sha256, beside=True):
         changes = counted(len(looks), "change")
-        say(
-            f"warning: the sealed part was opened before, for {changes} in folders beside", err=True
-        )
+        warn(f"the sealed part was opened before, for {changes} in folders beside")
     report(plan=plan)
-    if plan_only:
+    if options.plan_only:
         return
     outlive_reader()
-    out.mkdir(parents=True, exist_ok=True)
-    limits = Limits(
-        max_in_flight=shared.in_flight(max_in_flight, judge, base_url), max_calls=max_calls,
-        budget=budget, prices=paid,
-    )  # fmt: skip
-    settings = {"model": model, "store": store or folder.store, "limits": limits}
-    editor = JudgeRewriter(None if rewriter is None else load_judge(rewriter, base_url))
-    with sole(out / RECORD):
-        _run(search, metrics, editor, folder, settings)
+    options.out.mkdir(parents=True, exist_ok=True)
+    settings = {"model": model, "store": options.store or folder.store, "limits": limits}
+    rewriter = options.rewriter and load_judge(options.rewriter, options.base_url)
+    editor = JudgeRewriter(rewriter or None)
+    with sole(options.out / RECORD):
+        _run(search, options.metrics, editor, folder, settings)
 
 
 def _run(
@@ -146,12 +136,8 @@ def _run(
         return result, await folder.leave(result, target, search.metric, search.cases, settings)
 
     say("")
-    try:
+    with shared.saying_how_to_go_on(settings["store"]):
         result, left = sync(whole)
-    except KeyboardInterrupt:
-        say(f"interrupted; {shared.go_on(settings['store'])}", err=True)
-        raise typer.Exit(shared.EXIT_INTERRUPTED) from None
-
     report(**json.loads((folder.path / RECORD).read_bytes()))
     # The screen: headline, what it rests on, next, what n is, the change.
     say(wrap_lines(f"\n{wording.headline(result)}\n\n  {wording.why(result)}"))

@@ -16,7 +16,7 @@ from dagengine.cli.common import options as shared
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import report
+from dagengine.cli.common.formats import EXIT_FAILED, EXIT_INPUT, report
 from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from dagengine.question import Judge
 
 app = Commands(
-    name="judge",
-    help="Check a judge, and set the default judge (the environment variable `DAGENGINE_JUDGE` "
+    "judge",
+    "Check a judge, and set the default judge (the environment variable `DAGENGINE_JUDGE` "
     "overrides it).",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
 )
 # The same under the names that published examples use.
 doors = Commands()
@@ -148,7 +146,7 @@ def check(
     invalid input.
     """
     from dagengine.checkup import check_judge
-    from dagengine.checkup.reading import longest_text
+    from dagengine.checkup.long_text import longest_text
     from dagengine.cli.tables.checkup_table import as_dict, print_checkup
     from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
@@ -177,7 +175,7 @@ def check(
     if save and checkup.connection.problem is None:
         _save(checkup, judge, base_url, user)
     if not checkup.usable:
-        raise typer.Exit(shared.EXIT_INPUT if checkup.connection.problem else shared.EXIT_FAILED)
+        raise typer.Exit(EXIT_INPUT if checkup.connection.problem else EXIT_FAILED)
 
 
 @contextmanager

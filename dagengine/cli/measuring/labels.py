@@ -11,7 +11,7 @@ from typer import Argument, Option
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import printable, say
+from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.terminal import counted
 
@@ -21,18 +21,10 @@ if TYPE_CHECKING:
     from dagengine.view.planned import LabelPlan
 
 app = Commands(
-    name="labels",
-    help="Plan human labels: how many are needed for what, and which cases are next.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+    "labels", "Plan human labels: how many are needed for what, and which cases are next."
 )
 
 _NODES = 8
-
-
-@app.callback()
-def about() -> None:
-    """Plan human labels: how many are needed for what, and which cases are next."""
 
 
 @app.command()
@@ -97,7 +89,7 @@ def plan(
     ]  # fmt: skip
     for planned in plans:
         for text in _lines(planned):
-            say(printable(text))
+            say(text)
         say("")
     report(plans=plans)
     path = write_plan(run.folder, plans)

@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dagengine.checkup.server import models_in_words
-from dagengine.checkup.values import (
+from dagengine.checkup.findings import (
     Checkup,
     EasyQuestions,
     NotMeasured,
@@ -18,6 +17,7 @@ from dagengine.checkup.values import (
     Structure,
     Thinking,
 )
+from dagengine.checkup.reachability import models_in_words
 from dagengine.errors import did_you_mean
 from dagengine.prompts.lengths.window import window_option
 from dagengine.prompts.probabilities.masses import LEAST_MASS, mass_words

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
-from dagengine.testing.recorded.asking import Mode, Recorder
+from dagengine.testing.recorded.recorder import Mode, Recorder
 from dagengine.testing.recorded.recordings import Recording
 
 FOLDER = "recordings"
@@ -55,23 +56,23 @@ class TestFiles:
                 replays = path is not None and os.environ.get("CI") and path.exists()
                 mode: Mode = self._mode or ("replay" if replays else "live")
                 if path is not None and mode != "live":  # an ordinary run records nothing
-                    if path not in self._recordings:
-                        self._recordings[path] = Recording.read(path)
-                    recorder = Recorder(gateway, self._recordings[path], mode)
+                    recorder = Recorder(gateway, self._recording(path), mode)
                 self._asks[key] = recorder or gateway, recorder
         return self._asks[key]
 
-    def data(self) -> list[dict[str, Any]]:
-        """Recorded answers as plain data, to be sent to another process."""
-        return [recording.data() for recording in self._recordings.values()]
+    def _recording(self, path: Path) -> Recording:
+        if path not in self._recordings:
+            self._recordings[path] = Recording.read(path)
+        return self._recordings[path]
 
-    def add(self, data: Sequence[Mapping[str, Any]]) -> None:
+    def new(self) -> list[Recording]:
+        """What this process recorded, to be added in another one."""
+        return [replace(recording, answers={}) for recording in self._recordings.values()]
+
+    def add(self, recordings: Iterable[Recording]) -> None:
         """Add what another process recorded."""
-        for recording in data:
-            path = Path(recording["path"])
-            if path not in self._recordings:
-                self._recordings[path] = Recording.read(path)
-            self._recordings[path].add_data(recording)
+        for recording in recordings:
+            self._recording(recording.path).add_new(recording)
 
     def save(self, *, is_whole: bool) -> list[tuple[Path, int]]:
         """Write the recordings that changed; returns their paths, and how many answers changed.

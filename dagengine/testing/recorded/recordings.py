@@ -161,17 +161,10 @@ class Recording:
             write_whole(self.path, text)
         return True
 
-    def data(self) -> dict[str, Any]:
-        """New answers as plain data, to be sent to another process."""
-        new = [[answer.as_dict(), answer.judge] for answer in self.new.values()]
-        return {"path": str(self.path), "new": new, "used": sorted(self.used)}
-
-    def add_data(self, data: Mapping[str, Any]) -> None:
+    def add_new(self, other: Recording) -> None:
         """Add what another process recorded; of two answers to one question the first stays."""
-        for row, judge in data["new"]:
-            answer = Recorded.read(row, {row["judge"]: judge})
-            self.new.setdefault(answer.key, answer)
-        self.used.update(data["used"])
+        self.new = {**other.new, **self.new}
+        self.used |= other.used
 
     def why_missing(self, judge: str, question: Question[Any]) -> str:
         """Why there is no answer, against the nearest question that has one."""

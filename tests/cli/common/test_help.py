@@ -17,6 +17,7 @@ from dagengine.cli.commands import app
 from dagengine.cli.common import command, help
 from dagengine.cli.common.garbage import collector_at_rest, collector_at_work
 
+ALL = ("--help", "--help-all")
 ROOT: Any = typer.main.get_command(app)
 
 
@@ -46,7 +47,7 @@ def test_a_command_shows_examples_whose_options_exist(words: tuple[str, ...]) ->
 
 @pytest.mark.parametrize("words", [(), *commands(ROOT)], ids=" ".join)
 def test_help_fits_80_columns_and_names_every_option_once(words: tuple[str, ...]) -> None:
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).output
+    shown = CliRunner().invoke(app, [*words, ALL[bool(words)]], env={"COLUMNS": "200"}).output
     assert max(map(len, shown.splitlines())) <= 80
     command = functools.reduce(lambda group, word: group.commands[word], words, ROOT)
     text = shown.partition(":\n")[2]  # the lists, after what the command is for
@@ -56,7 +57,7 @@ def test_help_fits_80_columns_and_names_every_option_once(words: tuple[str, ...]
 
 
 def test_long_help_is_in_groups_and_every_name_of_a_group_is_one() -> None:
-    shown = CliRunner().invoke(app, ["run", "--help"]).output
+    shown = CliRunner().invoke(app, ["run", "--help-all"]).output
     for title in ("Cases:", "Judge:", "Limits:", "Output:", "Several machines:", "Examples:"):
         assert f"\n{title}\n" in shown
     named = {name for names in help._COMMANDS.values() for name in names}
@@ -79,7 +80,7 @@ def test_every_option_has_a_text_and_the_line_of_usage_no_braces(words: tuple[st
 
 def test_only_an_attack_has_options_of_attacks() -> None:
     for words in commands(ROOT):
-        shown = CliRunner().invoke(app, [*words, "--help"]).output
+        shown = CliRunner().invoke(app, [*words, "--help-all"]).output
         assert ("\nAttack:\n" in shown) == (words == ("attack",))
 
 
@@ -163,3 +164,30 @@ def test_the_collector_rests_until_a_command_has_imported_what_it_needs() -> Non
         assert usual[0] <= gc.get_threshold()[0] <= 50_000
     assert gc.get_threshold() == usual
     gc.unfreeze()
+
+
+@pytest.mark.parametrize("words", list(commands(ROOT)), ids=" ".join)
+def test_help_shows_the_options_of_the_first_day_and_says_how_many_more_there_are(
+    words: tuple[str, ...],
+) -> None:
+    short, long = (CliRunner().invoke(app, [*words, word]).output for word in ALL)
+    options = re.compile(r"^  (?:-\w, )?--[\w-]+", re.M)
+    listed, every = (options.findall(text) for text in (short, long))
+    assert len(listed) <= 16
+    assert set(listed) <= set(every)
+    hint = f"\n{len(every) - len(listed)} more options: "
+    assert (hint in short) == (len(listed) < len(every))
+    assert hint not in long
+    required = re.search(r"(?s)Usage: (.*?)\n\n", long)
+    assert required is not None
+    assert "--data" not in required[1] or "--data" in short
+
+
+def test_every_option_of_the_first_day_is_one_of_a_long_command() -> None:
+    names = set()
+    for words in commands(ROOT):
+        params = functools.reduce(lambda group, word: group.commands[word], words, ROOT).params
+        listed = {param.name for param in params if param.param_type_name == "option"}
+        if len(listed) >= help._MANY:
+            names |= listed
+    assert names | {"help"} >= help._FIRST_DAY

@@ -37,9 +37,8 @@ COMMANDS = (
     "store show better/answers.db",
     "store prune better/answers.db --older-than 30",
     "sql 'select * from rows limit 3' new",
-    "index new",
-    "explain",
-    "explain missing_field",
+    "help",
+    "help missing_field",
     "render metrics.py --out tree.svg",
 )
 

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from queue import Empty
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+if TYPE_CHECKING:
+    from dagengine.testing.recorded.recordings import Recording
+    from dagengine.testing.session_summary import Summary
 
 KEY = "dagengine"
 """Under which name a worker sends what its evaluations came to."""
 _PATIENCE = 5.0  # seconds that workers have, after an interrupt, to report what is finished
 
 
+class Sent(NamedTuple):
+    """What the evaluations of a worker came to; `whole` as `is_whole` says it."""
+
+    summary: Summary
+    recordings: list[Recording]
+    whole: bool
+
+
 class Workers:
     """Takes what workers send, and notices tests whose reports died with a worker."""
 
     def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
+        self.sent: list[Sent] = []
         self.died: list[str] = []
         self.collected: dict[str, None] = {}
         self._reported: set[str] = set()
@@ -32,7 +45,7 @@ class Workers:
             self.died.append(str(node.gateway.id))
         output = getattr(node, "workeroutput", None) or {}
         if KEY in output:
-            self.sent.append(output[KEY])
+            self.sent.append(pickle.loads(output[KEY]))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # A test that waits for its verdict may have reported its setup.

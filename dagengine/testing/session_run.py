@@ -24,7 +24,7 @@ from dagengine.record.writer import RunWriter
 from dagengine.report.page.run_page import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.test_case import CASE_TYPES
-from dagengine.testing.summary import in_order
+from dagengine.testing.session_summary import in_order
 
 _PARTS = ".workers"
 _NUMBER = re.compile(r" #\d+$")  # of a case, behind the name of its test

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from dagengine.checkup.asking import Examiner, OutOfTimeError
+from dagengine.checkup.examiner import Examiner, OutOfTimeError
+from dagengine.checkup.findings import NotMeasured, Reading
 from dagengine.checkup.questions import PLANTED, password, plant_words, prose
-from dagengine.checkup.values import NotMeasured, Reading
 from dagengine.errors import JudgeError, ProviderError, UnparseableError
 from dagengine.prompts.decisions import decision_state
 from dagengine.prompts.evidence import as_text

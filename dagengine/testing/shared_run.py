@@ -11,9 +11,10 @@ whole session, and one set of limits holds for all of it::
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import anyio
@@ -55,7 +56,7 @@ class SharedRun:
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
         self._desks: list[Desk] = []
-        self._engines: OrderedDict[tuple[Any, ...], LocalExecutor] = OrderedDict()
+        self._engines: OrderedDict[tuple[Any, ...], tuple[LocalExecutor, list[Any]]] = OrderedDict()
         self._judges, self._thread = JudgesOf(), LoopThread("dagengine evaluations")
 
     @property
@@ -107,17 +108,18 @@ class SharedRun:
         """
         listed = as_metrics(metrics)
         own: Settings = {"model": settings.get("model"), "app": settings.get("app")}
-        key = (_This(asks), at_once, *map(_state, (own["model"], own["app"], *listed)))
+        parts = [asks, *chain.from_iterable(map(_parts, (own["model"], own["app"], *listed)))]
+        key = (at_once, *(part if isinstance(part, str) else id(part) for part in parts))
         if key in self._engines:
             self._engines.move_to_end(key)
-            return self._engines[key]
+            return self._engines[key][0]
         engine = LocalExecutor(listed, own, at_once=at_once, gateway=asks, judges=self._judges)
         for judge in engine.asked_judges:
             if judge not in desk.opened:
                 self._thread.portal.call(self._thread.keep, open_judges([judge]))
                 self._thread.portal.call(desk.gateway.meet, [judge])
                 desk.opened.add(judge)
-        self._engines[key] = engine
+        self._engines[key] = engine, parts  # which stay alive: no other object gets their ids
         if len(self._engines) > _COMPILED:
             self._engines.popitem(last=False)
         return engine
@@ -152,25 +154,12 @@ class _Both:
         self.second(attempt)
 
 
-class _This:
-    """A key that is equal to itself alone, and keeps what it stands for alive."""
+def _parts(thing: Any) -> Iterator[Any]:
+    """What tells apart metrics, models and apps, and a metric from itself after a change.
 
-    __slots__ = ("thing",)
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _This) and other.thing is self.thing
-
-    def __hash__(self) -> int:
-        return id(self.thing)
-
-
-def _state(thing: Any) -> tuple[Any, ...]:
-    """State that tells apart metrics, models and apps, and a metric from itself after a change."""
-    if isinstance(thing, str):
-        return (thing,)
-    # By identity: an attribute that is replaced is a change, one that is changed in place is none.
-    attributes = getattr(thing, "__dict__", {}).items()
-    return (_This(thing), *((name, _This(value)) for name, value in attributes))
+    An attribute that is replaced is a change, one that is changed in place is none.
+    """
+    yield thing
+    for name, value in getattr(thing, "__dict__", {}).items():
+        yield name
+        yield value

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import anyio
 from pydantic import BaseModel, ValidationError
 
-from dagengine.checkup.values import Connection
+from dagengine.checkup.findings import Connection
 from dagengine.errors import JudgeError, JudgeSetupError, ProviderError, did_you_mean
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Judge

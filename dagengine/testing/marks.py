@@ -20,7 +20,7 @@ from dagengine.execution.node_run import together
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult
-from dagengine.testing.values import Decision, Votes
+from dagengine.testing.verdicts import Decision, Votes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt
 
 # Votes ask for samples so far apart that no rerun asks for the same.
@@ -98,9 +98,9 @@ def _may_change(plan: Plan, judges: Sequence[Judge], metric: int) -> bool:
     for slot in plan.slots:
         if slot.metric == metric and slot.unit >= 0:
             unit = plan.units[slot.unit]
-            asked = unit.judges if unit.node.asks else ()
+            repeats = any(judges[index].capabilities.repeatable for index in unit.judges)
             # A node of the kind `metric` is a caller's code: it may ask whom it likes.
-            if unit.node.kind == "metric" or any(judges[j].capabilities.repeatable for j in asked):
+            if unit.node.kind == "metric" or (unit.node.asks and repeats):
                 return True
     return False
 

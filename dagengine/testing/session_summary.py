@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, astuple, dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
-from dagengine.question import Usage
 from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.results.summary import Share
 from dagengine.results.totals import cost_line
 from dagengine.terminal import counted, one_line
-from dagengine.testing.values import Verdict
+from dagengine.testing.verdicts import Verdict
 
 T = TypeVar("T")
 
@@ -65,17 +65,13 @@ class Slowness:
     """How long the calls of each node took, in seconds."""
 
     calls: Counter[str] = field(default_factory=Counter[str])
-    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    seconds: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
 
     def __call__(self, attempt: Attempt) -> None:
         """Note one call."""
         if attempt.origin == "live":
-            self.add(attempt.node, 1, attempt.seconds)
-
-    def add(self, node: str, calls: int, seconds: float) -> None:
-        """Note calls of a node, and how long they took together."""
-        self.calls[node] += calls
-        self.seconds[node] += seconds
+            self.calls[attempt.node] += 1
+            self.seconds[attempt.node] += attempt.seconds
 
     def line(self) -> str:
         """The node whose calls take longest."""
@@ -88,7 +84,7 @@ class Slowness:
 
 @dataclass(slots=True)
 class Summary:
-    """Everything that the end of a session tells; what workers send is added up.
+    """Everything that the end of a session tells; workers send theirs, which are added up.
 
     `outcomes` are by test, so that an attempt that runs again takes the place of the last one.
     """
@@ -116,34 +112,18 @@ class Summary:
         """Every outcome, in the order of the tests."""
         return [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
 
-    def data(self) -> dict[str, Any]:
-        """As plain lists, numbers and texts, to be sent to another process."""
-        return {
-            "outcomes": [list(astuple(outcome)) for outcome in self.all],
-            "totals": asdict(self.totals),
-            "replayed": self.replayed,
-            "missing": self.missing,
-            "dropped": self.dropped,
-            "seconds": [
-                [node, calls, self.slowness.seconds[node]]
-                for node, calls in self.slowness.calls.items()
-            ],
-            "notes": list(self.notes),
-        }
-
-    def add(self, data: Mapping[str, Any]) -> None:
-        """Add what another process sent."""
-        for test, number, case, tags, *rest in data["outcomes"]:
-            outcome = Outcome(test, number, case, tuple(tags), *rest)
-            self.outcomes.setdefault(test, []).append(outcome)
-        totals = dict(data["totals"])
-        self.totals += Totals(**{**totals, "usage": Usage(**totals["usage"])})
-        self.replayed += data["replayed"]
-        self.missing += data["missing"]
-        self.dropped += data["dropped"]
-        for node, calls, seconds in data["seconds"]:
-            self.slowness.add(node, calls, seconds)
-        self.notes.update(dict.fromkeys(data["notes"]))
+    def add(self, other: Summary) -> None:
+        """Add what another process came to."""
+        for test, outcomes in other.outcomes.items():
+            self.outcomes.setdefault(test, []).extend(outcomes)
+        self.totals += other.totals
+        self.replayed += other.replayed
+        self.missing += other.missing
+        self.dropped += other.dropped
+        self.slowness.calls.update(other.slowness.calls)
+        for node, seconds in other.slowness.seconds.items():
+            self.slowness.seconds[node] += seconds
+        self.notes |= other.notes
 
     def lines(self) -> list[str]:
         """Lines for a terminal; nothing without an evaluation."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
-from dagengine.compiler.plan import Plan, PlanMetric, Unit
+from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import RecordingMissError
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import MetricResult, Step
 from dagengine.terminal import one_line, plain
 from dagengine.test_case import read_field
-from dagengine.testing.values import Verdict, Votes
+from dagengine.testing.verdicts import Verdict, Votes
 
 _TEXT = 300  # characters of a question, an answer or a reason
 _QUOTES = 5  # of a list
 _FIELD = 60  # of a field that a question is about
-_NAMES = ("case", "path", "question", "answer", "reason")
+_YES_NO: Mapping[str | bool, str] = {True: "yes", False: "no"}
 
 
 class EvaluationFailed(AssertionError):
@@ -56,20 +56,16 @@ def message(verdict: Verdict) -> str:
     """
     results = verdict.row.metrics
     failed = [metric for metric in results if _has_failed(metric)] or list(results[:1])
-    first, *more = failed
     passed = [metric for metric in results if metric not in failed]
-    lines = [headline(first, verdict.votes, verdict.missed)]
-    lines += (f"  {name:<9} {text}" for name, text in _details(verdict, first))
-    if more:
-        lines.append(
-            f"  also failed: {', '.join(_short(result, verdict.missed) for result in more)}"
-        )
-    if passed:
-        lines.append(f"  passed: {', '.join(_short(result) for result in passed)}")
+    lines = [_headline(failed[0], verdict.votes, verdict.missed)]
+    lines += (f"  {name:<9} {text}" for name, text in _details(verdict, failed[0]))
+    for words, rest in (("also failed", failed[1:]), ("passed", passed)):
+        if rest:
+            lines.append(f"  {words}: {', '.join(_short(one, verdict.missed) for one in rest)}")
     return plain("\n".join(lines))
 
 
-def headline(
+def _headline(
     result: MetricResult, votes: Votes | None = None, missed: frozenset[str] = frozenset()
 ) -> str:
     """Score, threshold, metric and node in one line; what votes say in front of it."""
@@ -84,17 +80,17 @@ def headline(
         kind = "" if failure.message in missed else f"{failure.kind}: "
         why = one_line(failure.message, 3 * _TEXT)
         return f"{prefix}{kind}{result.metric}: {failure.node}: {why}"
-    node = deciding(result)
+    node = _deciding_step(result)
     return f"{prefix}{_score(result)} {result.metric}{f': {node.node}' if node else ''}"
 
 
-def deciding(result: MetricResult) -> Step | None:
+def _deciding_step(result: MetricResult) -> Step | None:
     """The step that made the score: the last decision taken, or the last that gave a score."""
     steps = {step.node: step for step in result.steps}
     if result.path:
         return steps.get(result.path[-1][0])
-    scored = [step for step in result.steps if step.score is not None]
-    return scored[-1] if scored else result.steps[-1] if result.steps else None
+    scored = [step for step in result.steps if step.score is not None] or result.steps
+    return scored[-1] if scored else None
 
 
 def tree_sections(verdict: Verdict) -> list[tuple[str, str]]:
@@ -133,14 +129,14 @@ def _short(result: MetricResult, missed: frozenset[str] = frozenset()) -> str:
 
 def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]]:
     """Details beside the first line, by name."""
-    step, failure = deciding(result), result.failure
+    step, failure = _deciding_step(result), result.failure
     if getattr(verdict.row.test_case, "name", None):
         yield "case", one_line(verdict.row.case, _TEXT)
     if result.path and failure is None:
         turns = [f"{node} = {_plain(reply)}" for node, reply in result.path]
         yield "path", one_line(" > ".join([*turns, f"{result.score:.4g}"]), _TEXT)
     node: str | None = getattr(failure or step, "node", None)
-    unit = unit_of(verdict.plan, result.metric, node)
+    unit = _unit_of(verdict.plan, result.metric, node)
     if unit is not None and unit.node.text:
         yield "question", _question(verdict, unit)
     if failure is None:
@@ -152,9 +148,11 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
 def _question(verdict: Verdict, unit: Unit) -> str:
     """The question, with the beginning of what the node read of the case."""
     case = verdict.row.test_case
-    values = [] if case is None else [(path, read_field(case, path)) for path in unit.reads]
-    texts = [f"{path}: {one_line(repr(value), _FIELD)}" for path, value in values if value]
-    fields = f" ({', '.join(texts)})" if texts else ""
+    texts = list[str]()
+    for path in unit.reads:
+        if case is not None and (value := read_field(case, path)):
+            texts.append(f"{path}: {one_line(repr(value), _FIELD)}")
+    fields = f" ({', '.join(texts)})" * bool(texts)
     return f"{one_line(unit.node.text, _TEXT)}{fields}"
 
 
@@ -162,17 +160,15 @@ def _judgement(
     verdict: Verdict, result: MetricResult, step: Step | None, unit: Unit | None
 ) -> Iterable[tuple[str, str]]:
     """What the node that decided was answered, with the reason and the quotes."""
-    answer = _answer(step) if step else ""
-    if answer:
-        origin = " · recorded" if verdict.recorded else ""
+    if answer := _answer(step):
+        origin = " · recorded" * verdict.recorded
         if unit is not None and unit.node.asks and verdict.judges:
             origin += f" · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"
         yield "answer", f"{answer}{origin}"
-    reason = (step.reason if step else None) or result.reason
-    if reason:
+    if reason := getattr(step, "reason", None) or result.reason:
         yield "reason", one_line(reason, 3 * _TEXT)
     # A list that code scored has no deciding verdict: then the quotes of its items are shown.
-    quotes = step.quotes if step else ()
+    quotes = getattr(step, "quotes", ())
     if not quotes:
         items = chain.from_iterable(part.item_quotes for part in result.steps)
         quotes = tuple(islice(chain.from_iterable(items), _QUOTES))
@@ -180,22 +176,23 @@ def _judgement(
         yield "quote", one_line(str(quote), _TEXT)
 
 
-def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
+def _unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
     """The unit of a node of a metric; None if the node's name is not known there."""
-    planned: PlanMetric | None = next((m for m in plan.metrics if m.spec.name == metric), None)
-    for number in planned.slots if planned else ():
-        slot = plan.slots[number]
+    numbers = chain.from_iterable(own.slots for own in plan.metrics if own.spec.name == metric)
+    for slot in map(plan.slots.__getitem__, numbers):
         if slot.unit >= 0 and plan.units[slot.unit].name == node:
             return plan.units[slot.unit]
     return None
 
 
-def _answer(step: Step) -> str:
-    if step.verdict is not None:
-        p = "" if step.confidence is None else f" (p = {step.confidence:.2f})"
-        return f"{_plain(step.verdict)}{p}"
-    return "" if step.score is None else f"{step.score:.4g}"
+def _answer(step: Step | None) -> str:
+    if step is None or (step.verdict is None and step.score is None):
+        return ""
+    if step.verdict is None:
+        return f"{step.score:.4g}"
+    words = _plain(step.verdict)
+    return words if step.confidence is None else f"{words} (p = {step.confidence:.2f})"
 
 
 def _plain(verdict: str | bool) -> str:
-    return {True: "yes", False: "no"}[verdict] if isinstance(verdict, bool) else verdict
+    return _YES_NO.get(verdict, str(verdict))

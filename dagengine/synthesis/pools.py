@@ -27,43 +27,34 @@ class Kinds:
     """What the drafts of a context may become, by weights and by a seed."""
 
     def __init__(self, config: EvolutionConfig, seed: int) -> None:
-        self._config, self._seed = config, seed
-        weights = {
-            evolution: weight for evolution, weight in config.evolutions.items() if weight > 0
-        }
-        self._narrow = {
-            evolution: weight
-            for evolution, weight in weights.items()
-            if evolution != Evolution.MULTICONTEXT
-        }
-        self._wide = weights
+        self._times, self._seed = config.num_evolutions, seed
+        weights = {str(kind): weight for kind, weight in config.evolutions.items() if weight > 0}
+        self._wide = weights if self._times else {PLAIN: 1.0}
+        self._narrow = self._wide.copy()
+        self._narrow.pop(Evolution.MULTICONTEXT, None)
 
     def names(self) -> list[str]:
         """The kinds that there are."""
-        return (
-            [str(evolution) for evolution in self._wide] if self._config.num_evolutions else [PLAIN]
-        )
+        return [*self._wide]
+
+    def _weights(self, context: Context) -> dict[str, float]:
+        return self._wide if context.wider else self._narrow
 
     def fits(self, context: Context, kind: str | None) -> bool:
         """Return whether a draft of the context can be of the kind (None: of any)."""
-        if not self._config.num_evolutions:
-            return kind in (None, PLAIN)
-        weights = self._wide if context.wider else self._narrow
+        weights = self._weights(context)
         return bool(weights) if kind is None else kind in weights
 
     def seed_of(self, context: Context, draft: int, kind: str | None) -> Seed:
         """Choose the seed of a draft: of the kind that is asked for, else of a drawn one."""
-        times = self._config.num_evolutions
-        if not times:
+        if not self._times:
             return Seed(context.source, PLAIN, (), context.passages, draft)
         # Seeded by what the draft is about, not by its turn: more documents change no other draft.
         where = [context.source, *(passage.text for passage in context.passages)]
         random = Random(f"{self._seed}\n{draft}\n{where}")
-        weights = self._wide if context.wider else self._narrow
+        weights = self._weights(context)
         # Also where the kind is asked for: the further evolutions are those of any other quota.
-        draws = [
-            str(evolution) for evolution in random.choices([*weights], [*weights.values()], k=times)
-        ]
+        draws = random.choices([*weights], [*weights.values()], k=self._times)
         names = (kind or draws[0], *draws[1:])
         passages = context.wider if Evolution.MULTICONTEXT in names else context.passages
         return Seed(context.source, names[0], names, passages, draft)
@@ -119,9 +110,9 @@ class Pools:
             return self._draw(document, kind)
         heap = self._heaps.get(kind)
         if heap is None:
-            entries = ((-self._pools[name].left, n, name) for n, name in enumerate(self._pools))
-            heap = self._heaps[kind] = list(entries)
+            heap = [(-pool.left, n, name) for n, (name, pool) in enumerate(self._pools.items())]
             heapq.heapify(heap)
+            self._heaps[kind] = heap
         while heap:
             left, index, source = heap[0]
             now = -self._pools[source].left

@@ -19,12 +19,44 @@ from dagengine.synthesis.values import (
     Quota,
     QuotaYield,
     Seed,
+    whole,
 )
 from dagengine.terminal import few
 
+MOST = 20
+"""Drafts that one question asks for at most."""
+_SPARE = 2  # drafts for each golden that is wanted
 # If little of a quota was kept, it is not asked for more than so many times what is missing.
 _MOST_AT_ONCE = 4
 _Sort = tuple[str | None, str | None]  # a document and a kind, None for any
+
+
+def up_to(count: int, contexts: Sequence[Context], per_context: int) -> list[Quota]:
+    """A quota for each document: so many, or as many as its passages may give."""
+    passages = Counter(context.source for context in contexts)
+    return [Quota(min(count, n * per_context), document=name) for name, n in passages.items()]
+
+
+def evenly(topics: Sequence[str], count: int, name: str) -> list[Quota]:
+    """So many goldens over all topics; the first ones get one more where it does not divide."""
+    if whole(name, count, 1) < len(topics):
+        raise InputError(f"{name} is {count}, and each of {len(topics)} topics needs one at least")
+    share, extra = divmod(count, len(topics))
+    return [Quota(share + (index < extra), document=topic) for index, topic in enumerate(topics)]
+
+
+def drafts_for(count: int) -> int:
+    """Number of drafts in one question, for that many goldens."""
+    return min(MOST, _SPARE * count)
+
+
+def lists_for(quotas: Sequence[Quota], tries: int, drafts: int) -> int:
+    """Number of lists of `drafts` on one topic for the quotas, with so many tries each."""
+    counts = Counter[str | None]()
+    for quota in quotas:
+        counts[quota.document] += quota.count
+    anywhere = counts.pop(None, 0)
+    return -(-tries * (max(counts.values(), default=0) + anywhere) // drafts)
 
 
 class Filling:

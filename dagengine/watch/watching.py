@@ -42,7 +42,7 @@ from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.results.summary import escalated_line
 from dagengine.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
-from dagengine.traces.mapping import Unit, cases_of
+from dagengine.traces.mapping import Unit, case_of, parts_in
 from dagengine.traces.otlp import DAMAGES
 from dagengine.watch.again import OldCases, pairs_of
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
@@ -346,7 +346,7 @@ class Watch(RunObserver):
         cases: list[Item] = []
         sampling = self._how.sampling
         for trace, records in self._pending.take(now - self._how.quiet, most):
-            (item,) = cases_of(records, Unit())
+            (item,) = map(case_of, parts_in(records, Unit()))
             case = item.test_case if isinstance(item, InvalidCase) else item
             if not isinstance(case, LLMTestCase):  # a trace that is refused has a row, too
                 case = LLMTestCase(input="", additional_metadata={"trace_id": trace})

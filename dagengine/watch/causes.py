@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagengine.reliability.statistics.intervals import needs
-from dagengine.watch.sampling import ERRORS, OTHERS
+from dagengine.watch.strata import ERRORS, OTHERS
 from dagengine.watch.values import Alert, Cause, Departure, Judged, Pair
 
 Part = tuple[float, float]

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from dagengine.results import CaseResult
 from dagengine.results.rows import GROUPED, WATCHED
-from dagengine.watch.sampling import share_of
+from dagengine.watch.strata import share_of
 
 Cause = Literal["app", "traffic", "judge", "not known"]
 

@@ -44,15 +44,12 @@ from dagengine.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
 from dagengine.traces.mapping import Unit, case_of, parts_in
 from dagengine.traces.otlp import DAMAGES
-from dagengine.watch.again import OldCases, pairs_of
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
-from dagengine.watch.budget import DailyAccount
 from dagengine.watch.causes import alarm_of
-from dagengine.watch.growing import GrowingRun, lines_of
-from dagengine.watch.pending import Pending
-from dagengine.watch.sampling import PERIODS, Sampling, group_digest, share_of
+from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, lines_of, pairs_of
 from dagengine.watch.sequences import Bettor
-from dagengine.watch.tailing import DAMAGED, Folder
+from dagengine.watch.strata import PERIODS, Sampling, group_digest, share_of
+from dagengine.watch.tailing import DAMAGED, Folder, Pending
 from dagengine.watch.values import Again, Alert, Departure, Judged, Pair, TrafficMean
 
 AGAIN = "again.jsonl"

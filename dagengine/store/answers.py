@@ -27,16 +27,7 @@ from pydantic import BaseModel
 from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMissError
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Claims
-from dagengine.store.file import (
-    connect,
-    connect_to_read,
-    explain_errors,
-    printable,
-    transaction,
-)
-from dagengine.store.misses import REWORDED, difference
-from dagengine.store.notices import code_of, lost_answers, require_apart
-from dagengine.store.rows import (
+from dagengine.store.entries import (
     DamagedError,
     Entry,
     entry_of,
@@ -46,6 +37,26 @@ from dagengine.store.rows import (
     insert,
     key_of,
     revive,
+)
+from dagengine.store.file import (
+    connect,
+    connect_to_read,
+    explain_errors,
+    printable,
+    transaction,
+)
+from dagengine.store.notices import (
+    COMPARED,
+    REWORDED,
+    Parts,
+    Words,
+    code_of,
+    compare,
+    difference,
+    lost_answers,
+    require_apart,
+    stored_questions,
+    words_of,
 )
 from dagengine.terminal import counted
 
@@ -63,8 +74,8 @@ _EDITED = (
     "judge another name, or remove them: dagengine store prune %s --judge %s"
 )
 _NEW_WORDS = (
-    "%s: %r was put in other words since its answers were stored: they are not used, and its "
-    "questions are asked again"
+    "%s: %s of %r not used: stored when it was put in other words, or for another metric with a "
+    "node of this name; its questions are asked again"
 )
 _NAMELESS = (
     "answers of the judge %r are not stored, because it has no durable_identity: "
@@ -198,7 +209,7 @@ class OpenStore:
         self._in_use: set[str] = set()
         self._codes: dict[str, str | None] = {}
         self._damaged: set[bytes] = set()
-        self._missed: set[str] = set()  # nodes with a question that was not stored
+        self._words: dict[tuple[str | None, object], Words] = {}  # of nodes that have asked
         self.scope = anyio.CancelScope()
         self.failure: InputError | None = None
 
@@ -255,7 +266,11 @@ class OpenStore:
         It waits inside `waiting` for another process that asks the same.
         """
         name = self._names.of(judge)
-        key = key_of(name or "", question)
+        node = name, question.asker or question.name
+        key, stored = key_of(name or "", question), list[Parts]()
+        is_new = node not in self._words
+        if is_new:
+            self._words[node] = words_of(question)
         try:
             with explain_errors(self._path):
                 answer = self._find(key, question) if name is not None else None
@@ -263,14 +278,13 @@ class OpenStore:
                     return answer
                 if self._journal is None:
                     # How the question ended when it was asked; else that it was not.
-                    why = difference(self._reader, (name or judge.identity), question)
+                    others = self._words_beside(node)
+                    why = difference(self._reader, name or judge.identity, question, others)
                     raise self._failure(key) or RecordingMissError(
                         f"{self._path} has no answer for the node {question.name!r}: {why}"
                     )
-                if name is not None and question.name not in self._missed:
-                    self._missed.add(question.name)
-                    if difference(self._reader, name, question) == REWORDED:
-                        _log.warning(_NEW_WORDS, self._path, question.name)
+                if name is not None and is_new:
+                    stored = stored_questions(self._reader, name, question)
             if name is None:
                 return await ask()
             asked = partial(self._ask_and_store, self._journal, key, name, question, ask)
@@ -285,7 +299,17 @@ class OpenStore:
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
             raise
+        if stored:  # said only now: other nodes of the run may have put it in these words meanwhile
+            why, count = compare(question, stored, self._words_beside(node))
+            if why == REWORDED:
+                least = "at least " * (count == COMPARED)
+                answers = least + counted(count, "answer")
+                _log.warning(_NEW_WORDS, self._path, answers, question.name)
         return answer
+
+    def _words_beside(self, node: tuple[str | None, object]) -> list[Words]:
+        """Words of the other nodes that have asked."""
+        return [words for (_, asker), words in self._words.items() if asker != node[1]]
 
     async def _ask_with_claim(
         self,

@@ -29,7 +29,7 @@ from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
-from dagengine.store.shared import SharedAnswers
+from dagengine.store.claims import SharedAnswers
 from dagengine.threads import Kept, KeptOpen
 
 Build = Callable[[Limits, int], LocalExecutor]

@@ -26,6 +26,7 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from dagengine.data.converter import Item
 from dagengine.errors import InputError
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask
-from dagengine.execution.cluster.leases import Leases
+from dagengine.execution.cluster.leases import CALLS, MONEY, PLACES, Leases
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
 from dagengine.execution.cluster.worker import (
     Build,
@@ -265,21 +266,15 @@ class Cluster:
 
     def _leases(self, workers: int) -> Leases:
         """The limits of the run for so many workers, without what was asked here."""
-        limits, totals = self._limits, self._engine.totals
-        shares = {
-            "max_in_flight": limits.max_in_flight,
-            "requests_per_minute": limits.requests_per_minute,
-            "tokens_per_minute": limits.tokens_per_minute,
-        }
-        left = {
-            "max_calls": limits.max_calls and limits.max_calls - totals.calls,
-            "budget": limits.budget and limits.budget - (totals.cost or 0.0),
-        }
-        return Leases(
-            {name: total for name, total in shares.items() if total is not None},
-            {name: total for name, total in left.items() if total is not None},
-            limits.remembered, workers,
-        )  # fmt: skip
+        totals = self._engine.totals
+        left = self._limits.after(totals.calls, totals.cost or 0.0)
+
+        def stated(*names: str) -> dict[str, float]:
+            values = zip(names, attrgetter(*names)(left), strict=True)
+            return {name: value for name, value in values if value is not None}
+
+        shares = stated(PLACES, "requests_per_minute", "tokens_per_minute")
+        return Leases(shares, stated(CALLS, MONEY), left.remembered, workers)
 
     async def _watch(self) -> None:
         """Keep up with what the workers ask: a chunk may take long."""

@@ -152,22 +152,16 @@ class Answers(Protocol):
     ) -> Answer[T]: ...
 
 
-@dataclass(frozen=True, slots=True)
 class BothAnswers:
     """Answers of a store, and of other processes those that it does not have."""
 
-    store: Answers
-    shared: Answers
-
-    @property
-    def replays(self) -> bool:
-        """Whether no judge is asked."""
-        return self.store.replays
+    def __init__(self, store: Answers, shared: Answers) -> None:
+        self._store, self._shared, self.replays = store, shared, store.replays
 
     @property
     def damaged(self) -> int:
         """Number of stored answers that could not be read."""
-        return self.store.damaged
+        return self._store.damaged
 
     async def get(
         self,
@@ -177,8 +171,8 @@ class BothAnswers:
         waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]:
         """The answer of either, or the one that `ask` gets, which both keep."""
-        shared = partial(self.shared.get, judge, question, ask, waiting)
-        return await self.store.get(judge, question, shared, waiting)
+        shared = partial(self._shared.get, judge, question, ask, waiting)
+        return await self._store.get(judge, question, shared, waiting)
 
 
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
@@ -203,7 +197,8 @@ class OpenStore:
         self._path = path
         self._patience = patience
         self._reader = reader
-        self._journal = Journal(writer) if writer is not None else None
+        self.replays = writer is None  # it is only read
+        self._journal = None if writer is None else Journal(writer)
         self._claims = Claims(path) if writer is not None else None
         self._names = DurableNames(partial(_log.warning, _NAMELESS))
         self._in_use: set[str] = set()
@@ -217,11 +212,6 @@ class OpenStore:
     def damaged(self) -> int:
         """Number of stored answers that could not be read, and gave way to new ones."""
         return len(self._damaged)
-
-    @property
-    def replays(self) -> bool:
-        """Whether it is only read."""
-        return self._journal is None
 
     async def meet(self, judges: Iterable[Judge]) -> None:
         """Say which stored answers the judges of a run lost, and which are of other code.

@@ -32,10 +32,7 @@ class Kinds:
         self._wide = weights if self._times else {PLAIN: 1.0}
         self._narrow = self._wide.copy()
         self._narrow.pop(Evolution.MULTICONTEXT, None)
-
-    def names(self) -> list[str]:
-        """The kinds that there are."""
-        return [*self._wide]
+        self.names = [*self._wide]
 
     def _weights(self, context: Context) -> dict[str, float]:
         return self._wide if context.wider else self._narrow

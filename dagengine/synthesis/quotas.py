@@ -146,9 +146,9 @@ def _check(
         names = [name for name in by_source if name is not None]
         near = did_you_mean(quota.document, names) or f"there are {few(names)}"
         raise InputError(f"a quota names {quota.document!r}, which gave no text; {near}")
-    if quota.kind is not None and quota.kind not in kinds.names():
+    if quota.kind is not None and quota.kind not in kinds.names:
         why = "every draft is evolved, but never in this way"
-        if kinds.names() == [PLAIN]:
+        if kinds.names == [PLAIN]:
             why = "num_evolutions is 0"
         raise InputError(f"no golden can be of the kind {quota.kind!r}: {why}")
     if quota.difficulty is not None and not measured:
@@ -178,7 +178,7 @@ def _check_room(
         goldens += f" of the kind {kind}" if kind else ""
         goldens += f" about {document!r}" if document else ""
         # Every other kind takes a single passage: without room it is two that go together.
-        only = kind or ", ".join(kinds.names())
+        only = kind or ", ".join(kinds.names)
         why = f"{only} takes two passages that go together, and there are none"
         if fitting:
             why = (

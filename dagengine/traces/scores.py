@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from dagengine.data.json_lines import line_of, value_of
-from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+from dagengine.record.values import MetricRecord, NodeRecord
 from dagengine.regular_files import is_there, open_to_read, open_to_write
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 
@@ -72,39 +72,33 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Scores:
-    """Makes the scores of rows; knows the definitions of a run."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._metrics = {metric.name: metric for metric in manifest.metrics}
-
-    def of(self, row: CaseResult) -> Iterator[Score]:
-        """The scores of one row; none for a case that was not read from a trace."""
-        ids = row.trace or {}
-        trace, span, session = map(ids.get, ("trace_id", "span_id", "session_id"))
-        if trace is None and session is None:
-            return
-        # A trace itself is no span.
-        own = None if span == trace else span
-        fields: dict[str, Any] = {"trace_id": trace, "span_id": own, "session_id": session}
-        for result in row.metrics:
-            metric = self._metrics.get(result.metric)
-            if metric is not None:
-                nodes = _nodes(metric)
-                yield Score(
-                    result.metric,
-                    metric.hash,
-                    "LLM" if any(node.judges for node in nodes.values()) else "CODE",
-                    value=result.score,
-                    label={True: "pass", False: "fail", None: None}[result.success],
-                    reason=result.why or None,
-                    error=None if result.failure is None else str(result.failure.kind),
-                    path=tuple(f"{node}={verdict}" for node, verdict in result.path),
-                    **fields,
-                )
-                for step in result.steps:
-                    if (node := nodes.get(step.node)) is not None:
-                        yield from _of_step(result, step, node, fields)
+def scores_of(row: CaseResult, metrics: Mapping[str, MetricRecord]) -> Iterator[Score]:
+    """The scores of one row by the metrics of its run; none without a trace."""
+    ids = row.trace or {}
+    trace, span, session = map(ids.get, ("trace_id", "span_id", "session_id"))
+    if trace is None and session is None:
+        return
+    # A trace itself is no span.
+    own = None if span == trace else span
+    fields: dict[str, Any] = {"trace_id": trace, "span_id": own, "session_id": session}
+    for result in row.metrics:
+        metric = metrics.get(result.metric)
+        if metric is not None:
+            nodes = _nodes(metric)
+            yield Score(
+                result.metric,
+                metric.hash,
+                "LLM" if any(node.judges for node in nodes.values()) else "CODE",
+                value=result.score,
+                label={True: "pass", False: "fail", None: None}[result.success],
+                reason=result.why or None,
+                error=None if result.failure is None else str(result.failure.kind),
+                path=tuple(f"{node}={verdict}" for node, verdict in result.path),
+                **fields,
+            )
+            for step in result.steps:
+                if (node := nodes.get(step.node)) is not None:
+                    yield from _of_step(result, step, node, fields)
 
 
 def _nodes(metric: MetricRecord) -> dict[str, NodeRecord]:

@@ -29,8 +29,8 @@ from dagengine.traces.scores import (
     FAILED,
     PARTLY,
     Score,
-    Scores,
     SentJournal,
+    scores_of,
 )
 
 if TYPE_CHECKING:
@@ -156,11 +156,11 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
 
 def _unsent(run: Run, backend: Backend, journal: SentJournal, sent: Sent) -> Iterator[Score]:
     """The scores of a run that are not at the place yet."""
-    scores, rejected = Scores(run.manifest), journal.rejected
+    metrics, rejected = {metric.name: metric for metric in run.manifest.metrics}, journal.rejected
     for row in run.rows():
         if row.trace is None:
             sent.without_trace += 1
-        for score in scores.of(row):
+        for score in scores_of(row, metrics):
             if score.key in journal.keys[DONE]:
                 sent.earlier += 1
             elif score.key in journal.keys[PARTLY]:  # some of them were written, whichever

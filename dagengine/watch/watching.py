@@ -151,7 +151,7 @@ class Watch(RunObserver):
         self._bettors = {name: Bettor() for name in self.metrics}
         self._news = anyio.Event()
         self._over = False
-        self._read = 0
+        self.read = 0  # spans and log records of traces that were not decided before
         self._asked_again = 0
         self.counts = Counter[str]()
         self._waiting: dict[str, int] = {}
@@ -334,9 +334,9 @@ class Watch(RunObserver):
         return f"the judge does not answer since {self._away:%Y-%m-%d %H:%M:%S} UTC"
 
     def _poll(self) -> int:
-        before = self._read
-        self._read += self._pending.add(self._source.poll(), self._clock())
-        return self._read - before
+        count = self._pending.add(self._source.poll(), self._clock())
+        self.read += count
+        return count
 
     def _ready(self, now: float, most: int) -> list[Item]:
         """The cases of some traces that are ready and sampled."""
@@ -458,17 +458,13 @@ class Watch(RunObserver):
             return
         self._known.add(alert.key)
         self.alerts.append(alert)
-        self._alert_lines.write({"time": datetime.now(UTC).isoformat(), **alert.as_dict()})
+        moment = {"time": datetime.now(UTC).isoformat()}
+        self._alert_lines.write(moment | dataclasses.asdict(alert))
         self._say(str(alert))
         if alert.cause == "judge" and self._old is not None:
             self._old.skip_to(self._record.count)  # what is older, another judge has answered
 
     # In the end
-
-    @property
-    def read(self) -> int:
-        """Number of spans and log records that belong to traces that were not decided before."""
-        return self._read
 
     def lines(self) -> list[str]:
         """Lines on the traces, and the means of the whole traffic."""

@@ -134,10 +134,10 @@ def stored_questions(db: sqlite3.Connection, judge: str, question: Question[Any]
 def compare(
     question: Question[Any], stored: Sequence[Parts], others: Sequence[Words]
 ) -> tuple[str, int]:
-    """How a question differs from the stored ones of nodes of its name, and how many of them count.
+    """Describe how a question differs from stored ones of nodes of its name; and count these.
 
     Names are not unique in a store: those in the words of `others`, which are other nodes of the
-    run, are not of this node.
+    run, do not count.
     """
     asked = _asked(question)
     own = _words(asked)

@@ -25,8 +25,7 @@ from dagengine.synthesis.generation import Generation, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.goldens import AnyGolden, Goldens
 from dagengine.synthesis.likeness import ALIKE
-from dagengine.synthesis.pools import Context
-from dagengine.synthesis.quotas import MOST, Filling, drafts_for, evenly, lists_for, up_to
+from dagengine.synthesis.quotas import MOST, Context, Filling, drafts_for, evenly, lists_for, up_to
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
     EvolutionConfig,

@@ -142,21 +142,3 @@ class Alert:
 
 def _points(change: float) -> str:
     return f"{100 * change:+.1f} points"
-
-
-@dataclass(slots=True)
-class TrafficMean:
-    """The mean score of the whole traffic: every case counts 1 / its probability (Hájek)."""
-
-    _sum: float = 0.0
-    _weights: float = 0.0
-
-    def add(self, score: float, probability: float) -> None:
-        """Count a case that was judged with this probability."""
-        self._sum += score / probability
-        self._weights += 1 / probability
-
-    @property
-    def mean(self) -> float | None:
-        """None without a case."""
-        return self._sum / self._weights if self._weights else None

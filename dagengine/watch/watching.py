@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, lines_of
 from dagengine.watch.sequences import Bettor
 from dagengine.watch.strata import PERIODS, Sampling, group_digest, share_of
 from dagengine.watch.tailing import DAMAGED, Folder, Pending
-from dagengine.watch.values import Again, Alert, Departure, Judged, Pair, TrafficMean
+from dagengine.watch.values import Again, Alert, Departure, Judged, Pair
 
 AGAIN = "again.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
@@ -147,7 +147,8 @@ class Watch(RunObserver):
         self._alone = 0  # cases without a group
         self._off: tuple[str, ...] = ()  # metrics without alarms
         self._departures: deque[Departure] = deque()
-        self._means = {name: TrafficMean() for name in self.metrics}
+        # Sums for the mean score of the whole traffic: a case counts 1 / its probability (Hájek).
+        self._scores, self._weights = defaultdict[str, float](float), defaultdict[str, float](float)
         self._bettors = {name: Bettor() for name in self.metrics}
         self._news = anyio.Event()
         self._over = False
@@ -239,7 +240,8 @@ class Watch(RunObserver):
         if judged is None:
             return
         for metric, score in judged.scores.items():
-            self._means[metric].add(score, judged.probability)
+            self._scores[metric] += score / judged.probability
+            self._weights[metric] += 1 / judged.probability
             if judged.share < self._how.sampling.least:
                 self._bettors[metric].add(score)
         self._departures += [
@@ -473,8 +475,8 @@ class Watch(RunObserver):
         lines = ["traces: " + (", ".join(parts) or "none")]
         lines += [self._status()] if self._away else []
         for name in self.metrics:
-            mean = self._means[name].mean
-            if mean is not None:
+            if self._weights[name]:
+                mean = self._scores[name] / self._weights[name]
                 low, high = self._bettors[name].interval(ALPHA)
                 lines.append(
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"

@@ -232,7 +232,7 @@ def _split(
 
 
 def _of(synthesizer: Synthesizer | None) -> Synthesizer:
-    from dagengine.synthesis.arguments import of_kind
+    from dagengine.synthesis.doors import of_kind
     from dagengine.synthesis.synthesizer import Synthesizer as Default
 
     return Default() if synthesizer is None else of_kind("synthesizer", synthesizer, Default)

@@ -23,8 +23,8 @@ import openai
 
 from dagengine import Limits, evaluate
 from dagengine.judges import OpenAIJudge
-from dagengine.synthesis.duplicates import ALIKE, GoldenTexts, Pair
 from dagengine.synthesis.generators import LIKENESS, SAME, duplicates, pair_case
+from dagengine.synthesis.likeness import ALIKE, GoldenTexts, Pair
 
 KINDS = ("paraphrase", "other", "near")
 Topic = Mapping[str, str]

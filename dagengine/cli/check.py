@@ -84,7 +84,7 @@ def _data_problems(plan: Plan, cases: Cases, format: Format) -> Iterator[Problem
     from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import concerns, missing_fields
     from dagengine.execution.local_executor import check_cases
-    from dagengine.traces.reading import TraceCases
+    from dagengine.traces.trace_cases import TraceCases
 
     if isinstance(cases, TraceCases) and format is Format.TABLE:
         for line in cases.mapping():

@@ -234,7 +234,7 @@ def _stored_answers(
     from dagengine.evaluation import stream
     from dagengine.execution.interrupts import sync
     from dagengine.store.answers import Store
-    from dagengine.store.misses import REWORDED
+    from dagengine.store.notices import REWORDED
 
     kept, lost = Store(path, replay=True), dict[str, None]()
 

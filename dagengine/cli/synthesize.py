@@ -135,7 +135,7 @@ def synthesize(options: SynthesizeOptions) -> None:
     """
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
-    from dagengine.synthesis.sources import NoTextError
+    from dagengine.synthesis.contexts import NoTextError
 
     try:
         _print_plan(options) if options.plan else _make(options)

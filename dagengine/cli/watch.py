@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dagengine.execution.local_executor import Settings
     from dagengine.gateway.limits import Limits
     from dagengine.watch import Watch, WatchSettings
-    from dagengine.watch.budget import DailyAccount
+    from dagengine.watch.growing import DailyAccount
 
 # One more than the failures in a row that open the circuit. With fewer a case that is asked alone
 # would have a row, as failed for itself, before it shows that the judge is away.
@@ -237,7 +237,7 @@ def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
 def _watch(options: WatchOptions, folder: Path, how: WatchSettings, limits: Limits) -> Watch:
     from dagengine.loading import load_metrics
     from dagengine.watch import Folder, Watch
-    from dagengine.watch.budget import DailyAccount
+    from dagengine.watch.growing import DailyAccount
 
     settings: Settings = {
         "model": options.chosen_judge(),

@@ -22,7 +22,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, ExitStack, aclosing
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 
@@ -54,26 +54,14 @@ class CaseTerms:
     context: contextvars.Context | None = None
 
 
-class Source(Protocol[T_co]):
-    """Cases one by one, without waiting."""
+class PulledSource(Generic[T_co]):
+    """A source over a plain iterable, which must not wait for long: the whole run waits with it.
 
-    ended: bool
-    error: InputError | None
+    It is `ready` if `take` may give something now. That gives None if there is none now, or (once
+    `ended`) ever.
+    """
 
-    @property
-    def ready(self) -> bool:
-        """Whether `take` may give something now."""
-        ...
-
-    def take(self) -> T_co | None:
-        """The next case; None when there is none now, or (once `ended`) ever."""
-        ...
-
-
-class PulledSource(Generic[T]):
-    """A source over a plain iterable, which must not wait for long: the whole run waits with it."""
-
-    def __init__(self, items: Iterable[T]) -> None:
+    def __init__(self, items: Iterable[T_co]) -> None:
         self.ended = False
         self.error: InputError | None = None
         self._items = iter(items)
@@ -83,7 +71,7 @@ class PulledSource(Generic[T]):
     def ready(self) -> bool:
         return not self.ended
 
-    def take(self) -> T | None:
+    def take(self) -> T_co | None:
         try:
             item = next(self._items)
         except StopIteration:
@@ -119,14 +107,14 @@ class Chunks(Generic[T]):
         return first, items
 
 
-class FedSource(Generic[T]):
+class FedSource(Generic[T_co]):
     """A source over an async iterable; `feed` runs as a task beside the readers."""
 
-    def __init__(self, items: AsyncIterable[T]) -> None:
+    def __init__(self, items: AsyncIterable[T_co]) -> None:
         self.ended = False
         self.error: InputError | None = None
         self._items = items
-        self._buffer: deque[T] = deque()
+        self._buffer: deque[T_co] = deque()
         self._space = anyio.Event()
         self._taken = 0
 
@@ -134,7 +122,7 @@ class FedSource(Generic[T]):
     def ready(self) -> bool:
         return bool(self._buffer)
 
-    def take(self) -> T | None:
+    def take(self) -> T_co | None:
         if not self._buffer:
             return None
         self._space.set()
@@ -254,6 +242,10 @@ class CallSource(RunObserver):
     def _rest(self) -> None:
         if not (self.waiting or self._begun):
             self._work.close()
+
+
+Source = PulledSource[T] | FedSource[T] | CallSource
+"""Cases one by one, without waiting."""
 
 
 async def _close(items: object) -> None:

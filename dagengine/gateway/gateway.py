@@ -50,7 +50,7 @@ from dagengine.question import (
 from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, OpenStore
-from dagengine.store.rows import key_of, short_key
+from dagengine.store.entries import key_of, short_key
 from dagengine.threads import EventLoop
 
 T = TypeVar("T", bound=BaseModel)

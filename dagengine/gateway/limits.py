@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.gateway.prices import Price, as_price
 
+# Whole numbers and the least of each; the optional ones may be None.
 _WHOLE = {"max_in_flight": 1, "attempts": 1, "reasks": 0, "remembered": 0}
-_WHOLE_OR_NONE = {"max_calls": 0, "max_tokens": 1, "max_waiting": 0}
+_OPTIONAL = {"max_calls": 0, "max_tokens": 1, "max_waiting": 0}
 _ABOVE_ZERO = {
     "call_timeout": "seconds",
     "case_timeout": "seconds",
@@ -92,11 +92,12 @@ class Limits:
     max_waiting: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in _WHOLE.items():
-            _require_whole(name, getattr(self, name), least)
-        for name, least in _WHOLE_OR_NONE.items():
-            if getattr(self, name) is not None:
-                _require_whole(name, getattr(self, name), least)
+        for name, least in {**_WHOLE, **_OPTIONAL}.items():
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be a whole number from {least} on, got {value!r}")
         for name, unit in _ABOVE_ZERO.items():
             value = getattr(self, name)
             if value is not None and not value > 0:  # NaN is not
@@ -123,11 +124,6 @@ class Limits:
             return self.patience, self.patience
         patience = _UNLIMITED if self.call_timeout is None else _CALLS * self.call_timeout
         return max(_LEAST, patience), _LEAST
-
-
-def _require_whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or value < least:
-        raise InputError(f"{name} must be a whole number from {least} on, got {value!r}")
 
 
 DEFAULT_LIMITS = Limits()

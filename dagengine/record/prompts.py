@@ -12,9 +12,9 @@ from dagengine.errors import InputError
 from dagengine.question import Message
 from dagengine.record.run import Run
 from dagengine.results import CaseResult
+from dagengine.store.entries import UNREADABLE, question_by
 from dagengine.store.file import connect_to_read, unpack
-from dagengine.store.misses import question_parts
-from dagengine.store.rows import UNREADABLE, question_by
+from dagengine.store.notices import question_parts
 
 Prompt = list[Message]
 RowKeys = list[list[tuple[str, ...]]]

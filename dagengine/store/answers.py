@@ -27,16 +27,7 @@ from pydantic import BaseModel
 from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMissError
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Claims
-from dagengine.store.file import (
-    connect,
-    connect_to_read,
-    explain_errors,
-    printable,
-    transaction,
-)
-from dagengine.store.misses import REWORDED, difference
-from dagengine.store.notices import code_of, lost_answers, require_apart
-from dagengine.store.rows import (
+from dagengine.store.entries import (
     DamagedError,
     Entry,
     entry_of,
@@ -46,6 +37,26 @@ from dagengine.store.rows import (
     insert,
     key_of,
     revive,
+)
+from dagengine.store.file import (
+    connect,
+    connect_to_read,
+    explain_errors,
+    printable,
+    transaction,
+)
+from dagengine.store.notices import (
+    COMPARED,
+    REWORDED,
+    Parts,
+    Words,
+    code_of,
+    compare,
+    difference,
+    lost_answers,
+    require_apart,
+    stored_questions,
+    words_of,
 )
 from dagengine.terminal import counted
 
@@ -63,8 +74,8 @@ _EDITED = (
     "judge another name, or remove them: dagengine store prune %s --judge %s"
 )
 _NEW_WORDS = (
-    "%s: %r was put in other words since its answers were stored: they are not used, and its "
-    "questions are asked again"
+    "%s: %s of %r not used: stored when it was put in other words, or for another metric with a "
+    "node of this name; its questions are asked again"
 )
 _NAMELESS = (
     "answers of the judge %r are not stored, because it has no durable_identity: "
@@ -141,22 +152,16 @@ class Answers(Protocol):
     ) -> Answer[T]: ...
 
 
-@dataclass(frozen=True, slots=True)
 class BothAnswers:
     """Answers of a store, and of other processes those that it does not have."""
 
-    store: Answers
-    shared: Answers
-
-    @property
-    def replays(self) -> bool:
-        """Whether no judge is asked."""
-        return self.store.replays
+    def __init__(self, store: Answers, shared: Answers) -> None:
+        self._store, self._shared, self.replays = store, shared, store.replays
 
     @property
     def damaged(self) -> int:
         """Number of stored answers that could not be read."""
-        return self.store.damaged
+        return self._store.damaged
 
     async def get(
         self,
@@ -166,8 +171,8 @@ class BothAnswers:
         waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]:
         """The answer of either, or the one that `ask` gets, which both keep."""
-        shared = partial(self.shared.get, judge, question, ask, waiting)
-        return await self.store.get(judge, question, shared, waiting)
+        shared = partial(self._shared.get, judge, question, ask, waiting)
+        return await self._store.get(judge, question, shared, waiting)
 
 
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
@@ -192,13 +197,14 @@ class OpenStore:
         self._path = path
         self._patience = patience
         self._reader = reader
-        self._journal = Journal(writer) if writer is not None else None
+        self.replays = writer is None  # it is only read
+        self._journal = None if writer is None else Journal(writer)
         self._claims = Claims(path) if writer is not None else None
         self._names = DurableNames(partial(_log.warning, _NAMELESS))
         self._in_use: set[str] = set()
         self._codes: dict[str, str | None] = {}
         self._damaged: set[bytes] = set()
-        self._missed: set[str] = set()  # nodes with a question that was not stored
+        self._words: dict[tuple[str | None, object], Words] = {}  # of nodes that have asked
         self.scope = anyio.CancelScope()
         self.failure: InputError | None = None
 
@@ -206,11 +212,6 @@ class OpenStore:
     def damaged(self) -> int:
         """Number of stored answers that could not be read, and gave way to new ones."""
         return len(self._damaged)
-
-    @property
-    def replays(self) -> bool:
-        """Whether it is only read."""
-        return self._journal is None
 
     async def meet(self, judges: Iterable[Judge]) -> None:
         """Say which stored answers the judges of a run lost, and which are of other code.
@@ -255,7 +256,11 @@ class OpenStore:
         It waits inside `waiting` for another process that asks the same.
         """
         name = self._names.of(judge)
-        key = key_of(name or "", question)
+        node = name, question.asker or question.name
+        key, stored = key_of(name or "", question), list[Parts]()
+        is_new = node not in self._words
+        if is_new:
+            self._words[node] = words_of(question)
         try:
             with explain_errors(self._path):
                 answer = self._find(key, question) if name is not None else None
@@ -263,14 +268,13 @@ class OpenStore:
                     return answer
                 if self._journal is None:
                     # How the question ended when it was asked; else that it was not.
-                    why = difference(self._reader, (name or judge.identity), question)
+                    others = self._words_beside(node)
+                    why = difference(self._reader, name or judge.identity, question, others)
                     raise self._failure(key) or RecordingMissError(
                         f"{self._path} has no answer for the node {question.name!r}: {why}"
                     )
-                if name is not None and question.name not in self._missed:
-                    self._missed.add(question.name)
-                    if difference(self._reader, name, question) == REWORDED:
-                        _log.warning(_NEW_WORDS, self._path, question.name)
+                if name is not None and is_new:
+                    stored = stored_questions(self._reader, name, question)
             if name is None:
                 return await ask()
             asked = partial(self._ask_and_store, self._journal, key, name, question, ask)
@@ -285,7 +289,17 @@ class OpenStore:
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
             raise
+        if stored:  # said only now: other nodes of the run may have put it in these words meanwhile
+            why, count = compare(question, stored, self._words_beside(node))
+            if why == REWORDED:
+                least = "at least " * (count == COMPARED)
+                answers = least + counted(count, "answer")
+                _log.warning(_NEW_WORDS, self._path, answers, question.name)
         return answer
+
+    def _words_beside(self, node: tuple[str | None, object]) -> list[Words]:
+        """Words of the other nodes that have asked."""
+        return [words for (_, asker), words in self._words.items() if asker != node[1]]
 
     async def _ask_with_claim(
         self,

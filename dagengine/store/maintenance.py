@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
+from dagengine.store.entries import UNREADABLE, DamagedError, fields_of
 from dagengine.store.file import (
     connect,
     connect_to_read,
@@ -20,8 +21,7 @@ from dagengine.store.file import (
     transaction,
     unpack,
 )
-from dagengine.store.misses import Parts, question_parts
-from dagengine.store.rows import UNREADABLE, DamagedError, fields_of
+from dagengine.store.notices import Parts, question_parts
 
 _PATIENCE = 60.0
 _GROUPS = """SELECT judges.name, nodes.name, answers, first, last

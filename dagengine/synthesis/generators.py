@@ -21,8 +21,8 @@ from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, FieldNode, Task
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Options
-from dagengine.synthesis import instructions as words
-from dagengine.synthesis.duplicates import ALIKE_WORDS, Pair
+from dagengine.synthesis import golden_prompts as prompts
+from dagengine.synthesis.likeness import ALIKE_WORDS, Pair
 from dagengine.synthesis.passages import words_in
 from dagengine.synthesis.values import StylingConfig
 from dagengine.test_case import LLMTestCase
@@ -62,41 +62,43 @@ def from_contexts(
     `right_text` answers blind, and has to agree; `cheap` are the judges that try without the
     passages. Both need expected outputs. `embedder` gives the vector of an input.
     """
-    ask = TaskNode(
-        words.drafts_from_context(drafts, style), "drafts", evaluation_params=["context"],
-        output_type=list[str], options=_drafts(drafts), name="Draft",
-    )  # fmt: skip
-    final = _evolution(_chosen_draft(ask), evolutions, style, ["context"])
     context = ["context"]
+    draft = _chosen_draft(prompts.DRAFTS_FROM_CONTEXT, drafts, style, evaluation_params=context)
+    final = _evolution(draft, evolutions, style, context)
     if not expected:
         leaf = CodeNode(golden, inputs=[final, *_embedding_nodes(final, embedder)], name=GOLDEN)
-        return _with_judges(_metric(_filters(final, context, leaf)), embedder=embedder)
+        return _generator(_filters(final, context, leaf), embedder=embedder)
     answer = TaskNode(
-        words.context_answer_prompt(style), "expected_output", evaluation_params=context,
-        inputs=[final], output_type=Supported, options=_LONG, name="Expected output",
+        prompts.style_answer(prompts.ANSWER_FROM_CONTEXT, style), "expected_output",
+        evaluation_params=context, inputs=[final], output_type=Supported, options=_LONG,
+        name="Expected output",
     )  # fmt: skip
     tried: list[TaskNode] = []
     for number in range(len(cheap)):
         # A judge that knows the answer without the passages makes the golden an easy one.
         name = _closed_name(number)
-        alone = TaskNode(words.CLOSED_BOOK, "other_answer", inputs=[final], name=name)
+        alone = TaskNode(prompts.CLOSED_BOOK, "other_answer", inputs=[final], name=name)
         agreeing = TaskNode(
-            words.AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
+            prompts.AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
             output_type=bool, name=f"{name} agrees",
         )  # fmt: skip
         tried.append(agreeing)
     inputs = [final, answer, *tried, *_embedding_nodes(final, embedder)]
     leaf = CodeNode(answered_golden, inputs=inputs, name=GOLDEN)
     blind = TaskNode(
-        words.BLIND, "other_answer", evaluation_params=context, inputs=[final], name="Blind answer"
+        prompts.BLIND,
+        "other_answer",
+        evaluation_params=context,
+        inputs=[final],
+        name="Blind answer",
     )
-    agrees = _keeps(words.AGREES, leaf, "Blind answer agrees", [final, answer, blind])
-    leaked = _drops(words.LEAKED, agrees, "Leaks the answer", [final, answer])
+    agrees = _keeps(prompts.AGREES, leaf, "Blind answer agrees", [final, answer, blind])
+    leaked = _drops(prompts.LEAKED, agrees, "Leaks the answer", [final, answer])
     supported = CodeNode(
         is_supported, evaluation_params=context, inputs=[answer], then={True: leaked, False: 0},
         name="Supported by its sentences",
     )  # fmt: skip
-    return _with_judges(_metric(_filters(final, context, supported)), second, cheap, embedder)
+    return _generator(_filters(final, context, supported), second, cheap, embedder)
 
 
 def from_scratch(
@@ -110,25 +112,21 @@ def from_scratch(
 ) -> Any:
     """Goldens about a topic, or like a golden that is there; nothing to check answers against."""
     field = FieldNode("input", output_label="input" if like else "topic")
-    wording = words.drafts_like if like else words.drafts_from_scratch
-    ask = TaskNode(
-        wording(drafts, style), "drafts", inputs=[field], output_type=list[str],
-        options=_drafts(drafts), name="Draft",
-    )  # fmt: skip
-    final = _evolution(_chosen_draft(ask), evolutions, style, [])
+    prompt = prompts.DRAFTS_LIKE if like else prompts.DRAFTS_FROM_SCRATCH
+    final = _evolution(_chosen_draft(prompt, drafts, style, inputs=[field]), evolutions, style, [])
     inputs: list[BaseNode] = [final]
     if expected:
         inputs.append(
             TaskNode(
-                words.knowledge_answer_prompt(style), "expected_output", inputs=[final],
-                options=_LONG, name="Expected output",
+                prompts.style_answer(prompts.ANSWER_FROM_KNOWLEDGE, style), "expected_output",
+                inputs=[final], options=_LONG, name="Expected output",
             )
         )  # fmt: skip
     inputs += _embedding_nodes(final, embedder)
     leaf = CodeNode(plainly_answered if expected else golden, inputs=inputs, name=GOLDEN)
-    contained = _keeps(words.SELF_CONTAINED, leaf, "Self-contained", [final])
-    root = _keeps(words.ONE_QUESTION, contained, "One thing", [final])
-    return _with_judges(_metric(root), embedder=embedder)
+    contained = _keeps(prompts.SELF_CONTAINED, leaf, "Self-contained", [final])
+    root = _keeps(prompts.ONE_QUESTION, contained, "One thing", [final])
+    return _generator(root, embedder=embedder)
 
 
 def of_conversations(
@@ -136,22 +134,24 @@ def of_conversations(
 ) -> Any:
     """Conversational goldens: a situation, how it ends well, and who the person is."""
     fields = ["context"] if grounded else ["input"]
-    ask = TaskNode(
-        words.drafts_of_scenarios(drafts, style), "drafts", evaluation_params=fields,
-        output_type=list[str], options=_drafts(drafts), name="Draft",
-    )  # fmt: skip
-    scenario = _chosen_draft(ask, "scenario")
+    scenario = _chosen_draft(
+        prompts.DRAFTS_OF_SCENARIOS, drafts, style, "scenario", evaluation_params=fields
+    )
     outcome = TaskNode(
-        words.OUTCOME, "expected_outcome", evaluation_params=fields, inputs=[scenario],
+        prompts.OUTCOME, "expected_outcome", evaluation_params=fields, inputs=[scenario],
         options=_LONG, name="Expected outcome",
     )  # fmt: skip
     person = TaskNode(
-        words.PERSON, "user_description", inputs=[scenario], options=_LONG, name="User description"
+        prompts.PERSON,
+        "user_description",
+        inputs=[scenario],
+        options=_LONG,
+        name="User description",
     )
     inputs = [scenario, outcome, person, *_embedding_nodes(scenario, embedder)]
     leaf = CodeNode(conversation, inputs=inputs, name=GOLDEN)
-    root = _keeps(words.PLAUSIBLE, leaf, "Plausible", [scenario])
-    return _with_judges(_metric(root), embedder=embedder)
+    root = _keeps(prompts.PLAUSIBLE, leaf, "Plausible", [scenario])
+    return _generator(root, embedder=embedder)
 
 
 def duplicates(alike: float, judge: Any = None) -> Any:
@@ -167,7 +167,7 @@ def duplicates(alike: float, judge: Any = None) -> Any:
     texts = [FieldNode("input", output_label="first"),
              FieldNode(f"{_PLACE}.second", output_label="second")]  # fmt: skip
     question = BinaryJudgementNode(
-        words.SAME_ANSWER, inputs=texts, then={True: 10, False: 0}, name=SAME
+        prompts.SAME_ANSWER, inputs=texts, then={True: 10, False: 0}, name=SAME
     )
     nominated = CodeNode(
         are_alike, evaluation_params=[f"{_PLACE}.likeness"], then={True: question, False: 0},
@@ -185,28 +185,21 @@ def pair_case(pair: Pair) -> LLMTestCase:
     )
 
 
-def _drafts(count: int) -> Options:
-    """Options of a question for a list of that many drafts."""
-    return replace(_LONG, max_items=count)
-
-
-def _metric(root: BaseNode) -> Any:
-    return DAGMetric("Goldens", Graph(root))
-
-
 def _embedding_nodes(text: BaseNode, embedder: Any) -> list[BaseNode]:
     """The node that asks for the vector of a text, if there is somebody to ask."""
     if embedder is None:
         return []
-    asks = TaskNode(
-        "Embed the text.", "vector", inputs=[text], output_type=list[float], name=EMBEDDING
-    )
-    return [asks]
+    vector = list[float]
+    return [
+        TaskNode("Embed the text.", "vector", inputs=[text], output_type=vector, name=EMBEDDING)
+    ]
 
 
-def _with_judges(
-    metric: Any, second: Any = None, cheap: Sequence[Any] = (), embedder: Any = None
+def _generator(
+    root: BaseNode, second: Any = None, cheap: Sequence[Any] = (), embedder: Any = None
 ) -> Any:
+    """The metric, with judges of their own for some nodes."""
+    metric: Any = DAGMetric("Goldens", Graph(root))
     if second is not None:
         metric = answered_by(metric, second, ["Blind answer"])
     for number, judge in enumerate(cheap):
@@ -216,8 +209,14 @@ def _with_judges(
     return metric
 
 
-def _chosen_draft(drafts: TaskNode, label: str = "draft") -> CodeNode:
-    """One draft of the list, so that one question gives the drafts of several goldens."""
+def _chosen_draft(
+    prompt: str, count: int, style: StylingConfig, label: str = "draft", **reads: Any
+) -> CodeNode:
+    """One draft of a list, so that one question gives the drafts of several goldens."""
+    drafts = TaskNode(
+        prompts.style_input(prompt.format(count=count), style), "drafts", output_type=list[str],
+        options=replace(_LONG, max_items=count), name="Draft", **reads,
+    )  # fmt: skip
     return CodeNode(
         choose_draft, evaluation_params=[f"{_PLACE}.draft"], inputs=[drafts], output_label=label,
         name=CHOOSE,
@@ -229,10 +228,11 @@ def _evolution(draft: BaseNode, times: int, style: StylingConfig, read: Sequence
     for number in range(times):
         change = FieldNode(f"{_PLACE}.evolutions.{number}", output_label="change")
         draft = TaskNode(
-            words.evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
+            prompts.evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
             options=_LONG, name=f"Evolve {number + 1}",
         )  # fmt: skip
-    return TaskNode(words.rewriting(style), "input", inputs=[draft], options=_LONG, name=REWRITE)
+    final = prompts.style_input(prompts.REWRITTEN, style)
+    return TaskNode(final, "input", inputs=[draft], options=_LONG, name=REWRITE)
 
 
 def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
@@ -241,11 +241,11 @@ def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
         quotes_passage, evaluation_params=context, inputs=[final], then={True: 0, False: then},
         name="Quotes the passage",
     )  # fmt: skip
-    contained = _keeps(words.SELF_CONTAINED, quotes, "Self-contained", [final])
-    single = _keeps(words.ONE_QUESTION, contained, "One thing", [final])
-    needs = _drops(words.NEEDS_CONTEXT, single, "Answerable without context", [final])
+    contained = _keeps(prompts.SELF_CONTAINED, quotes, "Self-contained", [final])
+    single = _keeps(prompts.ONE_QUESTION, contained, "One thing", [final])
+    needs = _drops(prompts.NEEDS_CONTEXT, single, "Answerable without context", [final])
     return BinaryJudgementNode(
-        words.ANSWERABLE, evaluation_params=context, inputs=[final], then={True: needs, False: 0},
+        prompts.ANSWERABLE, evaluation_params=context, inputs=[final], then={True: needs, False: 0},
         name="Answerable",
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ class Goldens(list[Any]):
         return page_of(self, self.report)
 
 
-class Folder:
+class GoldenFolder:
     """Beside the record of a run: its goldens, a page to review them, and the yield."""
 
     def __init__(self, record: RunWriter | None) -> None:

@@ -1,30 +1,184 @@
 """Quotas of goldens: filled until each is met, or nothing is left that may be tried.
 
-A law: no clock, no I/O. The same seed and the same outcomes give the same drafts.
+A law: no clock, no I/O. The same seed and the same outcomes give the same drafts. Those that
+contexts give come in an order of the seed; none is handed out twice. Linear in the number of
+contexts: every draft is looked at once for each kind that is asked for.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.synthesis.pools import Context, Kinds, Pools
 from dagengine.synthesis.values import (
     PLAIN,
     Difficulty,
+    Evolution,
     EvolutionConfig,
     Passage,
     Quota,
     QuotaYield,
     Seed,
+    whole,
 )
 from dagengine.terminal import few
 
+MOST = 20
+"""Drafts that one question asks for at most."""
+_SPARE = 2  # drafts for each golden that is wanted
 # If little of a quota was kept, it is not asked for more than so many times what is missing.
 _MOST_AT_ONCE = 4
 _Sort = tuple[str | None, str | None]  # a document and a kind, None for any
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Passages to ask about; `wider` are those for what takes more than one of them."""
+
+    source: str | None
+    passages: tuple[Passage, ...] = ()
+    wider: tuple[Passage, ...] = ()
+
+
+class Kinds:
+    """What the drafts of a context may become, by weights and by a seed."""
+
+    def __init__(self, config: EvolutionConfig, seed: int) -> None:
+        self._times, self._seed = config.num_evolutions, seed
+        weights = {str(kind): weight for kind, weight in config.evolutions.items() if weight > 0}
+        self._wide = weights if self._times else {PLAIN: 1.0}
+        self._narrow = self._wide.copy()
+        self._narrow.pop(Evolution.MULTICONTEXT, None)
+        self.names = [*self._wide]
+
+    def _weights(self, context: Context) -> dict[str, float]:
+        return self._wide if context.wider else self._narrow
+
+    def fits(self, context: Context, kind: str | None) -> bool:
+        """Return whether a draft of the context can be of the kind (None: of any)."""
+        weights = self._weights(context)
+        return bool(weights) if kind is None else kind in weights
+
+    def seed_of(self, context: Context, draft: int, kind: str | None) -> Seed:
+        """Choose the seed of a draft: of the kind that is asked for, else of a drawn one."""
+        if not self._times:
+            return Seed(context.source, PLAIN, (), context.passages, draft)
+        # Seeded by what the draft is about, not by its turn: more documents change no other draft.
+        where = [context.source, *(passage.text for passage in context.passages)]
+        random = Random(f"{self._seed}\n{draft}\n{where}")
+        weights = self._weights(context)
+        # Also where the kind is asked for: the further evolutions are those of any other quota.
+        draws = random.choices([*weights], [*weights.values()], k=self._times)
+        names = (kind or draws[0], *draws[1:])
+        passages = context.wider if Evolution.MULTICONTEXT in names else context.passages
+        return Seed(context.source, names[0], names, passages, draft)
+
+
+class _Pool:
+    """The drafts of one source: one of every context before any context has its next."""
+
+    def __init__(self, contexts: Sequence[Context], drafts: int, seed: int) -> None:
+        mixed = list(contexts)
+        # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
+        name = (contexts[0].source or "").encode(errors="backslashreplace").decode()
+        Random(f"{seed}\n{name}").shuffle(mixed)
+        self._drafts = [(context, draft) for draft in range(drafts) for context in mixed]
+        self._taken = bytearray(len(self._drafts))
+        self._looked_at: dict[str | None, int] = {}
+        self.left = len(self._drafts)
+
+    def draw(
+        self, kind: str | None, is_open: Callable[[Context], bool]
+    ) -> tuple[Context, int] | None:
+        """The next draft of a kind; what `is_open` once said no to is not looked at again."""
+        for index in range(self._looked_at.get(kind, 0), len(self._drafts)):
+            context, draft = self._drafts[index]
+            if not self._taken[index] and is_open(context):
+                self._taken[index] = True
+                self._looked_at[kind] = index + 1
+                self.left -= 1
+                return context, draft
+        self._looked_at[kind] = len(self._drafts)
+        return None
+
+
+class Pools:
+    """The drafts of all sources, `drafts` of each context. `is_used_up` ends a context for good."""
+
+    def __init__(
+        self,
+        by_source: dict[str | None, list[Context]],
+        kinds: Kinds,
+        is_used_up: Callable[[Context], bool],
+        *,
+        drafts: int,
+        seed: int,
+    ) -> None:
+        self._kinds, self._is_used_up = kinds, is_used_up
+        self._pools = {name: _Pool(contexts, drafts, seed) for name, contexts in by_source.items()}
+        self._heaps: dict[str | None, list[tuple[int, int, str | None]]] = {}
+
+    def draw(self, document: str | None, kind: str | None) -> Seed | None:
+        """The next draft; without a document, those of all take turns, the least used first."""
+        if document is not None:
+            return self._draw(document, kind)
+        heap = self._heaps.get(kind)
+        if heap is None:
+            heap = [(-pool.left, n, name) for n, (name, pool) in enumerate(self._pools.items())]
+            heapq.heapify(heap)
+            self._heaps[kind] = heap
+        while heap:
+            left, index, source = heap[0]
+            now = -self._pools[source].left
+            if now != left:  # another kind drew from it, so that it comes later
+                heapq.heapreplace(heap, (now, index, source))
+                continue
+            seed = self._draw(source, kind)
+            if seed is not None:
+                heapq.heapreplace(heap, (now + 1, index, source))
+                return seed
+            heapq.heappop(heap)
+        return None
+
+    def _draw(self, source: str | None, kind: str | None) -> Seed | None:
+        def is_open(context: Context) -> bool:
+            return self._kinds.fits(context, kind) and not self._is_used_up(context)
+
+        draw = self._pools[source].draw(kind, is_open)
+        return None if draw is None else self._kinds.seed_of(*draw, kind)
+
+
+def up_to(count: int, contexts: Sequence[Context], per_context: int) -> list[Quota]:
+    """A quota for each document: so many, or as many as its passages may give."""
+    passages = Counter(context.source for context in contexts)
+    return [Quota(min(count, n * per_context), document=name) for name, n in passages.items()]
+
+
+def evenly(topics: Sequence[str], count: int, name: str) -> list[Quota]:
+    """So many goldens over all topics; the first ones get one more where it does not divide."""
+    if whole(name, count, 1) < len(topics):
+        raise InputError(f"{name} is {count}, and each of {len(topics)} topics needs one at least")
+    share, extra = divmod(count, len(topics))
+    return [Quota(share + (index < extra), document=topic) for index, topic in enumerate(topics)]
+
+
+def drafts_for(count: int) -> int:
+    """Number of drafts in one question, for that many goldens."""
+    return min(MOST, _SPARE * count)
+
+
+def lists_for(quotas: Sequence[Quota], tries: int, drafts: int) -> int:
+    """Number of lists of `drafts` on one topic for the quotas, with so many tries each."""
+    counts = Counter[str | None]()
+    for quota in quotas:
+        counts[quota.document] += quota.count
+    anywhere = counts.pop(None, 0)
+    return -(-tries * (max(counts.values(), default=0) + anywhere) // drafts)
 
 
 class Filling:
@@ -114,9 +268,9 @@ def _check(
         names = [name for name in by_source if name is not None]
         near = did_you_mean(quota.document, names) or f"there are {few(names)}"
         raise InputError(f"a quota names {quota.document!r}, which gave no text; {near}")
-    if quota.kind is not None and quota.kind not in kinds.names():
+    if quota.kind is not None and quota.kind not in kinds.names:
         why = "every draft is evolved, but never in this way"
-        if kinds.names() == [PLAIN]:
+        if kinds.names == [PLAIN]:
             why = "num_evolutions is 0"
         raise InputError(f"no golden can be of the kind {quota.kind!r}: {why}")
     if quota.difficulty is not None and not measured:
@@ -146,7 +300,7 @@ def _check_room(
         goldens += f" of the kind {kind}" if kind else ""
         goldens += f" about {document!r}" if document else ""
         # Every other kind takes a single passage: without room it is two that go together.
-        only = kind or ", ".join(kinds.names())
+        only = kind or ", ".join(kinds.names)
         why = f"{only} takes two passages that go together, and there are none"
         if fitting:
             why = (

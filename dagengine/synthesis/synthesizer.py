@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -18,32 +19,23 @@ from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
-from dagengine.synthesis.arguments import door, models_of, of_kind, quotas_of, sync_door, topics_of
-from dagengine.synthesis.duplicates import ALIKE
+from dagengine.synthesis.contexts import Sources, contexts_of, sources_of
+from dagengine.synthesis.doors import door, models_of, of_kind, quotas_of, sync_door, topics_of
+from dagengine.synthesis.generation import Generation, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.goldens import AnyGolden, Goldens
-from dagengine.synthesis.quotas import Filling
-from dagengine.synthesis.runs import Generation
-from dagengine.synthesis.sources import Sources, contexts_of, sources_of
+from dagengine.synthesis.likeness import ALIKE
+from dagengine.synthesis.quotas import MOST, Context, Filling, drafts_for, evenly, lists_for, up_to
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
     EvolutionConfig,
     Quota,
     Report,
+    Seed,
     StylingConfig,
     whole,
 )
-from dagengine.synthesis.wanted import (
-    MOST,
-    Wanted,
-    case_of_a_topic,
-    contexts_of_topics,
-    evenly,
-    list_of,
-    lists_for,
-    up_to,
-    wanted_goldens,
-)
+from dagengine.test_case import LLMTestCase
 from dagengine.unknown import Answering
 
 _NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
@@ -281,11 +273,9 @@ class Synthesizer(Answering):
         """Conversational goldens about a subject, or several topics."""
         topics = topics_of(subject)
         quotas = evenly(topics, num_goldens, "num_goldens")
-        drafts = list_of(num_goldens)
-        metric = self.generator or of_conversations(
-            drafts, self.styling_config, grounded=False, embedder=self.embedder
-        )
-        return await self._run(self._topics(metric, topics, quotas, drafts, _NO_EVOLUTION))
+        make = partial(of_conversations, grounded=False)
+        made = self._about_topics(make, topics, quotas, drafts_for(num_goldens), _NO_EVOLUTION)
+        return await self._run(made)
 
     generate_goldens_from_docs = sync_door(a_generate_goldens_from_docs)
     generate_goldens_from_contexts = sync_door(a_generate_goldens_from_contexts)
@@ -333,7 +323,7 @@ class Synthesizer(Answering):
         whole("max_goldens_per_context", per_context, 1, MOST)
         sources = sources_of(documents, config)
         if per_document is not None:
-            quotas = up_to(per_document, sources, per_context)
+            quotas = up_to(per_document, sources.contexts, per_context)
         return self._from_contexts(sources, expected, quotas, per_context)
 
     def _from_contexts(
@@ -342,14 +332,12 @@ class Synthesizer(Answering):
         of_kind("include_expected_output", expected, bool)
         if not expected:
             self._no_other_judges("include_expected_output=False")
-        goal = wanted_goldens(sources, quotas_of(quotas), per_context)
         config = self.evolution_config
-        metric = self.generator or from_contexts(
-            goal.drafts, config.num_evolutions, self.styling_config,
-            expected=expected, second=self.second_model, cheap=self.difficulty_models,
-            embedder=self.embedder,
+        make = partial(
+            from_contexts, evolutions=config.num_evolutions, expected=expected,
+            second=self.second_model, cheap=self.difficulty_models,
         )  # fmt: skip
-        return self._generation(metric, sources, goal, config)
+        return self._about_contexts(make, sources, quotas_of(quotas), per_context, config)
 
     def _no_other_judges(self, task: str) -> None:
         if self.second_model is not None or (self.difficulty_models and self.generator is None):
@@ -360,11 +348,22 @@ class Synthesizer(Answering):
 
     def _conversations(self, sources: Sources, per_context: int) -> Generation:
         self._no_other_judges("conversations")
-        goal = wanted_goldens(sources, (), per_context)
-        metric = self.generator or of_conversations(
-            goal.drafts, self.styling_config, grounded=True, embedder=self.embedder
-        )
-        return self._generation(metric, sources, goal, _NO_EVOLUTION)
+        make = partial(of_conversations, grounded=True)
+        return self._about_contexts(make, sources, (), per_context, _NO_EVOLUTION)
+
+    def _about_contexts(
+        self,
+        make: Callable[..., Metric],
+        sources: Sources,
+        quotas: Sequence[Quota],
+        per_context: int,
+        config: EvolutionConfig,
+    ) -> Generation:
+        """A generation for the quotas, or for as many goldens as the contexts may give."""
+        drafts = drafts_for(whole("max_goldens_per_context", per_context, 1, MOST))
+        quotas = quotas or [Quota(per_context * len(sources.contexts))]
+        metric = self._metric(make, drafts, self.styling_config)
+        return self._generation(metric, sources, quotas, config, drafts, per_context)
 
     def _list_goldens(
         self,
@@ -377,39 +376,50 @@ class Synthesizer(Answering):
     ) -> Generation:
         of_kind("include_expected_output", expected, bool)
         config = self.evolution_config
-        drafts = list_of(max(quota.count for quota in quotas))
-        metric = self.generator or from_scratch(
-            drafts,
-            config.num_evolutions,
-            style,
-            expected=expected,
-            like=like,
-            embedder=self.embedder,
-        )
-        return self._topics(metric, topics, quotas, drafts, config)
+        make = partial(from_scratch, evolutions=config.num_evolutions, expected=expected, like=like)
+        drafts = drafts_for(max(quota.count for quota in quotas))
+        return self._about_topics(make, topics, quotas, drafts, config, style)
 
-    def _topics(
+    def _about_topics(
         self,
-        metric: Metric,
+        make: Callable[..., Metric],
         topics: Sequence[str],
         quotas: Sequence[Quota],
         drafts: int,
         config: EvolutionConfig,
+        style: StylingConfig | None = None,
     ) -> Generation:
         """A generation without passages: its questions ask for list after list on each topic."""
+
+        def case(seed: Seed) -> LLMTestCase:
+            number, draft = divmod(seed.draft, drafts)
+            again = f" (list {number + 1}: nothing that lists before it would hold)"
+            return draft_case(seed, draft, f"{seed.source}{again if number else ''}")
+
+        metric = self._metric(make, drafts, style or self.styling_config)
         self._no_other_judges("goldens without contexts")
-        goal = Wanted(quotas, None, drafts * lists_for(quotas, self.max_tries, drafts))
-        generation = self._generation(metric, contexts_of_topics(topics), goal, config)
-        generation.case = lambda seed: case_of_a_topic(seed, drafts)
+        sources = Sources([*map(Context, topics)], Report())
+        lists = lists_for(quotas, self.max_tries, drafts)
+        generation = self._generation(metric, sources, quotas, config, drafts * lists)
+        generation.case = case
         return generation
 
+    def _metric(self, make: Callable[..., Metric], drafts: int, style: StylingConfig) -> Metric:
+        return self.generator or make(drafts, style=style, embedder=self.embedder)
+
     def _generation(
-        self, metric: Metric, sources: Sources, wanted: Wanted, config: EvolutionConfig
+        self,
+        metric: Metric,
+        sources: Sources,
+        quotas: Sequence[Quota],
+        config: EvolutionConfig,
+        drafts: int,
+        per_context: int | None = None,
     ) -> Generation:
         measured = bool(self.difficulty_models) or self.generator is not None
         filling = Filling(
-            wanted.quotas, sources.contexts, config, drafts=wanted.drafts, tries=self.max_tries,
-            seed=self.seed, per_context=wanted.per_context, measured=measured,
+            quotas, sources.contexts, config, drafts=drafts, tries=self.max_tries,
+            seed=self.seed, per_context=per_context, measured=measured,
         )  # fmt: skip
         report = sources.report
         report.quotas = filling.yields

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -133,6 +134,19 @@ def _batches(scores: Iterable[Score]) -> Iterator[tuple[Score, ...]]:
         yield batch
 
 
+def _batches_by_level(scores: Iterable[Score]) -> Iterator[tuple[str, tuple[Score, ...]]]:
+    """Scores of spans, of traces and of sessions, each as many as one request has."""
+    level = attrgetter("level")
+    for name, group in groupby(sorted(scores, key=level), key=level):
+        for batch in _batches(group):
+            yield name, batch
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _metadata(score: Score) -> dict[str, str]:
     """Metadata that backends have no field for, as texts."""
     facts = {"definition": score.definition, "path": " / ".join(score.path), "error": score.error}
@@ -157,25 +171,24 @@ class Phoenix(Backend):
         return self._bearer("PHOENIX_API_KEY")
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
-        for level, group in groupby(sorted(scores, key=_level), key=_level):
-            for batch in _batches(group):
-                data: list[dict[str, Any]] = []
-                for score in batch:
-                    result = {"label": score.label or score.error, "score": score.value}
-                    result["explanation"] = _explanation(score)
-                    # One annotation per identifier: a changed metric does not overwrite the old.
-                    definition = score.definition.removeprefix("sha256:")[:16]
-                    annotation = {
-                        f"{level}_id": getattr(score, f"{level}_id"),
-                        "name": score.name,
-                        "annotator_kind": score.source,
-                        "result": {k: value for k, value in result.items() if value is not None},
-                        "metadata": _metadata(score),
-                        "identifier": f"dagengine:{definition}",
-                    }
-                    data.append(annotation)
-                path = f"/v1/{level}_annotations?sync=true"
-                yield Request("POST", path, {"data": data}, batch)
+        for level, batch in _batches_by_level(scores):
+            body = {"data": [*map(self._annotation, batch)]}
+            yield Request("POST", f"/v1/{level}_annotations?sync=true", body, batch)
+
+    @staticmethod
+    def _annotation(score: Score) -> dict[str, Any]:
+        result = {"label": score.label or score.error, "score": score.value}
+        result["explanation"] = _explanation(score)
+        # One annotation per identifier: a changed metric does not overwrite the old.
+        definition = score.definition.removeprefix("sha256:")[:16]
+        return {
+            f"{score.level}_id": score.subject_id,
+            "name": score.name,
+            "annotator_kind": score.source,
+            "result": _present(result),
+            "metadata": _metadata(score),
+            "identifier": f"dagengine:{definition}",
+        }
 
     def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
         # Every annotation that was written has an id.
@@ -184,17 +197,8 @@ class Phoenix(Backend):
 
     def absent(self, request: Request, answer: str) -> list[Score]:
         """One unknown span refuses the whole batch; the answer names the unknown ones."""
-        names = [
-            score
-            for score in request.scores
-            if (identity := getattr(score, f"{_level(score)}_id")) and identity in answer
-        ]
+        names = [s for s in request.scores if s.subject_id and s.subject_id in answer]
         return names or list(request.scores)
-
-
-def _level(score: Score) -> str:
-    """Level of a score: a span, a trace or a session."""
-    return "span" if score.span_id else "trace" if score.trace_id else "session"
 
 
 class Langfuse(Backend):
@@ -210,10 +214,12 @@ class Langfuse(Backend):
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for score in scores:
+            value = score.label or score.error if score.value is None else score.value
             body = {
                 "id": score.id,
                 "name": score.name,
-                **self._value(score),
+                "value": value,
+                "dataType": "CATEGORICAL" if score.value is None else "NUMERIC",
                 "comment": _explanation(score),
                 "metadata": _metadata(score),
             }
@@ -221,14 +227,7 @@ class Langfuse(Backend):
                 body["sessionId"] = score.session_id
             else:
                 body |= {"traceId": score.trace_id, "observationId": score.span_id}
-            body = {name: value for name, value in body.items() if value is not None}
-            yield Request("POST", "/api/public/scores", body, (score,))
-
-    @staticmethod
-    def _value(score: Score) -> dict[str, Any]:
-        if score.value is not None:
-            return {"value": score.value, "dataType": "NUMERIC"}
-        return {"value": score.label or score.error, "dataType": "CATEGORICAL"}
+            yield Request("POST", "/api/public/scores", _present(body), (score,))
 
     def unwritable(self, score: Score) -> str | None:
         return None if (score.value, score.label, score.error) != (None,) * 3 else "it has no value"
@@ -294,23 +293,21 @@ class Opik(Backend):
         return {name: key for name, source in pairs.items() if (key := self._key(source))}
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
-        for level, group in groupby(sorted(scores, key=_level), key=_level):
-            for batch in _batches(group):
-                rows: list[dict[str, Any]] = []
-                for score in batch:
-                    value = {
-                        "id": getattr(score, f"{level}_id"),
-                        "name": score.name,
-                        "value": score.value,
-                        "source": "sdk",
-                        "reason": score.reason,
-                        "category_name": score.label,
-                        "project_name": self._key("OPIK_PROJECT_NAME"),
-                    }
-                    rows.append({name: item for name, item in value.items() if item is not None})
-                body = {"scores": rows}
-                path = f"/v1/private/{level}s/feedback-scores"
-                yield Request("PUT", path, body, batch)
+        for level, batch in _batches_by_level(scores):
+            body = {"scores": [*map(self._row, batch)]}
+            yield Request("PUT", f"/v1/private/{level}s/feedback-scores", body, batch)
+
+    def _row(self, score: Score) -> dict[str, Any]:
+        row = {
+            "id": score.subject_id,
+            "name": score.name,
+            "value": score.value,
+            "source": "sdk",
+            "reason": score.reason,
+            "category_name": score.label,
+            "project_name": self._key("OPIK_PROJECT_NAME"),
+        }
+        return _present(row)
 
     def unwritable(self, score: Score) -> str | None:
         if score.trace_id is None:
@@ -379,16 +376,12 @@ class Otlp(Backend):
             "traceId": score.trace_id,
             "spanId": score.span_id,
         }
-        return {name: value for name, value in record.items() if value is not None}
+        return _present(record)
 
 
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Attributes as OTLP writes them."""
-    return [
-        {"key": key, "value": _typed_value(value)}
-        for key, value in values.items()
-        if value is not None
-    ]
+    return [{"key": key, "value": _typed_value(value)} for key, value in _present(values).items()]
 
 
 def _typed_value(value: Any) -> dict[str, Any]:
@@ -413,9 +406,3 @@ def backend_of(text: str, environment: Mapping[str, str]) -> Backend:
         hint = f" ({near})" if near else ""
         raise InputError(f"--to takes {', '.join(BACKENDS)}, not {name!r:.40}{hint}")
     return kind(url or None, environment)
-
-
-def without(scores: Iterable[Score], absent: Iterable[Score]) -> list[Score]:
-    """The scores that are not among the absent ones."""
-    keys = {score.key for score in absent}
-    return [score for score in scores if score.key not in keys]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -27,13 +28,13 @@ from dagengine.test_case import (
     ConversationalTestCase,
     InvalidCase,
     LLMTestCase,
-    TestCase,
+    Span,
     ToolCall,
     Turn,
 )
 from dagengine.traces.joining import session_of
 from dagengine.traces.otlp import RawRecord
-from dagengine.traces.spans import AGENT, LLM, RETRIEVER, TOOL, Step, steps_of
+from dagengine.traces.steps import AGENT, LLM, RETRIEVER, TOOL, Step, steps_of
 
 TRACE, SESSION, _SPAN = "trace", "session", "span:"
 _NO_TEXTS = (
@@ -100,10 +101,14 @@ class Parts:
     origins: dict[str, str]
 
     @property
+    def spans(self) -> list[Span]:
+        """The spans of the steps."""
+        return [step.span for step in self.steps]
+
+    @property
     def textless(self) -> int:
         """The number of retrievals whose texts were not captured."""
-        spans = [step.span for step in self.steps]
-        return sum(span.kind == RETRIEVER and not span.documents for span in spans)
+        return sum(span.kind == RETRIEVER and not span.documents for span in self.spans)
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -116,7 +121,7 @@ class Parts:
                 error=span.error,
                 span_id=span.span_id,
             )
-            for span in (step.span for step in self.steps)
+            for span in self.spans
             if span.kind == TOOL
         ]
 
@@ -132,13 +137,11 @@ class Parts:
         return ids if self.session is None else {**ids, "session_id": self.session}
 
 
-def cases_of(records: Sequence[RawRecord], unit: Unit) -> list[TestCase | InvalidCase]:
-    """The cases of one trace; none if it has only log records, or no span of the kind."""
-    return [case_of(parts) for parts in parts_in(records, unit)]
-
-
 def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
-    """Parts of the cases of one trace; of a session, the turns of one trace."""
+    """Parts of the cases of one trace; of a session, the turns of one trace.
+
+    None if it has only log records, or no span of the kind.
+    """
     steps = steps_of(records)
     if not steps:
         return []
@@ -149,14 +152,8 @@ def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
         whole = (step for step in steps if not step.span.parent_id)
         root = next(whole, None) or _tops(steps)[0]
         return [_parts_of(root, steps, session, root.span.trace_id or "")]
-    roots = [step for step in steps if step.span.kind == unit.kind]
-    traces: list[Parts] = []
-    for root in roots:
-        # A span and all that are in it: the tree finds them, `steps` has them in order of time.
-        inside = {step.span.span_id for step, _ in _tree([root], steps)}
-        own = [step for step in steps if step.span.span_id in inside]
-        traces.append(_parts_of(root, own, session, root.span.span_id))
-    return traces
+    roots = (step for step in steps if step.span.kind == unit.kind)
+    return [_parts_of(root, _within([root], steps), session, root.span.span_id) for root in roots]
 
 
 def case_of(parts: Parts) -> LLMTestCase | InvalidCase:
@@ -216,6 +213,12 @@ def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, i
                 waiting += [(child, depth + 1) for child in reversed(below)]
 
 
+def _within(tops: Iterable[Step], steps: Sequence[Step]) -> list[Step]:
+    """Spans with all that are in them: the tree finds them, `steps` has them in order of time."""
+    ids = {step.span.span_id for step, _ in _tree(tops, steps)}
+    return [step for step in steps if step.span.span_id in ids]
+
+
 def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Parts:
     """Parts of the case of a span and the spans in it."""
     spans = [step.span for step in steps]
@@ -245,22 +248,17 @@ def _speakers(root: Step, steps: list[Step], text: Callable[[Step], str | None])
 def _groups(root: Step, steps: list[Step]) -> Iterator[list[Step]]:
     """The spans in which a text is looked for, one group after the other."""
     yield [root]
-
-    def within(tops: Iterable[Step], spans: list[Step]) -> list[Step]:
-        inner = {step.span.span_id for step, _ in _tree(tops, spans)}
-        return [step for step in spans if step.span.span_id in inner]
-
     aside = [
         step
         for step in steps
         if step is not root and (step.span.kind in _BESIDE or _GUARD.search(step.span.name))
     ]
-    hidden = {step.span.span_id for step in within(aside, steps)}
+    hidden = {step.span.span_id for step, _ in _tree(aside, steps)}
     working = [step for step in steps if step.span.span_id not in hidden]
-    own = within([root], working)
+    own = _within([root], working)
     speakers = _topmost(own, lambda step: step.text_in or step.text_out)
     # Where these lack a text, a step in them has it.
-    yield from (speakers, within(speakers, own), own, working, steps)
+    yield from (speakers, _within(speakers, own), own, working, steps)
 
 
 def _topmost(steps: list[Step], text: Callable[[Step], str | None]) -> list[Step]:
@@ -280,11 +278,10 @@ def _topmost(steps: list[Step], text: Callable[[Step], str | None]) -> list[Step
 def _why_no_texts(parts: Iterable[Parts]) -> str:
     """The message for a case without texts, with the attributes that may have them."""
     sizes = Counter[str]()
-    for step in (step for part in parts for step in part.steps):
-        texts = {name: text for name, text in step.raw.attributes.items() if isinstance(text, str)}
-        sizes.update(
-            {name: len(text) for name, text in texts.items() if not _ABOUT.fullmatch(name)}
-        )
+    for step in chain.from_iterable(part.steps for part in parts):
+        for name, text in step.raw.attributes.items():
+            if isinstance(text, str) and not _ABOUT.fullmatch(name):
+                sizes[name] += len(text)
     names = ", ".join(name for name, _ in sizes.most_common(_NAMED))
     return _NO_TEXTS + (
         f". Attributes that are there, but not known as texts: {names}" * bool(names)
@@ -301,8 +298,7 @@ def _as_text(value: Any) -> str | None:
 
 def _case(parts: Parts) -> LLMTestCase | InvalidCase:
     root = parts.root
-    spans = [step.span for step in parts.steps]
-    calls = parts.calls
+    models = [span for span in parts.spans if span.kind == LLM]
     # The end of an id: tools begin all of theirs with zeros, or with the time.
     name = f"{root.span.name} {parts.id[-8:]}"
     note = None
@@ -316,11 +312,11 @@ def _case(parts: Parts) -> LLMTestCase | InvalidCase:
         input=parts.input or "",
         actual_output=parts.output,
         retrieval_context=parts.passages,
-        tools_called=calls or None,
-        input_token_count=_sum(span.input_token_count for span in spans if span.kind == LLM),
-        output_token_count=_sum(span.output_token_count for span in spans if span.kind == LLM),
+        tools_called=parts.calls or None,
+        input_token_count=_sum(span.input_token_count for span in models),
+        output_token_count=_sum(span.output_token_count for span in models),
         completion_time=root.span.seconds,
-        spans=spans,
+        spans=parts.spans,
         additional_metadata=parts.metadata,
         comments=note,
     )
@@ -337,7 +333,7 @@ def _sum(counts: Any) -> int | None:
 
 def mapping_lines(parts: Parts) -> list[str]:
     """Lines that show the span of each field, and the spans as a tree."""
-    retrievals = sum(step.span.kind == RETRIEVER for step in parts.steps)
+    retrievals = sum(span.kind == RETRIEVER for span in parts.spans)
     silent = f", {parts.textless} without texts" if parts.textless else ""
     fields = {
         "input": (parts.input and f"{parts.input!r:.70}", parts.origins["input"]),

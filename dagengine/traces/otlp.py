@@ -72,14 +72,12 @@ def records_of(value: Mapping[str, Any], leave_out: LeaveOut = _refuse) -> Itera
 
     Raises one of DAMAGES for them if nobody takes note.
     """
-    resources = _lists([value], leave_out, "resourceSpans", "resource_spans")
-    scopes = _lists(resources, leave_out, "scopeSpans", "scope_spans")
-    yield from readable(_lists(scopes, leave_out, "spans"), span_of, leave_out)
-    resources = _lists([value], leave_out, "resourceLogs", "resource_logs")
-    scopes = _lists(resources, leave_out, "scopeLogs", "scope_logs")
-    records = _lists(scopes, leave_out, "logRecords", "log_records")
-    logs = readable(records, _log_of, leave_out)
-    yield from (log for log in logs if log.span_id)  # what no span said belongs to no trace
+    for signal, (names, read) in _SIGNALS.items():
+        resources = _lists([value], leave_out, f"resource{signal}", f"resource_{signal.lower()}")
+        scopes = _lists(resources, leave_out, f"scope{signal}", f"scope_{signal.lower()}")
+        for record in readable(_lists(scopes, leave_out, *names), read, leave_out):
+            if record.span_id:  # what no span said belongs to no trace
+                yield record
 
 
 def _lists(holders: Iterable[Any], leave_out: LeaveOut, *names: str) -> Iterator[Any]:
@@ -145,6 +143,12 @@ def _log_of(value: Mapping[str, Any]) -> RawLog:
         int(time or 0) or int(observed or 0),  # old exporters write only the second
         {**attributes, **(body if isinstance(body, dict) else {})},
     )
+
+
+_SIGNALS: dict[str, tuple[tuple[str, ...], Callable[[Any], RawRecord]]] = {
+    "Spans": (("spans",), span_of),
+    "Logs": (("logRecords", "log_records"), _log_of),
+}
 
 
 def attributes_of(value: Any) -> dict[str, Any]:

@@ -1,15 +1,23 @@
-"""What a run said about its cases, as scores on the spans that it said it about."""
+"""What a run said about its cases, as scores on the spans that it said it about.
+
+The journal, a file in the folder of the run, says which of them were written where.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
 
-from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+from dagengine.data.json_lines import line_of, value_of
+from dagengine.record.values import MetricRecord, NodeRecord
+from dagengine.regular_files import is_there, open_to_read, open_to_write
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 
 Source = Literal["LLM", "CODE"]
@@ -36,6 +44,16 @@ class Score:
     error: str | None = None
     path: tuple[str, ...] = field(default=())
 
+    @property
+    def level(self) -> str:
+        """What it is about: a span, a trace or a session."""
+        return "span" if self.span_id else "trace" if self.trace_id else "session"
+
+    @property
+    def subject_id(self) -> str | None:
+        """Id of what it is about."""
+        return self.span_id or self.trace_id or self.session_id
+
     @cached_property
     def id(self) -> str:
         """32 hex digits that tell what was asked about what; equal in every run."""
@@ -54,41 +72,33 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Scores:
-    """Makes the scores of rows; knows the definitions of a run."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._metrics = {metric.name: metric for metric in manifest.metrics}
-
-    def of(self, row: CaseResult) -> Iterator[Score]:
-        """The scores of one row; none for a case that was not read from a trace."""
-        ids = row.trace or {}
-        trace, span, session = map(ids.get, ("trace_id", "span_id", "session_id"))
-        if trace is None and session is None:
-            return
-        fields = {
-            "trace_id": trace,
-            "span_id": None if span == trace else span,  # a trace itself is no span
-            "session_id": session,
-        }
-        for result in row.metrics:
-            metric = self._metrics.get(result.metric)
-            if metric is not None:
-                nodes = _nodes(metric)
-                yield Score(
-                    result.metric,
-                    metric.hash,
-                    "LLM" if any(node.judges for node in nodes.values()) else "CODE",
-                    value=result.score,
-                    label={True: "pass", False: "fail", None: None}[result.success],
-                    reason=result.why or None,
-                    error=None if result.failure is None else str(result.failure.kind),
-                    path=tuple(f"{node}={verdict}" for node, verdict in result.path),
-                    **fields,
-                )
-                for step in result.steps:
-                    if (node := nodes.get(step.node)) is not None:
-                        yield from _of_step(result, step, node, fields)
+def scores_of(row: CaseResult, metrics: Mapping[str, MetricRecord]) -> Iterator[Score]:
+    """The scores of one row by the metrics of its run; none without a trace."""
+    ids = row.trace or {}
+    trace, span, session = map(ids.get, ("trace_id", "span_id", "session_id"))
+    if trace is None and session is None:
+        return
+    # A trace itself is no span.
+    own = None if span == trace else span
+    fields: dict[str, Any] = {"trace_id": trace, "span_id": own, "session_id": session}
+    for result in row.metrics:
+        metric = metrics.get(result.metric)
+        if metric is not None:
+            nodes = _nodes(metric)
+            yield Score(
+                result.metric,
+                metric.hash,
+                "LLM" if any(node.judges for node in nodes.values()) else "CODE",
+                value=result.score,
+                label={True: "pass", False: "fail", None: None}[result.success],
+                reason=result.why or None,
+                error=None if result.failure is None else str(result.failure.kind),
+                path=tuple(f"{node}={verdict}" for node, verdict in result.path),
+                **fields,
+            )
+            for step in result.steps:
+                if (node := nodes.get(step.node)) is not None:
+                    yield from _of_step(result, step, node, fields)
 
 
 def _nodes(metric: MetricRecord) -> dict[str, NodeRecord]:
@@ -104,27 +114,21 @@ def _of_step(
     result: MetricResult, step: Step, node: NodeRecord, place: dict[str, Any]
 ) -> Iterator[Score]:
     """The scores of one node: one for each span that it went over, else one for the case."""
-    name, definition = f"{result.metric}: {step.node}", node.hash or ""
     source: Source = "LLM" if node.judges else "CODE"
+    empty = Score(f"{result.metric}: {step.node}", node.hash or "", source, **place)
     if step.outcome is not OutcomeKind.OK:
-        error, reason = str(step.outcome), step.reason
-        yield Score(name, definition, source, reason=reason, error=error, **place)
+        yield replace(empty, reason=step.reason, error=str(step.outcome))
     elif step.spans and isinstance(step.output, list) and len(step.output) == len(step.spans):
         for span, item in zip(step.spans, step.output, strict=True):
             if isinstance(item, dict) and "verdict" in item:
                 label, value = _verdict(item["verdict"])
-                where = {**place, "span_id": span}
                 reason = item.get("reason")
-                yield Score(
-                    name, definition, source, value=value, label=label, reason=reason, **where
-                )
+                yield replace(empty, span_id=span, value=value, label=label, reason=reason)
     elif step.verdict is not None or step.score is not None:
         label, value = _verdict(step.verdict)
         value = value if step.score is None else step.score
-        for span in step.spans or (place["span_id"],):
-            where = {**place, "span_id": span}
-            reason = step.reason
-            yield Score(name, definition, source, value=value, label=label, reason=reason, **where)
+        for subject in step.spans or (empty.span_id,):
+            yield replace(empty, span_id=subject, value=value, label=label, reason=step.reason)
 
 
 def _verdict(verdict: Any) -> tuple[str | None, float | None]:
@@ -135,3 +139,66 @@ def _verdict(verdict: Any) -> tuple[str | None, float | None]:
         return ("yes" if verdict else "no"), float(verdict)
     label = str(verdict)
     return label, {"yes": 1.0, "no": 0.0}.get(label.lower())
+
+
+SENT = "sent.jsonl"
+BEGUN, DONE, FAILED, PARTLY = "begun", "sent", "failed", "partly"
+"""How a request stands: it must not be made twice and nobody saw its end; it was written; nothing
+of it is there; or so many of its scores were rejected, nobody knows which."""
+
+
+class SentJournal:
+    """What was sent to one place, named `to`, by keys of scores; use it as a context manager.
+
+    A line for every request, before (only where a second write would do harm) and after it. What
+    is not in the file as sent is sent the next time. So nothing is lost when a server or this
+    process dies.
+    """
+
+    def __init__(self, folder: Path, to: str) -> None:
+        self._path, self._to = folder / SENT, to
+        self.keys: dict[str, set[str]] = {BEGUN: set(), DONE: set(), FAILED: set(), PARTLY: set()}
+        self.rejected = 0  # of those that were taken in part
+        self._broken = False
+        if not is_there(self._path):
+            return
+        line = b"\n"
+        with open_to_read(self._path) as file:
+            for line in file:
+                try:
+                    entry = value_of(line)
+                except ValueError:
+                    continue  # half a line, where a process was killed
+                if isinstance(entry, dict) and entry.get("to") == self._to:
+                    self._take(entry)
+        self._broken = not line.endswith(b"\n")
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        keys, state = entry.get("keys") or (), str(entry.get("state"))
+        self.keys[BEGUN].difference_update(keys)
+        self.keys.get(state, set()).update(keys)
+        if state == PARTLY:
+            self.rejected += int(entry.get("rejected") or 0)
+
+    def __enter__(self) -> Self:
+        self._file = open_to_write(self._path, emptied=False)
+        if self._broken:
+            self._file.write(b"\n")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def note(self, state: str, scores: Iterable[Score], **more: int) -> None:
+        """Note how a request with these scores stands."""
+        keys = [score.key for score in scores]
+        if keys:
+            entry = {"to": self._to, "state": state, "keys": keys, **more}
+            self._file.write(line_of(entry))
+            self._file.flush()
+            self._take(entry)
+            if state == BEGUN:
+                # A request that must not be made twice begins when its note is on the disk.
+                os.fsync(self._file.fileno())

@@ -22,9 +22,16 @@ from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.run import Run, load_run
 from dagengine.redaction import public_text
 from dagengine.terminal import counted
-from dagengine.traces.backends import Backend, Request, backend_of, without
-from dagengine.traces.journal import Journal
-from dagengine.traces.scores import Score, Scores
+from dagengine.traces.backends import Backend, Request, backend_of
+from dagengine.traces.scores import (
+    BEGUN,
+    DONE,
+    FAILED,
+    PARTLY,
+    Score,
+    SentJournal,
+    scores_of,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,18 +74,19 @@ class Sent:
         return not (self.absent or self.failed or self.uncertain or self.rejected)
 
     def __str__(self) -> str:
-        parts = [f"{counted(self.written, 'score')} written"]
-        parts += [f"{self.earlier} were there"] if self.earlier else []
         counts = {
+            "were there": self.earlier,
             "without their span there": self.absent,
             "not taken": self.failed,
             "uncertain (not sent twice)": self.uncertain,
             "rejected (which ones is not known, none is sent twice)": self.rejected,
             "without a form there": self.unwritable,
         }
+        parts = [f"{counted(self.written, 'score')} written"]
         parts += [f"{count} {noun}" for noun, count in counts.items() if count]
-        cases = counted(self.without_trace, "case") + " without a trace"
-        return f"{self.to}: {', '.join([*parts, *([cases] if self.without_trace else [])])}"
+        if self.without_trace:
+            parts.append(counted(self.without_trace, "case") + " without a trace")
+        return f"{self.to}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,7 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
     to = f"{backend.name} {public_text(backend.url)}"
     tally = Sent(to)
     with (
-        Journal(run.folder, to) as journal,
+        SentJournal(run.folder, to) as journal,
         start_blocking_portal() as portal,
         ExitStack() as stack,
     ):
@@ -133,37 +141,33 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
         courier = _Courier(backend, client, portal, journal, tally, sleep)
         scores = _unsent(run, backend, journal, tally)
         # Looked at before the first request: a run without traces is refused with nothing written.
-        first = list(islice(scores, _AT_ONCE))
-        if (
-            not first
-            and tally.without_trace
-            and not (tally.earlier or tally.uncertain or tally.rejected)
-        ):
+        batch = list(islice(scores, _AT_ONCE))
+        known = batch or tally.earlier or tally.uncertain or tally.rejected
+        if tally.without_trace and not known:
             raise InputError(
                 f"the cases of {run.folder} have no ids of traces: read them with --map otel, or "
                 "map a column to additional_metadata.trace_id"
             )
-        batch = first
         while batch:
             courier.carry(batch)
             batch = list(islice(scores, _AT_ONCE))
     return tally
 
 
-def _unsent(run: Run, backend: Backend, journal: Journal, sent: Sent) -> Iterator[Score]:
+def _unsent(run: Run, backend: Backend, journal: SentJournal, sent: Sent) -> Iterator[Score]:
     """The scores of a run that are not at the place yet."""
-    scores, rejected = Scores(run.manifest), journal.rejected
+    metrics, rejected = {metric.name: metric for metric in run.manifest.metrics}, journal.rejected
     for row in run.rows():
         if row.trace is None:
             sent.without_trace += 1
-        for score in scores.of(row):
-            if journal.was_sent(score):
+        for score in scores_of(row, metrics):
+            if score.key in journal.keys[DONE]:
                 sent.earlier += 1
-            elif journal.was_partly_sent(score):  # some of them were written, whichever
+            elif score.key in journal.keys[PARTLY]:  # some of them were written, whichever
                 sent.rejected += rejected > 0
                 sent.earlier += rejected <= 0
                 rejected -= 1
-            elif journal.is_uncertain(score) and not backend.repeatable:
+            elif score.key in journal.keys[BEGUN] and not backend.repeatable:
                 sent.uncertain += 1
             elif why := backend.unwritable(score):
                 sent.unwritable += 1
@@ -179,7 +183,7 @@ class _Courier:
     backend: Backend
     client: BoundedClient
     portal: BlockingPortal
-    journal: Journal
+    journal: SentJournal
     sent: Sent
     sleep: Sleep
     stopped: bool = False
@@ -211,7 +215,7 @@ class _Courier:
         if rejected:
             self._take_rejection(request, answer, problem, rejected)
             return
-        self.journal.done(request.scores)
+        self.journal.note(DONE, request.scores)
         if text:
             sent.problems[f"warning: {problem}"] += count
 
@@ -224,13 +228,13 @@ class _Courier:
         self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
         if not backend.repeatable:
             if rejected < len(request.scores):
-                self.journal.partly(request.scores, rejected)
+                self.journal.note(PARTLY, request.scores, rejected=rejected)
                 sent.rejected += rejected
                 return
             if answer.arrived:
                 sent.uncertain += rejected  # a second write could be a second score
                 return
-            self.journal.note_failure(request.scores)
+            self.journal.note(FAILED, request.scores)
         if status in _REFUSED:
             names = ", ".join(backend.keys)
             raise InputError(f"{sent.to} refuses the key ({problem}): set {names}")
@@ -240,7 +244,8 @@ class _Courier:
         # Write the rest of a batch that was refused because some of its spans are not there
         absent = backend.absent(request, answer.text)
         sent.absent += len(absent)
-        scores = without(request.scores, absent)
+        gone = {score.key for score in absent}
+        scores = [score for score in request.scores if score.key not in gone]
         sent.problems[problem] -= len(scores)
         for again in backend.requests(scores) if scores else ():
             self._make(again)
@@ -256,7 +261,7 @@ class _Courier:
         )
         while True:
             if not backend.repeatable:
-                self.journal.begin(request.scores)
+                self.journal.note(BEGUN, request.scores)
             pause, again = 0.0, backend.repeatable
             try:
                 response = self.portal.call(self._exchange, request)
@@ -282,7 +287,7 @@ class _Courier:
             if not again or wait is None:
                 return answer
             if not backend.repeatable:
-                self.journal.note_failure(request.scores)
+                self.journal.note(FAILED, request.scores)
             self.sleep(min(max(0.0, pause), _LONGEST_WAIT) or wait)
 
     async def _exchange(self, request: Request) -> httpx2.Response:

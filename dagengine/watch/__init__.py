@@ -1,7 +1,7 @@
 """A stream of traces, judged as it comes: sampled, within a budget, with alarms that know noise."""
 
 from dagengine.unknown import answer_absent
-from dagengine.watch.sampling import Sampling
+from dagengine.watch.strata import Sampling
 from dagengine.watch.tailing import Folder
 from dagengine.watch.values import Alert
 from dagengine.watch.watching import Watch, WatchSettings

@@ -131,7 +131,7 @@ class Series:
         """Take the number of a row; the sequence that shows a change, if one does."""
         if self._bettor.count % self._apart == 0:
             limit = math.log(1 / (self._alpha * of_sequence(self._begun)))
-            self._sequences.append(_Sequence(self._bettor.since(), limit, row))
+            self._sequences.append(_Sequence(Since(self._bettor), limit, row))
             self._begun += 1
             if len(self._sequences) > _KEPT:
                 del self._sequences[1]  # the first one has the most to spend

@@ -10,12 +10,13 @@ remains. A cause is named if what was measured fits it, and does not fit the oth
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from dagengine.reliability.statistics.sums import needs
-from dagengine.watch.sampling import ERRORS, OTHERS
+from dagengine.watch.strata import ERRORS, OTHERS
 from dagengine.watch.values import Alert, Cause, Departure, Judged, Pair
 
 Part = tuple[float, float]
@@ -126,21 +127,19 @@ def _table(
     """Of every case of the group: its kind, its number, and its weight."""
     numpy = needs("numpy")
     family, _, name = departure.group.partition(" ")
-    inside = [case for case in cases if family != "stratum" or case.stratum == name]
-    labels = [
-        (
-            "" if case.stratum in (ERRORS, OTHERS) else case.stratum,
-            sum(case.characters >= limit for limit in limits),
-        )
-        for case in inside
-    ]
-    metric = departure.metric
-    values = [
-        float(case.paths[metric] == name) if family == "path" else case.scores[metric]
-        for case in inside
-    ]
-    weights = numpy.array([1 / case.probability for case in inside])
-    return labels, numpy.array(values), weights
+    labels: list[tuple[str, int]] = []
+    numbers: list[tuple[float, float]] = []
+    for case in cases:
+        if family == "stratum" and case.stratum != name:
+            continue
+        stratum = "" if case.stratum in (ERRORS, OTHERS) else case.stratum
+        labels.append((stratum, bisect_right(limits, case.characters)))
+        value = case.scores[departure.metric]
+        if family == "path":
+            value = float(case.paths[departure.metric] == name)
+        numbers.append((value, 1 / case.probability))
+    values, weights = numpy.array(numbers).reshape(-1, 2).T
+    return labels, values, weights
 
 
 def _most_moved(departure: Departure) -> str | None:

@@ -67,10 +67,6 @@ class Bettor:
         """The mean of the numbers; NaN without one."""
         return self._sum / self.count if self.count else math.nan
 
-    def since(self) -> Since:
-        """The sequence from now on."""
-        return Since(self)
-
     def sides(self) -> Any:
         """The logarithms of the wealth of bets above, and below, every one of `means`."""
         return _log_wealth(self._made)

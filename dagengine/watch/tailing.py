@@ -1,8 +1,8 @@
-"""What arrives in a folder of OTLP files that grow and rotate, and is not read yet.
+"""What arrives in a folder of OTLP files that grow and rotate, until a trace of it is ready.
 
 A file is known by its place on the disk and by the last line that was read of it. So a file that
 was renamed goes on where it was, and one that was emptied, or replaced, begins anew. Reading a line
-twice does no harm: what was decided about a trace stays decided (see `pending`).
+twice does no harm: what was decided about a trace stays decided (see `Pending`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,10 @@ from typing import BinaryIO
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError
 from dagengine.regular_files import open_to_read
-from dagengine.traces.otlp import RawRecord, is_otlp, records_of
+from dagengine.traces.joining import pack_record, temporary_database, unpack_record
+from dagengine.traces.otlp import RawRecord, RawSpan, is_otlp, records_of
 
+_CACHE = 16 * 1024  # KiB of the database in memory
 _AT_ONCE = 8 << 20  # bytes of one file that are read before traces are looked at
 _KNOWN = 16 << 10  # bytes at the begin and the end of a line by which a file is known
 DAMAGED = "damaged"
@@ -142,3 +144,79 @@ class Folder:
     def _leave_out(self, flaw: str, source: str) -> None:
         self.flaws[flaw] += 1
         self.first.setdefault(flaw, source)
+
+
+class Pending:
+    """Records of traces in any order, given back trace by trace when one is ready.
+
+    They, and the ids of traces that were decided, are in a temporary database of sqlite, so memory
+    does not grow with the stream. It is gone with the process. After a restart the ids come from
+    the record of the run, and what no row is about is read again. `late` counts records of traces
+    that were decided before they came.
+    """
+
+    def __init__(self) -> None:
+        self._file = temporary_database(
+            self,
+            """
+            CREATE TABLE decided (trace TEXT PRIMARY KEY, here INTEGER) WITHOUT ROWID;
+            CREATE TABLE traces (trace TEXT PRIMARY KEY, seen REAL, ended INTEGER) WITHOUT ROWID;
+            CREATE INDEX ready ON traces (ended, seen);
+            CREATE TABLE records (trace TEXT, body BLOB);
+            CREATE INDEX of_trace ON records (trace);
+            """,
+            _CACHE,
+        )
+        self.late = 0
+
+    def close(self) -> None:
+        """Remove the database."""
+        self._file.close()
+
+    def add(self, records: Iterable[RawRecord], now: float) -> int:
+        """Take records that came at a time in seconds; how many of them belong to open traces."""
+        count = 0
+        for record in records:
+            trace = record.trace_id
+            query = "SELECT here FROM decided WHERE trace = ?"
+            decided = self._file.execute(query, (trace,)).fetchone()
+            if decided:
+                self.late += decided[0]
+                continue
+            # The end of a root may come before its children, or after them: once ended stays ended.
+            is_root = isinstance(record, RawSpan) and not record.parent_id and record.end > 0
+            self._file.execute(
+                "INSERT INTO traces VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "seen = excluded.seen, ended = max(ended, excluded.ended)",
+                (trace, now, is_root),
+            )
+            self._file.execute("INSERT INTO records VALUES (?, ?)", (trace, pack_record(record)))
+            count += 1
+        return count
+
+    def take(self, quiet_since: float, most: int) -> Iterator[tuple[str, list[RawRecord]]]:
+        """Traces whose root has ended and that were quiet since then; they are decided with it."""
+        rows = self._file.execute(
+            # The oldest first, so that none waits for good behind newer ones.
+            "SELECT trace FROM traces WHERE ended AND seen <= ? ORDER BY seen LIMIT ?",
+            (quiet_since, most),
+        ).fetchall()
+        for (trace,) in rows:
+            query = "SELECT body FROM records WHERE trace = ?"
+            bodies = self._file.execute(query, (trace,)).fetchall()
+            self._file.execute("DELETE FROM records WHERE trace = ?", (trace,))
+            self._file.execute("DELETE FROM traces WHERE trace = ?", (trace,))
+            self.decide(trace, here=True)
+            yield trace, [unpack_record(body) for (body,) in bodies]
+
+    def decide(self, trace: str, *, here: bool = False) -> None:
+        """Note that a trace has its row, or is not judged: what comes of it is left out.
+
+        If that was decided `here` it is late; else it is only read once more.
+        """
+        self._file.execute("INSERT OR IGNORE INTO decided VALUES (?, ?)", (trace, here))
+
+    def count(self, *, ended: bool) -> int:
+        """Number of traces that wait: for quiet, or for the end of their root."""
+        query = "SELECT count(*) FROM traces WHERE ended = ?"
+        return int(self._file.execute(query, (ended,)).fetchone()[0])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Literal, Self
 
 from dagengine.results import CaseResult
 from dagengine.results.rows import GROUPED, WATCHED
-from dagengine.watch.sampling import share_of
+from dagengine.watch.strata import share_of
 
 Cause = Literal["app", "traffic", "judge", "not known"]
 
@@ -100,7 +100,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alarm: what left its baseline at which row, and why.
+    """One alarm: what left its baseline at which row, and why; one line of `alerts.jsonl`.
 
     `judge` and `traffic` are the parts of the change that they explain, each with its standard
     error in points of the score; None if nothing is known. `again` is how many old questions the
@@ -124,10 +124,6 @@ class Alert:
         """Key of an alarm in its stream."""
         return self.row, self.metric, self.group
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form, one line of `alerts.jsonl`."""
-        return asdict(self)
-
     def __str__(self) -> str:
         words = [f"alarm at row {self.row}: {self.metric}, {self.group}"]
         if self.group == "judge":
@@ -135,33 +131,14 @@ class Alert:
         else:
             words.append(f"{self.before:.3f} → {self.now:.3f} in {self.cases} cases")
         words.append(f"cause: {self.cause}{', if cases are independent' * (self.cause == 'app')}")
-        for name in _PARTS:
+        for name in ("judge", "traffic"):
             part = getattr(self, name)
             if part is not None and self.group != "judge":
                 words.append(f"{name} {_points(part[0])} (± {200 * part[1]:.1f})")
-        return "; ".join([*words, *([f"most moved: {self.path}"] if self.path else [])])
-
-
-_PARTS = ("judge", "traffic")
+        if self.path:
+            words.append(f"most moved: {self.path}")
+        return "; ".join(words)
 
 
 def _points(change: float) -> str:
     return f"{100 * change:+.1f} points"
-
-
-@dataclass(slots=True)
-class TrafficMean:
-    """The mean score of the whole traffic: every case counts 1 / its probability (Hájek)."""
-
-    _sum: float = 0.0
-    _weights: float = 0.0
-
-    def add(self, score: float, probability: float) -> None:
-        """Count a case that was judged with this probability."""
-        self._sum += score / probability
-        self._weights += 1 / probability
-
-    @property
-    def mean(self) -> float | None:
-        """None without a case."""
-        return self._sum / self._weights if self._weights else None

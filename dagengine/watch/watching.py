@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -42,18 +42,15 @@ from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.results.summary import escalated_line
 from dagengine.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
-from dagengine.traces.mapping import Unit, cases_of
+from dagengine.traces.mapping import Unit, case_of, parts_in
 from dagengine.traces.otlp import DAMAGES
-from dagengine.watch.again import OldCases, pairs_of
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
-from dagengine.watch.budget import DailyAccount
 from dagengine.watch.causes import alarm_of
-from dagengine.watch.growing import GrowingRun, lines_of
-from dagengine.watch.pending import Pending
-from dagengine.watch.sampling import PERIODS, Sampling, group_digest, share_of
+from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, lines_of, pairs_of
 from dagengine.watch.sequences import Bettor
-from dagengine.watch.tailing import DAMAGED, Folder
-from dagengine.watch.values import Again, Alert, Departure, Judged, Pair, TrafficMean
+from dagengine.watch.strata import PERIODS, Sampling, group_digest, share_of
+from dagengine.watch.tailing import DAMAGED, Folder, Pending
+from dagengine.watch.values import Again, Alert, Departure, Judged, Pair
 
 AGAIN = "again.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
@@ -150,11 +147,12 @@ class Watch(RunObserver):
         self._alone = 0  # cases without a group
         self._off: tuple[str, ...] = ()  # metrics without alarms
         self._departures: deque[Departure] = deque()
-        self._means = {name: TrafficMean() for name in self.metrics}
+        # Sums for the mean score of the whole traffic: a case counts 1 / its probability (Hájek).
+        self._scores, self._weights = defaultdict[str, float](float), defaultdict[str, float](float)
         self._bettors = {name: Bettor() for name in self.metrics}
         self._news = anyio.Event()
         self._over = False
-        self._read = 0
+        self.read = 0  # spans and log records of traces that were not decided before
         self._asked_again = 0
         self.counts = Counter[str]()
         self._waiting: dict[str, int] = {}
@@ -242,7 +240,8 @@ class Watch(RunObserver):
         if judged is None:
             return
         for metric, score in judged.scores.items():
-            self._means[metric].add(score, judged.probability)
+            self._scores[metric] += score / judged.probability
+            self._weights[metric] += 1 / judged.probability
             if judged.share < self._how.sampling.least:
                 self._bettors[metric].add(score)
         self._departures += [
@@ -337,16 +336,16 @@ class Watch(RunObserver):
         return f"the judge does not answer since {self._away:%Y-%m-%d %H:%M:%S} UTC"
 
     def _poll(self) -> int:
-        before = self._read
-        self._read += self._pending.add(self._source.poll(), self._clock())
-        return self._read - before
+        count = self._pending.add(self._source.poll(), self._clock())
+        self.read += count
+        return count
 
     def _ready(self, now: float, most: int) -> list[Item]:
         """The cases of some traces that are ready and sampled."""
         cases: list[Item] = []
         sampling = self._how.sampling
         for trace, records in self._pending.take(now - self._how.quiet, most):
-            (item,) = cases_of(records, Unit())
+            (item,) = map(case_of, parts_in(records, Unit()))
             case = item.test_case if isinstance(item, InvalidCase) else item
             if not isinstance(case, LLMTestCase):  # a trace that is refused has a row, too
                 case = LLMTestCase(input="", additional_metadata={"trace_id": trace})
@@ -461,17 +460,13 @@ class Watch(RunObserver):
             return
         self._known.add(alert.key)
         self.alerts.append(alert)
-        self._alert_lines.write({"time": datetime.now(UTC).isoformat(), **alert.as_dict()})
+        moment = {"time": datetime.now(UTC).isoformat()}
+        self._alert_lines.write(moment | dataclasses.asdict(alert))
         self._say(str(alert))
         if alert.cause == "judge" and self._old is not None:
             self._old.skip_to(self._record.count)  # what is older, another judge has answered
 
     # In the end
-
-    @property
-    def read(self) -> int:
-        """Number of spans and log records that belong to traces that were not decided before."""
-        return self._read
 
     def lines(self) -> list[str]:
         """Lines on the traces, and the means of the whole traffic."""
@@ -480,8 +475,8 @@ class Watch(RunObserver):
         lines = ["traces: " + (", ".join(parts) or "none")]
         lines += [self._status()] if self._away else []
         for name in self.metrics:
-            mean = self._means[name].mean
-            if mean is not None:
+            if self._weights[name]:
+                mean = self._scores[name] / self._weights[name]
                 low, high = self._bettors[name].interval(ALPHA)
                 lines.append(
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"

@@ -22,8 +22,8 @@ from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.results import EvaluationResult
 from dagengine.results.totals import cost_line
+from dagengine.store.entries import DamagedError, fields_of
 from dagengine.store.file import connect, connect_to_read
-from dagengine.store.rows import DamagedError, fields_of
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(name=f"c{n}", input=f"number {n}") for n in range(8)]

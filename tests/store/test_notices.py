@@ -72,21 +72,35 @@ def runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Runs:
 def test_a_node_in_other_words_says_once_that_its_answers_are_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def run(words: str, *inputs: str) -> list[str]:
-        caplog.clear()
-        node = BinaryJudgementNode(words, evaluation_params=["input"], then=THEN, name="Ok")
-        cases, judge = (
-            [LLMTestCase(input=text) for text in inputs],
-            ScriptedJudge({"Ok": True}, "s"),
-        )
-        evaluate(cases, [DAGMetric("m", DAG(node))], model=judge, store=tmp_path / "a", show=False)
-        return [record.getMessage() for record in caplog.records]
+    run = partial(_run_ok, tmp_path / "a", caplog)
+    assert run({"m": "ok?"}, "1", "2") == []
+    assert run({"m": "ok?"}, "1", "3") == []  # another case is no other word
+    (line,) = run({"m": "all right?"}, "1", "2", "3")
+    assert "3 answers of 'Ok' not used: stored when it was put in other words" in line
+    assert run({"m": "all right?"}, "1") == run({"m": "ok?"}, "1", "2") == []
 
-    assert run("ok?", "1", "2") == []
-    assert run("ok?", "1", "3") == []  # another case is no other word
-    (line,) = run("all right?", "1", "2", "3")
-    assert "'Ok' was put in other words since its answers were stored" in line
-    assert run("all right?", "1") == run("ok?", "1", "2") == []
+
+def test_a_metric_with_a_node_of_the_same_name_has_no_other_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = partial(_run_ok, tmp_path / "a", caplog)
+    assert run({"old": "ok?"}, "1", "2") == []
+    assert run({"new": "polite?", "old": "ok?"}, "1", "2") == []
+    assert run({"old": "ok?", "third": "short?", "new": "polite?"}, "1", "2", "3") == []
+    (line,) = run({"old": "ok?", "new": "kind?"}, "1")  # those of "polite?" and "short?"
+    assert "6 answers of 'Ok' not used" in line
+
+
+def _run_ok(
+    store: Path, caplog: pytest.LogCaptureFixture, metrics: dict[str, str], *inputs: str
+) -> list[str]:
+    """Judge inputs by metrics with one node each, all called Ok; what is said of their words."""
+    caplog.clear()
+    node = partial(BinaryJudgementNode, evaluation_params=["input"], then=THEN, name="Ok")
+    made = [DAGMetric(name, DAG(node(words))) for name, words in metrics.items()]
+    cases, judge = [LLMTestCase(input=text) for text in inputs], ScriptedJudge({"Ok": True}, "s")
+    evaluate(cases, made, model=judge, store=store, show=False)
+    return [record.getMessage() for record in caplog.records]
 
 
 @pytest.mark.parametrize("name", ["scripted", "part", "custom"])

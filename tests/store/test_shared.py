@@ -14,7 +14,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Question
-from dagengine.store.shared import SharedAnswers
+from dagengine.store.claims import SharedAnswers
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no locks of this kind")
 

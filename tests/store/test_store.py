@@ -42,9 +42,9 @@ from dagengine.question import (
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
 from dagengine.results.totals import cost_line
 from dagengine.store.answers import Journal
+from dagengine.store.entries import entry_of, find, insert, key_of
 from dagengine.store.file import connect
 from dagengine.store.maintenance import Selection, count, reading
-from dagengine.store.rows import entry_of, find, insert, key_of
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import voted
 

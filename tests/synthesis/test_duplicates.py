@@ -15,9 +15,9 @@ from dagengine import Limits, evaluate
 from dagengine.errors import RefusedError
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
-from dagengine.synthesis.duplicates import Pair
+from dagengine.synthesis.contexts import contexts_of
 from dagengine.synthesis.generators import duplicates, pair_case
-from dagengine.synthesis.sources import contexts_of
+from dagengine.synthesis.likeness import Pair
 from dagengine.synthesizer import EvolutionConfig, Quota, Synthesizer
 
 NO_EVOLUTION = EvolutionConfig(num_evolutions=0)

@@ -35,8 +35,7 @@ from dagengine.question import Question
 from dagengine.record import load_run
 from dagengine.report.page.drafts import drafts_of
 from dagengine.results import Attempt
-from dagengine.synthesis.pools import Context
-from dagengine.synthesis.quotas import Filling
+from dagengine.synthesis.quotas import Context, Filling
 from dagengine.synthesis.values import Passage
 from dagengine.synthesizer import (
     ContextConstructionConfig,

@@ -10,7 +10,7 @@ import pytest
 
 from dagengine.watch.alarms import Alarms, evenness, of_baseline, of_sequence
 from dagengine.watch.causes import alarm_of, cause_of
-from dagengine.watch.sampling import share_of
+from dagengine.watch.strata import share_of
 from dagengine.watch.values import Departure, Judged, Pair
 
 BASELINE = 400

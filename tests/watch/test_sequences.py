@@ -51,7 +51,7 @@ def test_the_mean_is_ever_left_out_with_a_probability_of_at_most_alpha(
         return not low <= mean <= high
 
     bettor = Bettor()
-    assert ever(bettor, bettor.since(), mean, LONG, leaves_it_out) <= alpha + 1e-9
+    assert ever(bettor, Since(bettor), mean, LONG, leaves_it_out) <= alpha + 1e-9
 
 
 @settings(max_examples=10)
@@ -69,7 +69,7 @@ def test_two_stretches_of_one_mean_are_told_apart_with_a_probability_of_at_most_
         def tells_apart(_: Bettor, since: Since, sides: Any = sides) -> bool:
             return since.evidence(sides) >= math.log(1 / alpha)
 
-        told_apart += probability * ever(bettor, bettor.since(), mean, 5, tells_apart)
+        told_apart += probability * ever(bettor, Since(bettor), mean, 5, tells_apart)
     assert told_apart <= alpha + 1e-9
 
 
@@ -102,11 +102,11 @@ def test_what_is_made_since_a_moment_knows_nothing_of_before() -> None:
     bettor, fresh = Bettor(), Bettor()
     for _ in range(50):
         bettor.add(1.0)
-    since = bettor.since()
+    since = Since(bettor)
     for number in (0.0, 1.0, 0.25):
         bettor.add(number)
         fresh.add(number)
     assert (since.count, since.mean) == (3, fresh.mean)
     baseline = Bettor().sides()
-    assert since.evidence(baseline) == pytest.approx(fresh.since().evidence(baseline), abs=1)
+    assert since.evidence(baseline) == pytest.approx(Since(fresh).evidence(baseline), abs=1)
     assert since.evidence(baseline) <= 0.0  # nothing is known of a baseline without numbers

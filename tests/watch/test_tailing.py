@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dagengine.errors import InputError
 from dagengine.traces.otlp import records_of
-from dagengine.watch.pending import Pending
-from dagengine.watch.tailing import Folder
+from dagengine.watch.tailing import Folder, Pending
 
 
 def numbers(folder: Folder) -> list[int]:

@@ -26,8 +26,7 @@ from dagengine.record.values import DataRecord
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.voting import escalated
 from dagengine.watch import Folder, Sampling, Watch, WatchSettings
-from dagengine.watch.budget import DailyAccount
-from dagengine.watch.growing import GrowingRun
+from dagengine.watch.growing import DailyAccount, GrowingRun
 
 pytestmark = pytest.mark.anyio
 READS = ["input", "actual_output"]

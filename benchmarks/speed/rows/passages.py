@@ -17,10 +17,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.synthesis.duplicates import NearDuplicates
+from dagengine.synthesis.likeness import NearDuplicates
 from dagengine.synthesis.passages import Neighbours, passages_of
-from dagengine.synthesis.pools import Context
-from dagengine.synthesis.quotas import Filling
+from dagengine.synthesis.quotas import Context, Filling
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
     Document,

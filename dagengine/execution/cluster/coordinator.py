@@ -17,28 +17,33 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
     Iterator,
     Mapping,
     Sequence,
 )
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import anyio
 import sniffio
 
-from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.converter import Item
 from dagengine.errors import InputError
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask
-from dagengine.execution.cluster.leases import Leases
+from dagengine.execution.cluster.leases import CALLS, MONEY, PLACES, Leases
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
 from dagengine.execution.cluster.worker import (
     Build,
@@ -61,7 +66,6 @@ from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.waiting import merge_waits
 from dagengine.graph.graph import Metric
-from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
 
@@ -146,10 +150,12 @@ def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers |
 
 
 class Cluster:
-    """An `Executor` whose workers do the work.
+    """An `Executor` whose workers do the work. They get chunks, so nobody can wait for one case.
 
     Raises MissingExtraError without Dask, and InputError for a judge that asks in batches.
     """
+
+    waits_for_cases = False
 
     def __init__(self, build: Build, limits: Limits, app_in_flight: int, workers: Workers) -> None:
         if workers.address != LOCAL:
@@ -159,40 +165,11 @@ class Cluster:
         require_shareable({"batch": batched})
         sent = build.pack() if isinstance(build, Objects) else pack_value("the run", build)
         self._job = Job(uuid.uuid4().hex, sent, limits, app_in_flight)
-        self._limits = limits
+        self.limits, self.plan, self.store = limits, self._engine.plan, self._engine.store
+        self.judges, self.asked_judges = self._engine.judges, self._engine.asked_judges
         self._workers = workers
         self._client: Any = None
         self._asked: dict[str, Count] = {}
-
-    @property
-    def plan(self) -> Plan:
-        """The compiled metrics."""
-        return self._engine.plan
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the whole run."""
-        return self._limits
-
-    @property
-    def store(self) -> str | None:
-        """The file of answers, if there is one."""
-        return self._engine.store
-
-    @property
-    def judges(self) -> Sequence[Judge]:
-        """The judges in the order of the plan's `models`."""
-        return self._engine.judges
-
-    @property
-    def waits_for_cases(self) -> bool:
-        """Cases are cut into chunks, so nobody can wait for one."""
-        return False
-
-    @property
-    def asked_judges(self) -> list[Judge]:
-        """The judges that the run may call."""
-        return self._engine.asked_judges
 
     def cases(self, source: Source) -> Cases:
         """The cases of a source; raises InputError if they cannot be judged."""
@@ -239,7 +216,11 @@ class Cluster:
                 # Asked once, here, before any worker begins: two workers would get two answers to
                 # the same question, and judge their cases by different steps.
                 async with self._engine.open():
-                    constants = await self._constants()
+                    outcomes = await self._engine.constants()
+                for outcome in outcomes.values():
+                    if isinstance(outcome, Failure) and outcome.may_pass:
+                        raise InputError(f"{outcome} (asked once for all cases); try again later")
+                constants = pack_value("what nodes say that no case reaches", outcomes)
                 await self._client.lend(self._job.run, self._leases(count), tell_leased)
                 self._job = replace(
                     self._job, app_in_flight=app_in_flight, constants=constants, folder=folder,
@@ -265,21 +246,15 @@ class Cluster:
 
     def _leases(self, workers: int) -> Leases:
         """The limits of the run for so many workers, without what was asked here."""
-        limits, totals = self._limits, self._engine.totals
-        shares = {
-            "max_in_flight": limits.max_in_flight,
-            "requests_per_minute": limits.requests_per_minute,
-            "tokens_per_minute": limits.tokens_per_minute,
-        }
-        left = {
-            "max_calls": limits.max_calls and limits.max_calls - totals.calls,
-            "budget": limits.budget and limits.budget - (totals.cost or 0.0),
-        }
-        return Leases(
-            {name: total for name, total in shares.items() if total is not None},
-            {name: total for name, total in left.items() if total is not None},
-            limits.remembered, workers,
-        )  # fmt: skip
+        totals = self._engine.totals
+        left = self.limits.after(totals.calls, totals.cost or 0.0)
+
+        def stated(*names: str) -> dict[str, float]:
+            values = zip(names, attrgetter(*names)(left), strict=True)
+            return {name: value for name, value in values if value is not None}
+
+        shares = stated(PLACES, "requests_per_minute", "tokens_per_minute")
+        return Leases(shares, stated(CALLS, MONEY), left.remembered, workers)
 
     async def _watch(self) -> None:
         """Keep up with what the workers ask: a chunk may take long."""
@@ -294,23 +269,12 @@ class Cluster:
                 (count.engine, count) for count in counts.values() if count is not None
             )
 
-    @asynccontextmanager
-    async def _connect(self) -> AsyncIterator[Pool | DaskWorkers]:
-        if self._workers.address == LOCAL:
+    def _connect(self) -> AbstractAsyncContextManager[Pool | DaskWorkers]:
+        address, wanted = self._workers.address, self._workers.wanted
+        if address == LOCAL:
             # Each of them makes at least one call at a time.
-            count = min(self._workers.wanted, self._limits.max_in_flight)
-            async with Pool.of(count, _PLACES) as pool:
-                yield pool
-        else:
-            async with DaskWorkers.at(self._workers.address, self._workers.wanted) as workers:
-                yield workers
-
-    async def _constants(self) -> bytes:
-        outcomes = await self._engine.constants()
-        for outcome in outcomes.values():
-            if isinstance(outcome, Failure) and outcome.may_pass:
-                raise InputError(f"{outcome} (asked once for all cases); try again later")
-        return pack_value("what nodes say that no case reaches", outcomes)
+            return Pool.of(min(wanted, self.limits.max_in_flight), _PLACES)
+        return DaskWorkers.at(address, wanted)
 
     def keeping(self, result: Callable[[], Any]) -> AbstractContextManager[None]:
         """As of an engine; no worker has an `on_attempt`."""
@@ -355,7 +319,7 @@ class Cluster:
         try:
             while waiting := waiting | self._hand_out(chunks, rows, slots, len(waiting)):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for part in _results(done):
+                for part in await asyncio.gather(*done):
                     _add(rows, part.rows)
                 slots = await self._places()
         finally:
@@ -439,11 +403,3 @@ def _connection_explained() -> Iterator[None]:
 def _add(rows: RowsInOrder, news: Sequence[CaseResult]) -> None:
     for row in news:
         rows.add(row)
-
-
-def _results(tasks: Collection[asyncio.Task[Part]]) -> list[Part]:
-    """Results of finished tasks; raises the error of one of them if there is any."""
-    errors = [error for task in tasks if (error := task.exception()) is not None]
-    if errors:
-        raise errors[0]
-    return [task.result() for task in tasks]

@@ -18,7 +18,7 @@ from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
 from dagengine.gateway.limits import Limits
 from dagengine.question import Answer, DurableNames, Judge, Question
-from dagengine.store.rows import entry_of, key_of, revive
+from dagengine.store.entries import entry_of, key_of, revive
 
 T = TypeVar("T", bound=BaseModel)
 Say = Callable[..., None]

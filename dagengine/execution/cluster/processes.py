@@ -1,4 +1,11 @@
-"""Worker processes on this machine, started and ended by this one; no scheduler in between."""
+"""Worker processes on this machine, started and ended by this one; no scheduler in between.
+
+They call what they are sent, and send the result. Both directions are frames: eight bytes of
+length, then a pickle. A request is (number, _CALL, (function, arguments)), a reply (number, kind,
+value). The last part is pickled by itself: if it cannot be read, whoever waits for this number is
+told. Before its result a call may send news (see `telling`). A process ends when its standard input
+does, so it never outlives whoever started it.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +13,56 @@ import asyncio
 import itertools
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import threading
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 import anyio
 
-from dagengine.execution.cluster.child import CALL, FAILURE, LEASES, LENGTH, NEWS, frame, saying
 from dagengine.execution.cluster.leases import Leases
+from dagengine.regular_files import write_all
 
-_START = "from dagengine.execution.cluster.child import main; main()"
+_START = "from dagengine.execution.cluster.processes import serve_calls; serve_calls()"
 # Processes that may die over one request before it is given up.
 _DEATHS = 4
 # Seconds that a process gets to end.
 _PATIENCE = 5
+
+_LENGTH = 8
+# A request, and the kinds of replies: something before the result, the result, and an exception in
+# its place; or something about leases, which belongs to no request.
+_CALL, _NEWS, _RESULT, _FAILURE, _LEASES = range(5)
+
+telling: ContextVar[Callable[[object], None]] = ContextVar("telling")
+"""What sends something before the result of the call that is at work; not set elsewhere."""
 
 Tell = Callable[..., Awaitable[None]]
 """Tells a worker something about leases."""
 HeardOf = Callable[["_Process", Sequence[Any]], None]
 Heard = Callable[[Any], None]
 """Takes what a call says before its result; what it raises ends the call."""
+
+
+_outputs: list[BinaryIO] = []  # of a worker process
+
+
+def saying(run: str) -> Callable[..., None]:
+    """Sender of news about leases to the process that started this one; it has one run."""
+    return lambda *news: write_all(_outputs[0], _frame(None, _LEASES, news))
+
+
+def _frame(number: int | None, kind: int, value: object) -> bytes:
+    """A request or a reply as it is sent."""
+    packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps((number, kind, packed), pickle.HIGHEST_PROTOCOL)
+    return len(data).to_bytes(_LENGTH, "big") + data
 
 
 class WorkersDiedError(Exception):
@@ -174,7 +208,7 @@ class _Process:
         self._waiting[number] = result, heard
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(frame(number, CALL, (function, arguments)))
+            self._process.stdin.write(_frame(number, _CALL, (function, arguments)))
             with suppress(OSError):  # the reader notices
                 await self._process.stdin.drain()
             return await result
@@ -185,14 +219,14 @@ class _Process:
         """Have a function called there, whose result is not waited for."""
         assert self._process.stdin is not None
         if not (self._dead or self._process.stdin.is_closing()):
-            self._process.stdin.write(frame(None, CALL, (function, arguments)))
+            self._process.stdin.write(_frame(None, _CALL, (function, arguments)))
 
     async def _read(self) -> None:
         replies = self._process.stdout
         assert replies is not None
         with suppress(asyncio.IncompleteReadError, OSError):
             while True:
-                length = int.from_bytes(await replies.readexactly(LENGTH), "big")
+                length = int.from_bytes(await replies.readexactly(_LENGTH), "big")
                 self._take(*pickle.loads(await replies.readexactly(length)))
 
     def _give_up(self, reading: asyncio.Task[None]) -> None:
@@ -206,7 +240,7 @@ class _Process:
 
     def _take(self, number: int | None, kind: int, packed: bytes) -> None:
         """One reply; nobody waits any more for one to a call that was cancelled."""
-        if kind == LEASES:
+        if kind == _LEASES:
             self._heard(self, pickle.loads(packed))
         if number is None:
             return
@@ -215,9 +249,9 @@ class _Process:
             return
         try:
             value = pickle.loads(packed)
-            if kind == NEWS:
+            if kind == _NEWS:
                 heard(value)
-            elif kind == FAILURE:
+            elif kind == _FAILURE:
                 raise value
             else:
                 future.set_result(value)
@@ -237,3 +271,50 @@ class _Process:
                     self._process.kill()
                 await self._process.wait()
             await asyncio.wait((self._reading,))
+
+
+def serve_calls() -> None:
+    """Do what a worker process does: call what it is sent until the standard input ends."""
+    # Ctrl-C reaches every process of a terminal; ours are ended by whoever started them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _outputs.append(os.fdopen(os.dup(1), "wb", buffering=0))
+    os.dup2(2, 1)  # what the caller's code prints must not get among the frames
+    asyncio.run(_serve(sys.stdin.buffer, _outputs[0]))
+
+
+async def _serve(requests: BinaryIO, out: BinaryIO) -> None:
+    loop = asyncio.get_running_loop()
+    coming: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def read() -> None:
+        while len(head := requests.read(_LENGTH)) == _LENGTH:
+            length = int.from_bytes(head, "big")
+            data = requests.read(length)
+            if not data or len(data) != length:  # the end cut it off
+                break
+            loop.call_soon_threadsafe(coming.put_nowait, data)
+        loop.call_soon_threadsafe(coming.put_nowait, None)
+
+    threading.Thread(target=read, name="requests", daemon=True).start()
+    tasks: set[asyncio.Task[None]] = set()
+    while (data := await coming.get()) is not None:
+        task = asyncio.create_task(_answer(data, out))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    os._exit(0)  # nobody is there any more; what is in progress is stopped at once
+
+
+async def _answer(data: bytes, out: BinaryIO) -> None:
+    number, _, packed = pickle.loads(data)
+    telling.set(lambda news: write_all(out, _frame(number, _NEWS, news)))
+    try:
+        function, arguments = pickle.loads(packed)
+        reply = _frame(number, _RESULT, await function(*arguments))
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the other side is told
+        try:
+            ended = isinstance(error, asyncio.CancelledError)
+            reply = _frame(number, _FAILURE, RuntimeError("it was cancelled") if ended else error)
+        except Exception:  # noqa: BLE001 - the pickling of the caller's objects may raise anything
+            text = "".join(traceback.format_exception(error))
+            reply = _frame(number, _FAILURE, RuntimeError(text))
+    write_all(out, reply)

@@ -21,15 +21,15 @@ import anyio
 from dagengine.data.converter import Item
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
-from dagengine.execution.cluster.child import telling
 from dagengine.execution.cluster.leased import Leased, Say
+from dagengine.execution.cluster.processes import telling
 from dagengine.execution.executor import RunObserver
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
-from dagengine.store.shared import SharedAnswers
+from dagengine.store.claims import SharedAnswers
 from dagengine.threads import Kept, KeptOpen
 
 Build = Callable[[Limits, int], LocalExecutor]

@@ -13,7 +13,7 @@ from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.gateway.request import Request
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import forms_of, secrets_of_environment
-from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
+from dagengine.store.entries import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.testing.recorded.recordings import Recording
 
 T = TypeVar("T", bound=BaseModel)

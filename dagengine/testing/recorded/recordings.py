@@ -26,7 +26,7 @@ from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.json_values import shallow_value
 from dagengine.question import Question
 from dagengine.regular_files import is_there, read_whole, write_whole
-from dagengine.store.rows import key_of
+from dagengine.store.entries import key_of
 
 FORMAT = 1
 _PART = 16  # characters of the digest of a part

@@ -69,7 +69,7 @@ import os
 from pathlib import Path
 
 from dagengine.judges import ScriptedJudge
-from dagengine.store.rows import key_of
+from dagengine.store.entries import key_of
 
 LOG = Path(__file__).with_name("asked.txt")
 

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
-from dagengine.execution.cluster import child
+from dagengine.execution.cluster.processes import serve_calls
 from programs.commands import FORKS
 
 
@@ -28,7 +28,7 @@ def _serve(requests: Connection, replies: Connection, environment: dict[str, str
         os.dup2(pipe.fileno(), descriptor)
         pipe.close()
     sys.stdin = os.fdopen(0, "r", encoding="utf-8", closefd=False)
-    child.main()
+    serve_calls()
 
 
 class _Forked:

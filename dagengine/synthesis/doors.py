@@ -39,30 +39,25 @@ def door(
 
     @wraps(method)
     async def call(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
-        _check_settings(method, settings)
+        name, names = method.__name__.removeprefix("a_"), names_of(method)
+        for setting in settings:
+            if setting not in names and (elsewhere := _ELSEWHERE.get(setting)):
+                raise TypeError(f"{name}() has no argument {setting!r}: it is in {elsewhere}")
+        check_names(f"{name}() has no argument", settings, names)
         return await method(self, *given, **settings)
 
     return call
 
 
 def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Concatenate[S, P], R]:
-    """The same method for callers without an event loop (it works inside one, too)."""
+    """A `door` for callers without an event loop (it works inside one, too)."""
 
     @wraps(method)
     def call(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
-        _check_settings(method, settings)
         return sync(lambda: method(self, *given, **settings))
 
     call.__name__ = method.__name__.removeprefix("a_")
     return call
-
-
-def _check_settings(method: Callable[..., Any], settings: Iterable[str]) -> None:
-    name, names = method.__name__.removeprefix("a_"), names_of(method)
-    for setting in settings:
-        if setting not in names and setting in _ELSEWHERE:
-            raise TypeError(f"{name}() has no argument {setting!r}: it is in {_ELSEWHERE[setting]}")
-    check_names(f"{name}() has no argument", settings, names)
 
 
 def of_kind(name: str, value: Any, kind: type[R]) -> R:

@@ -1,9 +1,9 @@
-"""Cases from files of traces: `read_traces`."""
+"""Cases from files of traces, and of what an instrumented application just did."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,19 @@ from dagengine.data.readers import CHECKED, Record, Table
 from dagengine.errors import InputError
 from dagengine.regular_files import is_there
 from dagengine.terminal import counted
-from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase
+from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase, TestCase
 from dagengine.traces.foreign import records_of_any
 from dagengine.traces.joining import Joined
-from dagengine.traces.mapping import Parts, Unit, case_of, conversation_of, mapping_lines, parts_in
-from dagengine.traces.otlp import RawRecord
-from dagengine.traces.spans import steps_of
+from dagengine.traces.mapping import (
+    Parts,
+    Unit,
+    case_of,
+    conversation_of,
+    mapping_lines,
+    parts_in,
+)
+from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
+from dagengine.traces.steps import steps_of
 
 _FIRST = 20  # cases of which the largest is shown
 _TURNS = 3  # traces of a session that are shown
@@ -191,3 +198,60 @@ def _value(text: bytes) -> Any:
         return value_of(text)
     except ValueError as error:
         return ValueError(f"not JSON: {error}")
+
+
+def case_of_spans(spans: Iterable[Any], logs: Iterable[Any] = ()) -> TestCase:
+    """The test case of one trace, from finished spans of OpenTelemetry's SDK.
+
+    `spans` are those of an `InMemorySpanExporter` (`get_finished_spans()`), `logs` those of an
+    `InMemoryLogRecordExporter`, for instrumentations that write the texts there. Raises InputError
+    if there is no span, if the spans are of several traces, and if no texts were captured.
+    """
+    records: list[RawRecord] = [_span(span) for span in spans]
+    traces = {record.trace_id for record in records}
+    if len(traces) != 1:
+        words = f"of {len(traces)} traces" if traces else "none"
+        raise InputError(
+            f"a case is made of the spans of one trace, and these are {words}: clear the exporter "
+            "before each test, and flush the provider after it"
+        )
+    records += [log for log in map(_log, logs) if log.trace_id in traces]
+    (case,) = map(case_of, parts_in(records, Unit()))
+    if isinstance(case, InvalidCase):
+        raise InputError(str(case))
+    return case
+
+
+def _span(span: Any) -> RawSpan:
+    status = span.status
+    return RawSpan(
+        f"{span.context.trace_id:032x}",
+        f"{span.context.span_id:016x}",
+        None if span.parent is None else f"{span.parent.span_id:016x}",
+        span.name,
+        span.start_time or 0,
+        span.end_time or 0,
+        status.status_code.name == "ERROR",
+        status.description or "",
+        _plain(span.attributes or {}),
+        [(event.name, _plain(event.attributes or {})) for event in span.events],
+    )
+
+
+def _log(log: Any) -> RawLog:
+    record = log.log_record
+    body = _plain(record.body) if isinstance(record.body, Mapping) else {}
+    return RawLog(
+        f"{record.trace_id or 0:032x}",
+        f"{record.span_id or 0:016x}",
+        record.event_name or "",
+        record.timestamp or record.observed_timestamp or 0,
+        {**_plain(record.attributes or {}), **body},
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Attributes with lists in the place of tuples."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

@@ -9,9 +9,9 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.synthesis.documents import read_documents
-from dagengine.synthesis.duplicates import NearDuplicates
+from dagengine.synthesis.likeness import NearDuplicates
 from dagengine.synthesis.passages import Neighbours, flaw, passages_of
-from dagengine.synthesis.pools import Context
+from dagengine.synthesis.quotas import Context
 from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Report
 
 _REPEATED = "they repeat others"

@@ -7,11 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from dagengine.test_case import Span
-from dagengine.traces.messages import (
+from dagengine.traces.dialogues import (
     ASSISTANT,
     USER,
     Call,
@@ -19,6 +20,7 @@ from dagengine.traces.messages import (
     data_of,
     dialogue_of,
     from_json,
+    last_text,
     text_for,
 )
 from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
@@ -103,27 +105,20 @@ def steps_of(records: Iterable[RawRecord]) -> list[Step]:
     calls: dict[str, Call] = {}
     results: dict[str, Any] = {}
     for dialogue in dialogues:
-        for message in dialogue.messages():
+        for message in chain(*dialogue.values()):
             calls |= {call.id: call for call in message.calls if call.id}
             results |= {key: result for key, result in message.results if key}
     steps: list[Step] = []
     for span, dialogue in zip(ordered, dialogues, strict=True):
-        texts = [
-            (_text_of(span, USER, _IN), _text_of(span, ASSISTANT, _OUT)),
-            (dialogue.user_text(), dialogue.answer()),
-        ]
-        if kind_of(span.attributes) == LLM:
-            texts.reverse()
-        (text_in, text_out), (other_in, other_out) = texts
-        text_in, text_out = text_in or other_in, text_out or other_out
+        texts: dict[str, str | None] = {}
+        for role, names in ((USER, _IN), (ASSISTANT, _OUT)):
+            own_texts = (text_for(role, value) for value in _data_in(span.attributes, names))
+            own, written = next(filter(None, own_texts), None), last_text(dialogue[role], role)
+            is_model = kind_of(span.attributes) == LLM
+            texts[role] = written or own if is_model else own or written
+        text_in, text_out = texts[USER], texts[ASSISTANT]
         steps.append(Step(span, _span(span, text_in, text_out, calls, results), text_in, text_out))
     return steps
-
-
-def _text_of(span: RawSpan, role: str, names: Iterable[str]) -> str | None:
-    """The text of a role in what a span says of itself."""
-    texts = (text_for(role, value) for value in _data_in(span.attributes, names))
-    return next(filter(None, texts), None)
 
 
 def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:

@@ -7,8 +7,8 @@ Messages are in attributes of the span, in log records or in events of the span.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dagengine.prompts.json_values import shallow_value
@@ -19,22 +19,22 @@ _ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "function": _TOOL}
 # Names of events in which one message is: their role is in the name.
 _MESSAGE = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
 _CHOICE = "gen_ai.choice"
-# Flat attributes of messages: the prefix, and whether they went in.
-_FLAT = (
-    ("llm.input_messages.", True),
-    ("llm.output_messages.", False),
-    ("gen_ai.prompt.", True),
-    ("gen_ai.completion.", False),
-)
-# Attributes that hold a list of messages, as text or as it is, and whether they went in.
-_LISTS = (
-    ("gen_ai.input.messages", True),
-    ("gen_ai.output.messages", False),
-    ("gen_ai.prompt", True),
-    ("gen_ai.completion", False),
-    ("pydantic_ai.all_messages", True),
-    ("ai.prompt.messages", True),
-)
+# Flat attributes of messages, by their prefix: who says what goes in, and what comes out.
+_FLAT = {
+    "llm.input_messages.": USER,
+    "llm.output_messages.": ASSISTANT,
+    "gen_ai.prompt.": USER,
+    "gen_ai.completion.": ASSISTANT,
+}
+# Attributes that hold a list of messages, as text or as it is.
+_LISTS = {
+    "gen_ai.input.messages": USER,
+    "gen_ai.output.messages": ASSISTANT,
+    "gen_ai.prompt": USER,
+    "gen_ai.completion": ASSISTANT,
+    "pydantic_ai.all_messages": USER,
+    "ai.prompt.messages": USER,
+}
 # Names under which the text is in the data of a step, the surest first.
 _NAMES = {
     USER: (
@@ -74,39 +74,22 @@ class Message:
         return "\n".join(self.texts)
 
 
-@dataclass(slots=True)
-class Dialogue:
-    """The messages that went into a span, and those that came out."""
-
-    inputs: list[Message] = field(default_factory=list)
-    outputs: list[Message] = field(default_factory=list)
-
-    def user_text(self) -> str | None:
-        """The last text of a user; results of tools are none, whatever their role."""
-        return _last_text(self.inputs, USER)
-
-    def answer(self) -> str | None:
-        """The last text of the assistant that came out."""
-        return _last_text(self.outputs, ASSISTANT)
-
-    def messages(self) -> Iterator[Message]:
-        """All messages, those that went in first."""
-        yield from self.inputs
-        yield from self.outputs
+Dialogue = dict[str, list[Message]]
+"""The messages that went into a span (under USER), and those that came out (under ASSISTANT)."""
 
 
-def _last_text(messages: Sequence[Message], role: str) -> str | None:
+def last_text(messages: Sequence[Message], role: str) -> str | None:
+    """The last text of a role; results of tools are none, whatever their role."""
     texts = (message.text for message in reversed(messages) if message.role == role)
     return next((text for text in texts if text.strip()), None)
 
 
 def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
     """The messages of a span, from wherever they are; `logs` are those that it wrote, in order."""
-    dialogue = Dialogue()
+    dialogue: Dialogue = {USER: [], ASSISTANT: []}
     _take_attributes(dialogue, span.attributes)
-    for prefix, went_in in _FLAT:
-        side = dialogue.inputs if went_in else dialogue.outputs
-        side += [_message(nested) for nested in _nested_messages(span.attributes, prefix)]
+    for prefix, role in _FLAT.items():
+        dialogue[role] += map(_message, _nested_messages(span.attributes, prefix))
     events = [*span.events, *((log.event, log.attributes) for log in logs)]
     events += [
         (str(body.get("event.name", "")), dict(body))
@@ -117,23 +100,22 @@ def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
         if name == _CHOICE:
             text = body.get("message")
             message = as_json(text, dict, {"content": text} if isinstance(text, str) else body)
-            dialogue.outputs.append(_message({"role": ASSISTANT, **message}))
-        elif role := _MESSAGE.fullmatch(name):
-            dialogue.inputs.append(_message({"role": role[1], **body}))
+            dialogue[ASSISTANT].append(_message({"role": ASSISTANT, **message}))
+        elif event := _MESSAGE.fullmatch(name):
+            dialogue[USER].append(_message({"role": event[1], **body}))
         else:
             _take_attributes(dialogue, body)
     return dialogue
 
 
 def _take_attributes(dialogue: Dialogue, attributes: Mapping[str, Any]) -> None:
-    for name, went_in in _LISTS:
-        side = dialogue.inputs if went_in else dialogue.outputs
+    for name, role in _LISTS.items():
         value = from_json(attributes.get(name))
         # Before there were messages it was the text itself. What was cut off is no JSON any more.
         if isinstance(value, str) and not _CUT.match(value):
-            value = [{"role": USER if went_in else ASSISTANT, "content": value}]
-        messages = value if isinstance(value, list) else ()
-        side += [_message(item) for item in messages if isinstance(item, Mapping)]
+            value = [{"role": role, "content": value}]
+        if isinstance(value, list):
+            dialogue[role] += [_message(item) for item in value if isinstance(item, Mapping)]
 
 
 def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
@@ -145,7 +127,7 @@ def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
         return value if value.strip() else None
     items = value if isinstance(value, list) else [value]
     if items and all(map(_is_message, items)):
-        return _last_text([*map(_message, items)], role)
+        return last_text([*map(_message, items)], role)
     if not depth or not isinstance(value, list | Mapping):
         return None
     if isinstance(value, Mapping):

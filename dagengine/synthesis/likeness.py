@@ -1,7 +1,7 @@
 """Texts that say the same: passages that repeat others, and goldens that may ask for one answer.
 
 A law: no clock, no I/O. Likeness only nominates. Two questions on one topic are often nearer than
-two ways to put one question, so that no bound parts them: a judge confirms (see `runs`).
+two ways to put one question, so that no bound parts them: a judge confirms (see `generation`).
 """
 
 from __future__ import annotations

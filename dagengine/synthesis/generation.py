@@ -21,7 +21,6 @@ from dagengine.record.writer import RunWriter
 from dagengine.report.page.drafts import DraftRecord
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Totals
-from dagengine.synthesis.duplicates import ALIKE, NEAREST, GoldenTexts, Pair
 from dagengine.synthesis.generators import (
     CHOOSE,
     EMBEDDING,
@@ -32,8 +31,9 @@ from dagengine.synthesis.generators import (
     duplicates,
     pair_case,
 )
-from dagengine.synthesis.goldens import AnyGolden, Folder, sort_of
-from dagengine.synthesis.instructions import CHANGES
+from dagengine.synthesis.golden_prompts import CHANGES
+from dagengine.synthesis.goldens import AnyGolden, GoldenFolder, sort_of
+from dagengine.synthesis.likeness import ALIKE, NEAREST, GoldenTexts, Pair
 from dagengine.synthesis.quotas import Filling
 from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
 from dagengine.test_case import LLMTestCase
@@ -112,6 +112,20 @@ class _Draft:
         )
 
 
+def draft_case(seed: Seed, draft: int | None = None, subject: str | None = None) -> LLMTestCase:
+    """Case for a generator: `input` is the subject, the metadata say which draft to take."""
+    return LLMTestCase(
+        name=f"{source_of(seed)}, {seed.kind}, draft {seed.draft + 1}",
+        input=subject or seed.source or "",
+        context=[passage.text for passage in seed.passages],
+        additional_metadata={
+            "draft": seed.draft if draft is None else draft,
+            "passages": [passage.provenance() for passage in seed.passages],
+            "evolutions": [CHANGES[Evolution(name)] for name in seed.evolutions],
+        },
+    )
+
+
 @dataclass(slots=True)
 class Generation:
     """A generator, what it is given, and what it gave so far.
@@ -127,7 +141,7 @@ class Generation:
     report: Report
     existing: Sequence[str] = ()
     alike: float = ALIKE
-    case: Callable[[Seed], LLMTestCase] | None = None
+    case: Callable[[Seed], LLMTestCase] = draft_case
     engine: LocalExecutor | None = None
     goldens: list[AnyGolden] = field(default_factory=list)
 
@@ -139,7 +153,7 @@ class Generation:
     def plan(self, settings: Settings, *, at_once: bool = True) -> Estimate:
         """Estimate the first round; ask nothing. Uses the generation up."""
         engine = LocalExecutor([self.metric], settings, at_once=at_once)
-        cases = [self._case(seed) for seed in self.filling.next()]
+        cases = [*map(self.case, self.filling.next())]
         drafts = estimate(engine.plan, cases, judges=[judge.identity for judge in engine.judges])
         if (judge := self._judge(engine)) is None:
             return drafts
@@ -181,7 +195,7 @@ class Generation:
                         rows.append(row)
                         record.add(row)
 
-                    cases = engine.cases([self._case(seed) for seed in seeds])
+                    cases = engine.cases([*map(self.case, seeds)])
                     await engine.run(cases, OnRow(take, finished), start)
                     first_place = len(texts)
                     drafts = [
@@ -200,32 +214,15 @@ class Generation:
                     record.save(self.goldens, self.report, reviewed)
 
     @contextmanager
-    def _record(self, engine: LocalExecutor, out: str | Path | None) -> Iterator[Folder]:
+    def _record(self, engine: LocalExecutor, out: str | Path | None) -> Iterator[GoldenFolder]:
         """Open the folder that takes every row, if a record is written."""
         if out is None:
-            yield Folder(None)
+            yield GoldenFolder(None)
             return
         manifest = manifest_of(engine, DataRecord(), self.note)
         with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
-            yield Folder(writer)
+            yield GoldenFolder(writer)
         write_page_or_warn(out)
-
-    def _case(self, seed: Seed) -> LLMTestCase:
-        return self.case(seed) if self.case else self.case_of(seed, seed.draft, seed.source or "")
-
-    @staticmethod
-    def case_of(seed: Seed, draft: int, subject: str) -> LLMTestCase:
-        """Case for a generator: `input` is the source, the metadata say which draft to take."""
-        return LLMTestCase(
-            name=f"{source_of(seed)}, {seed.kind}, draft {seed.draft + 1}",
-            input=subject,
-            context=[passage.text for passage in seed.passages],
-            additional_metadata={
-                "draft": draft,
-                "passages": [passage.provenance() for passage in seed.passages],
-                "evolutions": [CHANGES[Evolution(name)] for name in seed.evolutions],
-            },
-        )
 
     @staticmethod
     def _judge(engine: LocalExecutor) -> int | None:
@@ -249,14 +246,13 @@ class Generation:
         cases = confirming.cases([pair_case(pair) for pair in by_places.values()])
         await confirming.run(cases, OnRow(rows.append))
         results = {numbers: row.metrics[0] for numbers, row in zip(by_places, rows, strict=True)}
-        failures = [result.failure for result in results.values() if result.failure is not None]
-        for failure in failures:
-            problem = f"{failure.kind} at {failure.node}"
-            self.report.unconfirmed[problem] = self.report.unconfirmed.get(problem, 0) + 1
-            self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
-        alike = sum((LIKENESS, True) in result.path for result in results.values())
-        self.report.nominated += alike + len(failures)
-        equal_pairs = {pair for pair, result in results.items() if (SAME, True) in result.path}
+        equal_pairs = set[tuple[int, int]]()
+        for pair, result in results.items():
+            if result.failure is not None:
+                self._count_failure(result.failure, self.report.unconfirmed)
+            self.report.nominated += result.failure is not None or (LIKENESS, True) in result.path
+            if (SAME, True) in result.path:
+                equal_pairs.add(pair)
         self.report.confirmed += len(equal_pairs)
         return equal_pairs
 
@@ -307,13 +303,16 @@ class Generation:
         return where
 
     def _failure_words(self, failure: Failure) -> str:
-        report = self.report
         if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
-            report.unwritten += 1
+            self.report.unwritten += 1
             return UNWRITTEN
+        return self._count_failure(failure, self.report.failed)
+
+    def _count_failure(self, failure: Failure, counts: dict[str, int]) -> str:
+        """Count a failure by kind and node, and keep the first message of each."""
         problem = f"{failure.kind} at {failure.node}"
-        report.failed[problem] = report.failed.get(problem, 0) + 1
-        report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
+        counts[problem] = counts.get(problem, 0) + 1
+        self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
         return problem
 
     def _golden(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:

@@ -16,7 +16,15 @@ from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import NodeValue, QuestionCount
 from dagengine.results import Failure, Step
 from dagengine.results.outcomes import ESCALATED, KEPT
-from dagengine.voting.aggregation import Column, Outcomes, aggregate, columns_of, final, hard
+from dagengine.voting.aggregation import (
+    Column,
+    Outcomes,
+    aggregate,
+    columns_of,
+    final,
+    hard,
+    values_of,
+)
 from dagengine.voting.stopping import Rule, StandardError, likely_votes
 
 # For forecasts: the assumed share of judgements of which a cheap judge is unsure.
@@ -118,9 +126,8 @@ class Jury:
     def poll(self) -> Poll:
         seats = range(len(self.models))
         # A judge that sits twice has two votes and not one that counts twice.
-        repeated: list[int] = []
-        for seat in seats:
-            repeated.append(sum(model is self.models[seat] for model in self.models[:seat]))
+        ids = list(map(id, self.models))
+        repeated = [ids[:seat].count(ids[seat]) for seat in seats]
         samples = max(repeated) + 1
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
@@ -213,14 +220,15 @@ class Escalation:
         )  # fmt: skip
 
     def _is_unsure(self, outcomes: Outcomes) -> bool:
-        values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
+        values = values_of(outcomes)
         if len(values) < len(outcomes) or len({value.verdict for value in values}) > 1:
             return True
-        if any(value.verdict in self.unsure for value in values):
-            return True
-        return self.below is not None and any(
-            value.confidence is None or value.confidence < self.below for value in values
-        )
+        for value in values:
+            if value.verdict in self.unsure:
+                return True
+            if self.below is not None and (value.confidence or 0.0) < self.below:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -29,9 +29,6 @@ from dagengine.judges.wire.servers import OLLAMA, loaded_window, root_of
 from dagengine.prompts.bounds import Bounds, backstop, bounds_of
 from dagengine.prompts.parsing import read_aside
 from dagengine.question import Answer, Capabilities, Message, Options, Question, Usage, Warmth
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -56,25 +53,6 @@ class OpenAIJudge(EndpointJudge):
     capabilities = Capabilities(logprobs=True, caches_prefixes=True)
     chats = True
     sizes_window = True
-
-    def __init__(
-        self,
-        model: str = "gpt-4o",
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: AsyncOpenAI | None = None,
-        parameters: dict[str, Any] | None = None,
-        max_bytes: int = 4_000_000,
-    ) -> None:
-        super().__init__(
-            model,
-            base_url=base_url,
-            api_key=api_key,
-            client=client,
-            parameters=parameters,
-            max_bytes=max_bytes,
-        )
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. What a server lacks is asked for no more."""

@@ -202,23 +202,25 @@ def read_wording(question: Question[Any]) -> Asked:
     return Asked.model_validate_json(question.messages[1]["content"])
 
 
-def answer_fields(shape: type[BaseModel], value: str | bool, odds: Odds) -> dict[str, Any]:
+def answer_fields(shape: type[BaseModel], value: str | bool, reason: str) -> dict[str, Any]:
     """The fields of an answer type for the option that was chosen."""
-    reason = odds_in_words(odds)
     if issubclass(shape, VerdictList):
         return {"verdicts": [{"reason": reason, "verdict": value, "number": 1}]}
     name = "score" if "score" in shape.model_fields else "verdict"
     return {"reason": reason, name: value}
 
 
-def odds_in_words(odds: Odds, most: int = 3) -> str:
-    """The odds in words, in the place of a reason: the most likely options first."""
+def odds_in_words(odds: Odds) -> str:
+    """The odds in words, in the place of a reason: the three most likely options first."""
     ranked = sorted(odds, key=lambda pair: -pair[1])
-    words = {True: "yes", False: "no"}
-    parts = []
-    for value, chance in ranked[:most]:
-        parts.append(f"{words[value] if isinstance(value, bool) else value} {chance:.3g}")
+    parts = (f"{option_word(value)} {chance:.3g}" for value, chance in ranked[:3])
     return f"{', '.join(parts)} (the judge gives probabilities and no reason)"
+
+
+def option_word(value: str | bool) -> str:
+    """The word for an option: yes and no for true and false."""
+    words: dict[str | bool, str] = {True: "yes", False: "no"}
+    return words.get(value, str(value))
 
 
 def state_of(question: Question[Any]) -> Any:

@@ -83,7 +83,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
     def __init__(
         self,
-        model: str,
+        model: str = "gpt-4o",
         *,
         base_url: str | None = None,
         api_key: str | None = None,

@@ -18,7 +18,7 @@ from dagengine.errors import (
     UnsupportedError,
 )
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
-from dagengine.judges.wire.bodies import BodyReader, valid_limit
+from dagengine.judges.wire.bodies import BodyReader, bound, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of, read_completion
 from dagengine.judges.wire.dialects.failures import response_error
 from dagengine.judges.wire.replies import read_reply
@@ -107,8 +107,6 @@ class ProviderJudge(SharedJudge[_Opened]):
 
     def _connect(self) -> _Opened:
         import instructor
-
-        from dagengine.judges.wire.bounded import bound
 
         try:
             client = instructor.from_provider(self.model, async_client=True, **self._options)

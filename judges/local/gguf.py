@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class GGUFJudge(OpenAIJudge):
         """None: the address is another one in every run, and nobody else may ask there."""
         return None
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The model's own name, what tells its content apart, and parameters."""
         return self.durable_identity or f"{self._name} with {self._parameters!r}"

@@ -145,7 +145,7 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
     pages = await _pages(api, base)
     facts = None if pages is None else _facts(pages, model)
     if facts is not None and facts.server == OLLAMA and sizes:
-        description = _read(_Shown, await _post(api, "api/show", {"model": model}))
+        description = _read(_Shown, await _page(api, "api/show", {"model": model}))
         settings = {} if description is None else description.model_info
         sizes_named = (size for name, size in settings.items() if name.endswith(".context_length"))
         windows = (size for size in sizes_named if isinstance(size, int) and 0 < size <= 10**9)
@@ -155,10 +155,7 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
 
 async def loaded_window(api: AsyncOpenAI, model: str) -> int | None:
     """The window of a model that Ollama has in memory; None if it is not."""
-    with suppress(Exception), anyio.move_on_after(SECONDS):
-        page = await _get(api, f"{root_of(str(api.base_url))}{_PROCESSES}")
-        return _window_in(page, model)
-    return None
+    return _window_in(await _page(api, _PROCESSES), model)
 
 
 def root_of(base_url: str) -> str:
@@ -288,12 +285,12 @@ async def token_count(
     body: dict[str, Any] = {"model": model, "messages": list(messages)}
     if facts.server != "vLLM":
         body = {"content": content}
-    answer = _read(_Tokens, await _post(api, "tokenize", body))
+    answer = _read(_Tokens, await _page(api, "tokenize", body))
     return None if answer is None else answer.count or len(answer.tokens) or None
 
 
-async def _post(api: AsyncOpenAI, path: str, body: dict[str, Any]) -> bytes | None:
-    """The answer of a page under the server's root to a body; None if it fails, or is late."""
+async def _page(api: AsyncOpenAI, path: str, body: dict[str, Any] | None = None) -> bytes | None:
+    """The page at a path under the server's root; None if it fails, or is late."""
     with suppress(Exception), anyio.move_on_after(SECONDS):
         return await _get(api, f"{root_of(str(api.base_url))}{path}", body)
     return None

@@ -1,10 +1,16 @@
-"""How requests travel: through aiohttp on asyncio, through the client's own layer on trio."""
+"""How requests travel: through aiohttp on asyncio, through the client's own layer on trio.
+
+The openai client's HTTP layer puts together again for every call what is the same for all of them:
+address, headers, authorisation. On the direct way (`DirectSend`) the client writes them once, and
+says what a failure is; the bytes between travel through aiohttp.
+"""
 
 from __future__ import annotations
 
 import copy
 import os
 import ssl
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -17,6 +23,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 import anyio
 import httpx2
+import openai
 import sniffio
 from anyio.lowlevel import RunVar
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -24,6 +31,8 @@ from openai._base_client import AsyncHttpxClientWrapper
 
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_wire
+from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target, redirected_too_often
+from dagengine.judges.wire.requests import Body, encode
 from dagengine.redaction import public_text
 
 ANOTHER_LOOP: Final = (
@@ -152,17 +161,7 @@ class BoundedClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
         """Send a request, and read the whole answer, streamed or not."""
         response = await self._sender.send(request, **{**given, "stream": True})
-        chunks = response.aiter_raw()
-        try:
-            body = await self._reader.read(chunks, response.headers.get("Content-Encoding", ""))
-        except ProviderError:
-            await response.aclose()
-            with suppress(httpx2.HTTPError, httpx2.StreamError):  # the iterators in it end, too
-                async for _ in chunks:
-                    pass
-            raise
-        finally:
-            await response.aclose()
+        body = await self._reader.read_response(response, response.aiter_raw())
         return _response(response.status_code, response.headers.raw, body, request)
 
     async def aclose(self) -> None:
@@ -279,3 +278,68 @@ def proxy_named(scheme: str, host: str) -> str:
         return ""
     name = scheme if getproxies().get(scheme) else "all"
     return f"the proxy {public_text(proxy)} of the environment ({name.upper()}_PROXY)"
+
+
+class Head(NamedTuple):
+    """Where a request goes, and its headers."""
+
+    url: str
+    headers: list[tuple[str, str]]
+
+
+class DirectSend:
+    """Sends the bodies of one client's requests; `path` is where to, as for `api.post`.
+
+    Raises what the client would raise: `openai.APIStatusError`, `openai.APIConnectionError`;
+    and ProviderError for something that is not a completion, or too long.
+    """
+
+    def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:
+        self._api, self._transport, self._path = api, transport, path
+        self._head: Head | None = None
+
+    async def __call__(self, body: Body | bytes) -> bytes:
+        """Send a body, as JSON if it is not written yet, and return that of the answer."""
+        content = body if isinstance(body, bytes) else encode(body)
+        if self._head is None:
+            self._head = await self._request_head(self._path)
+        head = self._head
+        for _ in range(REDIRECTS):
+            try:
+                received = await self._transport.exchange("POST", head.url, head.headers, content)
+            except (aiohttp.ClientError, OSError) as error:
+                request = httpx2.Request("POST", head.url)
+                raise openai.APIConnectionError(request=request) from error
+            if 200 <= received.status < 300:
+                return received.body.removeprefix(BOM_UTF8)
+            location = redirect_target(received.response(head.url))
+            if location is None:
+                raise self._api._make_status_error_from_response(received.response(head.url))
+            # For this request only: the next one may be sent on elsewhere.
+            head = await self._request_head(location)
+        raise redirected_too_often()
+
+    async def _request_head(self, path: str) -> Head:
+        """The head that the client would send to a path."""
+        # The body does not matter: address and headers are the same for every one.
+        async with _Pen() as pen:
+            client = self._api.with_options(http_client=pen, max_retries=0)
+            await client.post(path, cast_to=httpx2.Response, body={})
+        return pen.written[-1]
+
+
+class _Pen(httpx2.AsyncClient):
+    """Notes what the openai client wants to have sent, and sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(transport=httpx2.AsyncBaseTransport())
+        self.written: list[Head] = []
+
+    def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
+        request = super().build_request(method, url, **given)
+        # Without those that an HTTP client adds for itself: how it reads, that it stays.
+        self.written.append(Head(str(request.url), list(given["headers"])))
+        return request
+
+    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
+        return httpx2.Response(200, request=request)

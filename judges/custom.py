@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RefusedError, UnparseableError
-from dagengine.judges.wire.dialects.messages import refusal_in
+from dagengine.judges.wire.dialects.completion_shapes import refusal_in
 from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.echo import without_echo
 from dagengine.prompts.parsing import read_aside, require_readable, valid_answer

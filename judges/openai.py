@@ -17,9 +17,9 @@ from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import is_hosted, make_strict, usage_of, wire_type
 from dagengine.judges.wire.connection import Connection, Post, libraries
-from dagengine.judges.wire.dialects.asking import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.attempts import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.completion_shapes import with_system_in_front
 from dagengine.judges.wire.dialects.demands import CACHE_KEY, MODES, TOKEN_LIMITS, Demands
-from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.ollama import OllamaPost
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.read_on import CONTINUING, open_start
@@ -71,7 +71,7 @@ class OpenAIJudge(EndpointJudge):
         return Attempt(
             demands,
             form.fields,
-            partial(self._try, client, question, form),
+            send=partial(self._try, client, question, form),
             limit=limit if limit != own else None,
             alternatives=question.options.top_logprobs or 0,
             # One token is asked for where nobody reads the answer.

@@ -15,9 +15,9 @@ from dagengine.judges.custom import (
     looks_like_chat_model,
     looks_like_llm,
 )
+from dagengine.judges.deciding.decision_judge import DecisionJudge
 from dagengine.judges.deciding.forms import FORMS
-from dagengine.judges.deciding.judge import DecisionJudge
-from dagengine.judges.deciding.labels import LabelJudge
+from dagengine.judges.deciding.label_judge import LabelJudge
 from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge

@@ -11,8 +11,8 @@ from typing import Any
 
 from dagengine.errors import InputError, JudgeError, ProviderError
 from dagengine.judges.identity import durable_name
+from dagengine.judges.local.llama_server import require_llama, server_of, size_for
 from dagengine.judges.local.model_file import read_model_file
-from dagengine.judges.local.server import require_llama, server_of, size_for
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.connection import Connection
 from dagengine.question import Question, ServerFacts

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dagengine.errors import ProviderError, RefusedError
+from dagengine.judges.wire.dialects.completion_shapes import normalise, without_answer
 from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
-from dagengine.judges.wire.dialects.messages import normalise, without_answer
 from dagengine.prompts.bounds import Bounds, bounded_schema
 from dagengine.prompts.json_values import shallow_value
 from dagengine.prompts.parsing import complaint
@@ -138,7 +138,7 @@ class ReplyMessage(_Wire):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
-    function_call: None = None  # of an old protocol, see `dialects.messages`
+    function_call: None = None  # of an old protocol, see `dialects.completion_shapes`
     # Thoughts beside the answer, as llama.cpp and DeepSeek call them, and vLLM and Ollama.
     reasoning_content: Any = None
     reasoning: Any = None

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import JudgeError, RefusedError, RunawayError, UnparseableError
 from dagengine.judges.wire.completions import Completion, reply_text, usage_of
+from dagengine.judges.wire.dialects.completion_shapes import only_json, refusal_in
 from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.messages import only_json, refusal_in
 from dagengine.judges.wire.probabilities import tokens_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.loops import loop_in

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
@@ -68,7 +69,7 @@ class Lowering(NamedTuple):
 
 
 # What servers call the demands. Words are looked for outside of quotations, codes everywhere.
-_NAMES: Final[tuple[tuple[str, str], ...]] = (
+_NAMES: Final = (
     ("cache_key", r"prompt_?cache_?key|\bcache_?key"),
     ("seed", r"\bseed\b"),
     ("alternatives", r"top_?logprobs|top_?n_?tokens"),
@@ -109,59 +110,61 @@ _OTHER_NAME: Final = re.compile(
 _NUMBER: Final = re.compile(r"(?<![\w.])\d{1,3}(?![\w.]*\d)")
 
 
-def named_demands(
-    complaint: Complaint,
-    demands: Demands,
-    asked: Set[str],
-    limit: int | None = None,
-    alternatives: int = 0,
-) -> list[Lowering]:
-    """The lower demands that a server's words name, of those that a request has.
+@dataclass(slots=True)
+class Requested:
+    """What a request demands, by the `fields` of its demands, and what is asked if it is rejected.
 
-    `asked` are the fields of the demands of the request; `limit` are the tokens that it named and
-    that may be left out, and `alternatives` the log-probabilities of a token.
+    `limit` are the tokens that it names and that may be left out, and `alternatives` the
+    log-probabilities of a token.
     """
-    words = complaint.said
-    lowerings = list[Lowering]()
-    if "limit" in asked:
-        lowerings += limit_demands(words, demands, limit)
-    fields = {field for field, pattern in _PATTERNS.items() if pattern.search(words)}
-    numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
-    if "logprobs" in fields and numbers:
-        fields.add("alternatives")
-    if "alternatives" in fields & asked:
-        fewer = [number for number in numbers if 0 < number < alternatives]
-        lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
-    for field in _PATTERNS:
-        if field in (fields & asked) - {"alternatives"}:
-            lowerings += _lower(field, demands)
-    return lowerings
 
+    demands: Demands
+    fields: Set[str]
+    limit: int | None = None
+    alternatives: int = 0
 
-def limit_demands(words: str, demands: Demands, limit: int | None) -> list[Lowering]:
-    """The lower demands for the limit of tokens that a server's words name."""
-    lowerings = list[Lowering]()
-    if _LIMIT.search(words):
-        if TOKEN_LIMITS[1] in words and _OTHER_NAME.search(words):
-            lowerings += _lower("limit", demands)
-        if limit is not None:
-            lowerings.append(Lowering("too_many", limit))
-    return lowerings
+    def named_lowerings(self, complaint: Complaint) -> list[Lowering]:
+        """The lower demands that a server's words name, of those that the request has."""
+        words = complaint.said
+        lowerings = self.limit_lowerings(words)
+        fields = {field for field, pattern in _PATTERNS.items() if pattern.search(words)}
+        numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
+        if "logprobs" in fields and numbers:
+            fields.add("alternatives")
+        fields &= self.fields
+        if "alternatives" in fields:
+            fewer = [number for number in numbers if 0 < number < self.alternatives]
+            lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
+        for field in filter((fields - {"alternatives"}).__contains__, _PATTERNS):
+            lowerings += self._lower(field)
+        return lowerings
 
+    def limit_lowerings(self, words: str) -> list[Lowering]:
+        """The lower demands for the limit of tokens that a server's words name."""
+        lowerings = list[Lowering]()
+        if "limit" in self.fields and _LIMIT.search(words):
+            if TOKEN_LIMITS[1] in words and _OTHER_NAME.search(words):
+                lowerings += self._lower("limit")
+            if self.limit is not None:
+                lowerings.append(Lowering("too_many", self.limit))
+        return lowerings
 
-def ladder(demands: Demands, asked: Collection[str], limit: int | None) -> list[Lowering]:
-    """Every demand of a request, a step lower, the cheapest first."""
-    rungs = [rung for field in _CHEAPEST if field in asked for rung in _lower(field, demands)]
-    return rungs if limit is None else [*rungs, Lowering("too_many", limit)]
+    def ladder(self) -> list[Lowering]:
+        """Every demand of the request, a step lower, the cheapest first."""
+        rungs = list[Lowering]()
+        for field in filter(self.fields.__contains__, _CHEAPEST):
+            rungs += self._lower(field)
+        if self.limit is not None:
+            rungs.append(Lowering("too_many", self.limit))
+        return rungs
 
-
-def _lower(field: str, demands: Demands) -> list[Lowering]:
-    if field == "mode":
-        return [Lowering("mode", mode) for mode in range(demands.mode + 1, len(MODES))]
-    if field == "limit":
-        other_name = Lowering("limit_name", TOKEN_LIMITS[1])
-        return [other_name] if demands.limit_name == TOKEN_LIMITS[0] else []
-    return [Lowering(field, _FEW_ALTERNATIVES if field == "alternatives" else False)]
+    def _lower(self, field: str) -> list[Lowering]:
+        if field == "mode":
+            return [Lowering("mode", mode) for mode in range(self.demands.mode + 1, len(MODES))]
+        if field == "limit":
+            is_old = self.demands.limit_name == TOKEN_LIMITS[0]
+            return [Lowering("limit_name", TOKEN_LIMITS[1])] if is_old else []
+        return [Lowering(field, _FEW_ALTERNATIVES if field == "alternatives" else False)]
 
 
 class Hypotheses:

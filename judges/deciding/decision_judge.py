@@ -18,7 +18,7 @@ from dagengine.errors import (
     did_you_mean,
 )
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
-from dagengine.judges.deciding.labels import by_label, writer_judge
+from dagengine.judges.deciding.label_judge import by_label, writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
 from dagengine.prompts.decisions import (
     Shows,

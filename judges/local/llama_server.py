@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 from weakref import WeakValueDictionary
 
 from dagengine.errors import JudgeSetupError, MissingExtraError
-from dagengine.judges.local import child
+from dagengine.judges.local import llama_process
 from dagengine.judges.local.model_file import ModelFile
 from dagengine.threads import in_daemon_thread
 
@@ -197,7 +197,7 @@ class _Process:
         self._reading = threading.Lock()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", child.__file__],
+                [sys.executable, "-P", llama_process.__file__],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                 # It finds the modules that this process finds, and gets no Ctrl-C of its own.
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -205,7 +205,7 @@ class _Process:
             )  # fmt: skip
         except OSError as error:
             raise JudgeSetupError(f"no process for the model file {file.path}: {error}") from None
-        settings = child.settings_line(
+        settings = llama_process.settings_line(
             path=str(file.path.absolute()),
             api_key=self._key,
             window=size.window,

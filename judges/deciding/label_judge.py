@@ -32,9 +32,9 @@ from dagengine.judges.wire.completions import (
     usage_of,
 )
 from dagengine.judges.wire.connection import CHAT, Connection, Send
-from dagengine.judges.wire.dialects.asking import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.attempts import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.completion_shapes import with_system_in_front
 from dagengine.judges.wire.dialects.demands import Demands
-from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import (
@@ -99,7 +99,8 @@ async def by_label(
             return judge.failure(error, question)
 
     def attempt(demands: Demands) -> Attempt[T]:
-        return Attempt(demands, _ASKED, partial(ask, demands), alternatives=_ALTERNATIVES)
+        send = partial(ask, demands)
+        return Attempt(demands, _ASKED, alternatives=_ALTERNATIVES, send=send)
 
     return await ask_lawfully(judge.hypotheses, question, connection.exploring, attempt)
 

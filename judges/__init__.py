@@ -50,27 +50,7 @@ _HOME = {
     "open_judges": "resolve",
 }
 
-__all__ = [
-    "AnthropicBatchJudge",
-    "BaseLLM",
-    "CustomJudge",
-    "DecisionJudge",
-    "EmbeddingJudge",
-    "FileBatchJudge",
-    "GGUFJudge",
-    "LabelJudge",
-    "LexicalJudge",
-    "Noise",
-    "OpenAIBatchJudge",
-    "OpenAIJudge",
-    "ProviderJudge",
-    "RecordedJudge",
-    "Recording",
-    "ScriptedJudge",
-    "SimulatedJudge",
-    "as_judge",
-    "open_judges",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

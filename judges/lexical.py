@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.judges.overlap import Overlap, relevance_of, support_of, usefulness_of, words_of
+from dagengine.judges.overlap import relevance_of, support_of, usefulness_of, words_of
 from dagengine.prompts.evidence import Evidence, numbered_name
 from dagengine.prompts.instructions import parts_of, without_examples
 from dagengine.prompts.parsing import valid_answer
@@ -40,6 +40,7 @@ _MEANINGS: Mapping[Meaning, re.Pattern[str]] = {
         r"it (?:holds|contains) (?:at least )?(?:some|part|much|all) of what the "
     ),
 }
+_RULES = {"supported": support_of, "relevant": relevance_of, "useful": usefulness_of}
 _DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|contradict\w*)\b")
 
 _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
@@ -173,15 +174,10 @@ class LexicalJudge:
             raise _unsupported_error(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, step)
         by_sentence, together = _evidence_words(_texts_to_compare(around, meaning), self._stem)
-        rules: dict[Meaning, Callable[[Words], Overlap]] = {
-            "supported": lambda item: support_of(item, by_sentence, together),
-            "relevant": lambda item: relevance_of(item, together),
-            "useful": lambda item: usefulness_of(item, by_sentence),
-        }
         threshold = self._needed[meaning]
         verdicts: list[Fields] = []
         for name, text in zip(names, items, strict=True):
-            overlap = rules[meaning](words_of(text, self._stem))
+            overlap = _RULES[meaning](words_of(text, self._stem), by_sentence, together)
             verdict = "yes" if overlap.share >= threshold else "no"
             if verdict == "no" and "idk" in allowed and overlap.share >= self._doubt * threshold:
                 verdict = "idk"

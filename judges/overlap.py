@@ -95,7 +95,9 @@ def support_of(
     return Overlap(share, f"{share:.0%} of the words are in the evidence{lacking}")
 
 
-def relevance_of(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
+def relevance_of(
+    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
+) -> Overlap:
     """Overlap of an item and a text in words, in terms of the shorter one."""
     share = max(_part(item, together), _part(together, item))
     common = [word for key, word in item.items() if key in together]
@@ -103,7 +105,9 @@ def relevance_of(item: Mapping[str, str], together: Mapping[str, str]) -> Overla
     return Overlap(share, f"{share:.0%} of the words are in common{shared}")
 
 
-def usefulness_of(item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]]) -> Overlap:
+def usefulness_of(
+    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
+) -> Overlap:
     """Largest overlap of a sentence with an item."""
     share = max((_part(sentence, item) for sentence in by_sentence), default=0.0)
     return Overlap(share, f"{share:.0%} of the words of one sentence are in it")

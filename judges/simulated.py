@@ -141,8 +141,7 @@ class SimulatedJudge:
     With `probabilities`, questions that ask for token probabilities get them. They are the
     probabilities of the simulation, so the judge is calibrated.
 
-    `item` says what a question is about, for draws in common: its material, by default, so
-    questions with different inputs are about different items.
+    Questions with different material are about different items, for draws in common.
     """
 
     def __init__(
@@ -153,12 +152,10 @@ class SimulatedJudge:
         seed: int = 0,
         name: str = "simulated",
         probabilities: bool = False,
-        item: Callable[[Question[Any]], str] = material_of,
     ) -> None:
         self._truth = truth
         self._noise = noise if isinstance(noise, Noise) else dict(noise)
         self._seed = seed
-        self._item = item
         self.capabilities = Capabilities(text=False, logprobs=probabilities)
         extra = ", with probabilities" if probabilities else ""
         self.durable_identity = f"simulated {name}, seed {seed}, {self._noise!r}{extra}"
@@ -239,7 +236,7 @@ class SimulatedJudge:
         if source < common:
             draw = self._uniform("repetitions", identity)
         elif source < common + math.sqrt(noise.nodes):
-            about = f"{question.options.sample} {place} {self._item(question)}"
+            about = f"{question.options.sample} {place} {material_of(question)}"
             draw = self._uniform("nodes", about)
         else:
             draw = self._uniform("own", own)

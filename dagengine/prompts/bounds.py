@@ -131,18 +131,14 @@ def _in_words(answer_type: type[BaseModel], characters: int | None, most_items: 
         text += ", or as many as the material has if it has more"
     if most_items is None:
         items += f", or one for every {_PER_ITEM} characters of the material if that is more"
-    parts = []
-    if "text" in kinds:
-        parts.append(f"Write at most {text}.")
-    if "items" in kinds:
-        parts.append(f"List at most {items}.")
-    if "item" in kinds:
-        parts.append(f"Write each item in at most {bounds.item:,} characters.")
-    if "reason" in kinds:
-        parts.append(f"Give a reason of at most {bounds.reason:,} characters.")
-    if "reason of an item" in kinds:
-        parts.append(f"Give each reason in at most {bounds.item:,} characters.")
-    return " ".join(parts)
+    words = {
+        "text": f"Write at most {text}.",
+        "items": f"List at most {items}.",
+        "item": f"Write each item in at most {bounds.item:,} characters.",
+        "reason": f"Give a reason of at most {bounds.reason:,} characters.",
+        "reason of an item": f"Give each reason in at most {bounds.item:,} characters.",
+    }
+    return " ".join(map(words.__getitem__, filter(kinds.__contains__, words)))
 
 
 def without_bounds(schema: Any) -> Any:

@@ -52,10 +52,6 @@ def as_data(value: Any) -> Any:
     return json.loads(_json(value))
 
 
-def _json(value: Any) -> str:
-    return _JSON.encode(value)
-
-
 def _jsonable(value: Any) -> Any:
     """Encode a value without a JSON form; never by anything that differs between processes.
 
@@ -76,6 +72,7 @@ def _jsonable(value: Any) -> Any:
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
+_json = _JSON.encode
 
 
 # The fields of a case that are long and read by most questions come first: what questions share is

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from dagengine.errors import JudgeSetupError, MissingExtraError
@@ -205,6 +205,9 @@ class _Process:
             )  # fmt: skip
         except OSError as error:
             raise JudgeSetupError(f"no process for the model file {file.path}: {error}") from None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         settings = llama_process.settings_line(
             path=str(file.path.absolute()),
             api_key=self._key,
@@ -253,13 +256,3 @@ class _Process:
         with self._reading:  # whoever still waits has read the end of the output by now
             self._stdout.close()
             self._log.close()
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def _stdout(self) -> IO[bytes]:
-        assert self._process.stdout is not None
-        return self._process.stdout

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from io import BytesIO
 from types import FunctionType, ModuleType
 from typing import Any, Final
@@ -48,7 +48,7 @@ class BodyReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._room = _Room(_STOCK)
+        self.left, self.turn = _STOCK, anyio.Semaphore(1)
 
     async def read(
         self, chunks: AsyncIterator[bytes], encoding: str, length: int | None = None
@@ -58,7 +58,7 @@ class BodyReader:
         `length` is that of the body as it is sent, where that is known.
         """
         decoder, body = _Decoder(encoding), BytesIO()
-        with self._room.share() as share:
+        with _Share(self) as share:
             if length:
                 self._require_short(length, body)
                 await share.hold(length - SMALL)
@@ -96,50 +96,35 @@ class BodyReader:
             await response.aclose()
 
 
-class _Room:
-    """What long bodies may hold: a stock for all of them, and as much as it needs for one."""
-
-    def __init__(self, stock: int) -> None:
-        self.left = stock
-        self.turn = anyio.Semaphore(1)
-
-    @contextmanager
-    def share(self) -> Iterator[_Share]:
-        """A body's share, given back at the end."""
-        share = _Share(self)
-        try:
-            yield share
-        finally:
-            share.give_back()
-
-
 class _Share:
-    """What one body holds of the room."""
+    """What one body holds of the memory of its reader; given back at the end."""
 
-    __slots__ = ("_alone", "_held", "_room")
+    __slots__ = ("_alone", "_held", "_reader")
 
-    def __init__(self, room: _Room) -> None:
-        self._room, self._held, self._alone = room, 0, False
+    def __init__(self, reader: BodyReader) -> None:
+        self._reader, self._held, self._alone = reader, 0, False
+
+    def __enter__(self) -> _Share:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._reader.left += self._held
+        if self._alone:
+            self._reader.turn.release()
 
     async def hold(self, count: int) -> None:
         """Have so many bytes: of the stock, or, when it is used up, as the one body in turn."""
         growth = count - self._held
         if growth <= 0 or self._alone:
             return
-        if growth <= self._room.left:
-            self._room.left -= growth
+        if growth <= self._reader.left:
+            self._reader.left -= growth
             self._held = count
         else:
             # A body in its turn takes what it needs, and only one has it: two with parts of what
             # they need would wait for each other.
-            await self._room.turn.acquire()
+            await self._reader.turn.acquire()
             self._alone = True
-
-    def give_back(self) -> None:
-        """Let others have it."""
-        self._room.left += self._held
-        if self._alone:
-            self._room.turn.release()
 
 
 class _Decoder:

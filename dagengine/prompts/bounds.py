@@ -206,13 +206,13 @@ class _Bounding:
             return
         if own is not None and not isinstance(own, UsualLength):
             return
-        bounds, is_reason = self._bounds, name == "reason"
-        if listed:
-            self.kinds.add("reason of an item" if is_reason else "item")
-            most = bounds.item
-        else:
-            self.kinds.add("reason" if is_reason else "text")
-            most = bounds.reason if is_reason else bounds.text
+        kind, most = {
+            (False, False): ("text", self._bounds.text),
+            (False, True): ("reason", self._bounds.reason),
+            (True, False): ("item", self._bounds.item),
+            (True, True): ("reason of an item", self._bounds.item),
+        }[listed, name == "reason"]
+        self.kinds.add(kind)
         text["maxLength"] = max(most, text.get("minLength", 0))
 
 

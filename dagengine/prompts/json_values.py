@@ -94,6 +94,16 @@ def shallow_value(text: str | bytes, **hooks: Any) -> Any:
     return value
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a JSON object; of any other value none."""
+    return value if isinstance(value, dict) else {}
+
+
+def items_of(value: Any) -> list[Any]:
+    """The items of a JSON list; of any other value none."""
+    return value if isinstance(value, list) else []
+
+
 def objects_in(text: str) -> list[dict[str, Any]]:
     """The different JSON objects in a text, with prose or fences around them."""
     starts = (match.start() for match in _OBJECT.finditer(text))

@@ -35,23 +35,10 @@ from dagengine.voting.assignment import (
     assign_quotes,
 )
 from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
-from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
+from dagengine.voting.stopping import Rule, Sprt, StandardError
 
 T = TypeVar("T", Graph, BaseMetric)
 Nodes = Sequence[str | BaseNode] | None
-
-__all__ = [
-    "Curtailed",
-    "Sprt",
-    "StandardError",
-    "answered_by",
-    "escalated",
-    "exemplified",
-    "judged_by",
-    "quoted",
-    "reworded",
-    "voted",
-]
 
 _VERDICTS, _RATINGS = Sprt(), StandardError()
 

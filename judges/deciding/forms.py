@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import dropwhile
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -27,7 +28,7 @@ from dagengine.judges.wire.completions import Count, PromptDetails
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_values import fields_of, items_of, shallow_value
 from dagengine.question import NO_USAGE, Usage
 
 MOST_LEVELS: Final = 10
@@ -172,7 +173,7 @@ class Decisions(Form):
         return body
 
     def _by_question(self, answers: Any, count: int) -> Iterable[list[Any]]:
-        names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
+        names = [fields_of(answer).get("name") for answer in answers]
         if not any(names) and len(answers) == count:  # they are in order
             names = list(map(_name, range(count)))
         for own_name in map(_name, range(count)):
@@ -186,10 +187,11 @@ class Decisions(Form):
         return [(entry.get(key), entry.get("probability")) for entry in stated]
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:
-        error = body if isinstance(body, dict) else {}
+        error = fields_of(body)
         match = _PLACE.search(str(error.get("param") or ""))
-        ours = match is not None and int(match[1]) < count
-        return {int(match[1]): str(error.get("message"))} if match and ours else {}
+        if match is None or int(match[1]) >= count:
+            return {}
+        return {int(match[1]): str(error.get("message"))}
 
 
 class SystemOne(Form):
@@ -243,15 +245,13 @@ class SystemOne(Form):
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:
         faults: dict[int, str] = {}
-        details = body.get("detail") if isinstance(body, dict) else None
-        for detail in details if isinstance(details, list) else ():
-            path = detail.get("loc") if isinstance(detail, dict) else None
-            steps = [str(step) for step in path] if isinstance(path, list) else []
-            tail = steps[steps.index("questions") + 1 :] if "questions" in steps else []
-            numbers = {_name(number): number for number in range(count)}
-            if tail and tail[0] in numbers:
-                where = ".".join(tail[1:])
-                faults.setdefault(numbers[tail[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
+        numbers = {_name(number): number for number in range(count)}
+        for detail in map(fields_of, items_of(fields_of(body).get("detail"))):
+            steps = map(str, items_of(detail.get("loc")))
+            _, name, *inner = [*dropwhile("questions".__ne__, steps), "", ""]
+            if name in numbers:
+                where = ".".join(filter(None, inner))
+                faults.setdefault(numbers[name], f"{where}: {detail.get('msg')}".lstrip(": "))
         return faults
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 import string
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -31,7 +30,7 @@ from dagengine.judges.wire.completions import (
     reply_text,
     usage_of,
 )
-from dagengine.judges.wire.connection import CHAT, Connection, Send
+from dagengine.judges.wire.connection import CHAT, Connection
 from dagengine.judges.wire.dialects.attempts import Attempt, ask_lawfully
 from dagengine.judges.wire.dialects.completion_shapes import with_system_in_front
 from dagengine.judges.wire.dialects.demands import Demands
@@ -92,9 +91,7 @@ async def by_label(
 
     async def ask(demands: Demands) -> Answer[T] | JudgeError:
         try:
-            return await _ask(
-                connection.sender(CHAT), judge.model, judge.parameters, question, demands
-            )
+            return await _ask(judge, connection, question, demands)
         except (JudgeError, openai.OpenAIError) as error:
             return judge.failure(error, question)
 
@@ -106,22 +103,22 @@ async def by_label(
 
 
 async def _ask(
-    send: Send, model: str, parameters: Mapping[str, Any], question: Question[T], demands: Demands
+    judge: EndpointJudge, connection: Connection, question: Question[T], demands: Demands
 ) -> Answer[T]:
-    """One request with such demands; raises JudgeError, and what `send` raises."""
+    """One request with such demands; raises JudgeError, and what the client raises."""
     decision = read_wording(question)
     body: Body = {
-        "model": model,
+        "model": judge.model,
         "messages": chat_of(decision, question.messages[0]["content"]),
         demands.limit_name: 1,
         **({"temperature": 0} if demands.temperature else {}),
         "logprobs": True,
         "top_logprobs": int(min(_ALTERNATIVES, demands.alternatives)),
-        **parameters,
+        **judge.parameters,
     }
     if not demands.system:
         body = with_system_in_front(body)
-    completion = read_completion(await send(body), question.messages)
+    completion = read_completion(await connection.sender(CHAT)(body), question.messages)
     usage = usage_of(completion)
     try:
         value, masses = _read(completion, decision)
@@ -134,7 +131,7 @@ async def _ask(
         reason = f"{stated}; {mass:.3g} of all probability fell on the labels{unknown}"
         fields = answer_fields(question.answer_type, value, reason)
         valid = valid_answer(question, fields, raw)
-        return Answer(valid, raw, None, usage, f"labels {model}", odds, mass=mass)
+        return Answer(valid, raw, None, usage, f"labels {judge.model}", odds, mass=mass)
     except JudgeError as error:
         error.tokens = usage.counts
         raise

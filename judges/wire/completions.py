@@ -18,7 +18,7 @@ from dagengine.judges.wire.dialects.completion_shapes import normalise, without_
 from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
 from dagengine.prompts.bounds import Bounds, bounded_schema
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_values import fields_of, shallow_value
 from dagengine.prompts.parsing import complaint
 from dagengine.prompts.thoughts import are_unended
 from dagengine.question import NO_USAGE, Message, Usage, schema_of
@@ -128,10 +128,6 @@ class ToolCall(_Wire):
     function: Function
 
 
-def _part(value: Any) -> Any:
-    return value if isinstance(value, dict) else {}
-
-
 class ReplyMessage(_Wire):
     """What the model said."""
 
@@ -209,7 +205,7 @@ class Counts(_Wire):
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
-    prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(_part)] = None
+    prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(fields_of)] = None
 
 
 class Completion(_Wire):
@@ -221,7 +217,7 @@ class Completion(_Wire):
     choices: list[Choice] = Field(min_length=1)
     error: None = None
     model: Any = None
-    usage: Annotated[Counts | None, BeforeValidator(_part)] = None
+    usage: Annotated[Counts | None, BeforeValidator(fields_of)] = None
     content: ClassVar[bytes] = b""
     """The text that it was read from; each completion has its own."""
 

@@ -222,34 +222,8 @@ def is_of_another_loop(cause: str) -> bool:
     return any(sign in cause for sign in _OF_ANOTHER_LOOP)
 
 
-class _InUse:
-    """The callers' HTTP clients that are used on one event loop."""
-
-    def __init__(self) -> None:
-        self._found = WeakKeyDictionary[Any, list[tuple[Any, dict[str, Any]]]]()
-        self._end = self._disconnecting()
-
-    async def wait(self) -> None:
-        """Begin to wait for the loop's end, which closes the generators that are left on it."""
-        await anext(self._end)
-
-    def add(self, client: Any) -> None:
-        """Disconnect a client at the end."""
-        if client not in self._found:
-            transports = {client._transport, *client._mounts.values()} - {None}
-            self._found[client] = [(item, dict(vars(item))) for item in transports]
-
-    async def _disconnecting(self) -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                for transport, state in list(chain(*self._found.values())):
-                    await transport.aclose()
-                    vars(transport).update(state)  # one of aiohttp keeps its closed session
-
-
-_in_use: RunVar[_InUse] = RunVar("HTTP clients in use")
+_States = WeakKeyDictionary[Any, list[tuple[Any, dict[str, Any]]]]
+_in_use: RunVar[tuple[_States, AsyncGenerator[None, None]]] = RunVar("HTTP clients in use")
 
 
 async def disconnect_with_the_loop(client: Any) -> None:
@@ -257,12 +231,26 @@ async def disconnect_with_the_loop(client: Any) -> None:
 
     It stays open: on the next loop it connects again.
     """
-    in_use = _in_use.get(None)
-    if in_use is None:
-        in_use = _InUse()
-        _in_use.set(in_use)
-        await in_use.wait()
-    in_use.add(client)
+    states, _ = _in_use.get(None) or (None, None)
+    if states is None:
+        states = _States()
+        end = _disconnect_at_the_end(states)
+        _in_use.set((states, end))
+        await anext(end)
+    if client not in states:
+        transports = {client._transport, *client._mounts.values()} - {None}
+        states[client] = [(item, dict(vars(item))) for item in transports]
+
+
+async def _disconnect_at_the_end(states: _States) -> AsyncGenerator[None, None]:
+    """Wait for the loop's end, which closes the generators that are left on it."""
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            for transport, state in list(chain.from_iterable(states.values())):
+                await transport.aclose()
+                transport.__dict__.update(state)  # one of aiohttp keeps its closed session
 
 
 def proxy_of(scheme: str, host: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import pairs_in
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_values import fields_of, items_of, shallow_value
 
 # What a refusal in prose says: an apology or "as an AI" near the start, and what it will not do.
 _CANNOT: Final = re.compile(
@@ -161,8 +161,7 @@ def without_answer(body: Any) -> str:
     """The words for a completion that has no answer in it; empty for any other body."""
     if not isinstance(body, dict) or "choices" not in body:
         return ""
-    choices = body["choices"]
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = next(iter(items_of(body["choices"])), None)
     if choice is None:
         problem = "it has no choice, so nothing was generated"
     elif isinstance(choice, dict) and not choice.get("message"):
@@ -180,15 +179,14 @@ def _logprobs_of(logprobs: Any) -> Json | None:
         return None
     content = logprobs.get("content")
     if isinstance(content, list):
-        items = [item.get("token") if isinstance(item, dict) else None for item in content]
-        if all(isinstance(text, str) for text in items):
+        if all(isinstance(fields_of(item).get("token"), str) for item in content):
             return logprobs
     tokens, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
     if not isinstance(tokens, list) or not isinstance(tops, list) or len(tokens) != len(tops):
         return None
     content = []
     for token, top in zip(tokens, tops, strict=True):
-        pairs = top.items() if isinstance(top, dict) else ()
+        pairs = fields_of(top).items()
         alternatives = [{"token": text, "logprob": value} for text, value in pairs]
         content.append({"token": str(token), "top_logprobs": alternatives})
     return {"content": content}

@@ -175,26 +175,21 @@ class SimulatedJudge:
     def _tokens(self, question: Question[T], raw: str) -> tuple[TokenChoice, ...] | None:
         """The answer in three tokens, the middle one with the chances of all options."""
         shapes = schema_of(question.answer_type).get("properties", {})
-        main = next((name for name in ("verdict", "score") if name in shapes), None)
-        span = value_span(raw, main) if main and question.options.top_logprobs else None
-        if main is None or span is None or not self.capabilities.logprobs:
+        main = next(filter(shapes.__contains__, ("verdict", "score")), "")
+        span = value_span(raw, main)
+        if not (span and question.options.top_logprobs and self.capabilities.logprobs):
             return None
         truth, noise = self._true(question), self.noise_of(question.name)
         chances = noise.chances(truth, _options(shapes[main], truth), question.options.repetition)
-        start, end = span
         # Options as tokens with their log-probabilities among readable answers
-        readable = {option: chance for option, chance in chances.items() if option is not None}
-        total = math.fsum(readable.values())
-        tokens = tuple(
-            (json.dumps(option, ensure_ascii=False).strip('"'), math.log(chance / total))
-            for option, chance in readable.items()
-            if chance
-        )
-        return (
-            TokenChoice(raw[:start], ()),
-            TokenChoice(raw[start:end], tokens),
-            TokenChoice(raw[end:], ()),
-        )
+        del chances[None]
+        total, tokens = math.fsum(chances.values()), list[tuple[str, float]]()
+        for option in filter(chances.get, chances):
+            text = json.dumps(option, ensure_ascii=False).strip('"')
+            tokens.append((text, math.log(chances[option] / total)))
+        start, end = span
+        middle = TokenChoice(raw[start:end], tuple(tokens))
+        return TokenChoice(raw[:start], ()), middle, TokenChoice(raw[end:], ())
 
     def _answer_fields(self, question: Question[T]) -> dict[str, Any]:
         """The fields of the answer."""
@@ -207,7 +202,7 @@ class SimulatedJudge:
                 verdict = self._draw(question, true_verdict, shape, number)
                 verdicts.append({"number": number, "verdict": verdict, **_REASON})
             return {"verdicts": verdicts}
-        main = next((name for name in ("verdict", "score", "output") if name in shapes), None)
+        main = next(filter(shapes.__contains__, ("verdict", "score", "output")), None)
         if main is None:
             return dict(truth)
         answer = {main: self._draw(question, truth, shapes[main])}

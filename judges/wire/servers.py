@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.lowlevel
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from dagengine.judges.wire.endpoint import follow_redirects
 from dagengine.prompts.parsing import without_surrogates
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 M = TypeVar("M", bound=BaseModel)
-E = TypeVar("E")
+E = TypeVar("E", bound="_Named")
 Pages = dict[str, bytes]
 _MODELS, _PROPS, _LIBRARY = "v1/models", "props", "api/v0/models"
 _VERSION, _PROCESSES = "api/version", "api/ps"
@@ -46,19 +46,18 @@ Tokens = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Places = Annotated[int, Field(strict=True, ge=1, le=10**4)]
 
 
-class _Settings(BaseModel):
-    n_ctx: Tokens
-
-
 class _Props(BaseModel):
     """`/props` of llama.cpp; its window is already that of one place."""
 
-    default_generation_settings: _Settings
+    n_ctx: Tokens = Field(validation_alias=AliasPath("default_generation_settings", "n_ctx"))
     total_slots: Places
 
 
-class _Model(BaseModel):
+class _Named(BaseModel):
     id: str
+
+
+class _Model(_Named):
     owned_by: str = ""
     max_model_len: Tokens | None = None
 
@@ -69,8 +68,7 @@ class _Models(BaseModel):
     data: list[_Model]
 
 
-class _Loaded(BaseModel):
-    id: str
+class _Loaded(_Named):
     loaded_context_length: Tokens | None = None
     max_context_length: Tokens
 
@@ -87,8 +85,8 @@ class _Version(BaseModel):
     version: str
 
 
-class _Running(BaseModel):
-    name: str
+class _Running(_Named):
+    id: str = Field(validation_alias="name")
     context_length: Tokens | None = None
 
 
@@ -145,11 +143,12 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
     pages = await _pages(api, base)
     facts = None if pages is None else _facts(pages, model)
     if facts is not None and facts.server == OLLAMA and sizes:
-        description = _read(_Shown, await _page(api, "api/show", {"model": model}))
-        settings = {} if description is None else description.model_info
-        sizes_named = (size for name, size in settings.items() if name.endswith(".context_length"))
-        windows = (size for size in sizes_named if isinstance(size, int) and 0 < size <= 10**9)
-        return replace(facts, window=next(windows, None))
+        page = await _page(api, "api/show", {"model": model})
+        settings = (_read(_Shown, page) or _Shown(model_info={})).model_info
+        for name, size in settings.items():
+            if name.endswith(".context_length") and isinstance(size, int) and 0 < size <= 10**9:
+                return replace(facts, window=size)
+        return replace(facts, window=None)
     return facts
 
 
@@ -205,10 +204,10 @@ async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
 def _facts(pages: Pages, model: str) -> ServerFacts:
     props = _read(_Props, pages.get(_PROPS))
     if props is not None:
-        return ServerFacts("llama.cpp", props.default_generation_settings.n_ctx, props.total_slots)
+        return ServerFacts("llama.cpp", props.n_ctx, props.total_slots)
     library = _read(_Library, pages.get(_LIBRARY))
     if library is not None:
-        loaded = _entry_of(library.data, model, lambda entry: entry.id)
+        loaded = _entry_of(library.data, model)
         if loaded is None:
             return ServerFacts("LM Studio")
         return ServerFacts("LM Studio", loaded.loaded_context_length or loaded.max_context_length)
@@ -216,7 +215,7 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
         return ServerFacts(OLLAMA, _window_in(pages.get(_PROCESSES), model))
     # Last, since all of these servers have this page, and most name only their models in it.
     models = _read(_Models, pages.get(_MODELS)) or _Models(data=[])
-    served = _entry_of(models.data, model, lambda entry: entry.id)
+    served = _entry_of(models.data, model)
     if served is None or served.max_model_len is None:
         return NO_FACTS
     return ServerFacts("vLLM" if served.owned_by == "vllm" else "", served.max_model_len)
@@ -224,15 +223,14 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
 
 def _window_in(page: bytes | None, model: str) -> int | None:
     processes = _read(_Processes, page) or _Processes(models=[])
-    running = _entry_of(processes.models, model, lambda entry: entry.name.removesuffix(":latest"))
+    running = _entry_of(processes.models, model)
     return None if running is None else running.context_length
 
 
-def _entry_of(entries: list[E], model: str, name: Callable[[E], str]) -> E | None:
+def _entry_of(entries: list[E], model: str) -> E | None:
     """The entry of a model; of a server with one model, that one."""
-    plain_name = model.removesuffix(":latest")
     for entry in entries:
-        if name(entry) == plain_name:
+        if entry.id.removesuffix(":latest") == model.removesuffix(":latest"):
             return entry
     return entries[0] if len(entries) == 1 else None
 

@@ -19,7 +19,14 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
-from dagengine.judges.wire.dialects.demands import ROOM, Demands, Hypotheses, Lowering, Requested
+from dagengine.judges.wire.dialects.demands import (
+    ROOM,
+    Demands,
+    Hypotheses,
+    Lowering,
+    Requested,
+    Trial,
+)
 from dagengine.question import NO_USAGE, Answer, Question, Usage
 
 T = TypeVar("T", bound=BaseModel)
@@ -77,7 +84,7 @@ async def ask_lawfully(
             law.note_success(way.fields)
         return outcome
     reported = failure = outcome
-    spent, trial = NO_USAGE, law.trial(question.key)
+    spent, trial = NO_USAGE, Trial(law, question.key)
     async with AsyncExitStack() as stack:
         explores = False
         while (lowerings := way.lowerings(failure, law)) is not None:

@@ -178,9 +178,9 @@ def _logprobs_of(logprobs: Any) -> Json | None:
     if not isinstance(logprobs, dict):
         return None
     content = logprobs.get("content")
-    if isinstance(content, list):
-        if all(isinstance(fields_of(item).get("token"), str) for item in content):
-            return logprobs
+    texts = (fields_of(item).get("token") for item in items_of(content))
+    if isinstance(content, list) and all(isinstance(text, str) for text in texts):
+        return logprobs
     tokens, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
     if not isinstance(tokens, list) or not isinstance(tops, list) or len(tokens) != len(tops):
         return None

@@ -181,10 +181,6 @@ class Hypotheses:
         self._cured: set[str] = set()  # what servers said of demands that they lack
         self._repeated = ("", 0)
 
-    def trial(self, key: str) -> Trial:
-        """The question with this key, on its way through lower demands."""
-        return Trial(self, key)
-
     def note_success(self, asked: Collection[str]) -> None:
         """Note that a question with these demands was answered."""
         self.proven.update(asked)
@@ -222,7 +218,7 @@ class Hypotheses:
 
 
 class Trial:
-    """One question that was rejected: the `demands` to ask it with next."""
+    """The question with a key, which was rejected: the `demands` to ask it with next."""
 
     def __init__(self, law: Hypotheses, key: str) -> None:
         self.demands = self._start = law.standing

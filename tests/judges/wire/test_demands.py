@@ -18,6 +18,7 @@ from dagengine.judges.wire.dialects.demands import (
     Hypotheses,
     Lowering,
     Requested,
+    Trial,
 )
 from dagengine.judges.wire.dialects.failures import Complaint, blank_quotations, complaint_in
 from dagengine.metrics import DAGMetric, GEval
@@ -68,7 +69,7 @@ def ask(law: Hypotheses, server: Server, number: int) -> Iterator[bool | None]:
         law.note_success(asked)
         yield True
         return
-    trial = law.trial(str(number))
+    trial = Trial(law, str(number))
     while True:
         yield None
         request = Requested(trial.demands, asked)

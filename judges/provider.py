@@ -83,7 +83,7 @@ class ProviderJudge(SharedJudge[_Opened]):
         self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        return {"_options": public_value(self._options), "_clients": {}}
+        return {"_options": public_value(self._options)}
 
     @property
     def hosted(self) -> bool:

@@ -97,8 +97,9 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
         self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        state = {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
-        return {**state, "_address": self._address and public_text(self._address)}
+        address = self._address and public_text(self._address)
+        parameters = public_value(self._parameters)
+        return {"_parameters": parameters, "_api_key": None, "_address": address}
 
     @property
     def identity(self) -> str:

@@ -138,13 +138,7 @@ class EndpointJudge(SharedJudge[Connection]):
                 "a judge with your own client= cannot be pickled; use base_url= and api_key="
             )
         settings = {"_parameters": public_value(self._parameters), "_address": self.base_url}
-        return {
-            **settings,
-            "_api_key": None,
-            "_clients": {},
-            "_pickled": True,
-            "knows_server": False,
-        }
+        return {**settings, "_api_key": None, "_pickled": True, "knows_server": False}
 
     @property
     def _called(self) -> str:

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dagengine.errors import ProviderError, RefusedError
-from dagengine.judges.wire.dialects.completion_shapes import normalise, without_answer
-from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.completion_shapes import End, end_of, normalise, without_answer
 from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
 from dagengine.prompts.bounds import Bounds, bounded_schema
 from dagengine.prompts.json_values import fields_of, shallow_value
@@ -60,12 +59,9 @@ def make_strict(body: dict[str, Any], base_url: str) -> None:
     """Ask OpenAI's own endpoints for guaranteed schemas; others may not know the word."""
     form = body.get("response_format")
     if form and form["type"] == "json_schema" and is_hosted(base_url):
-        json_schema = form["json_schema"]
-        schema = _strict_schema(json.dumps(json_schema["schema"]))
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": json_schema["name"], "strict": True, "schema": schema},
-        }
+        name, schema = form["json_schema"]["name"], json.dumps(form["json_schema"]["schema"])
+        strict = {"name": name, "strict": True, "schema": _strict_schema(schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": strict}
 
 
 @cache
@@ -186,9 +182,8 @@ class Choice(_Wire):
 
 def _count(value: Any) -> int:
     """A number of tokens; none is counted where a server sends something else."""
-    if type(value) not in (int, float):
-        return 0
-    return int(value) if 0 < value <= _MOST_TOKENS else 0  # NaN is not
+    is_count = type(value) in (int, float) and 0 < value <= _MOST_TOKENS  # NaN is not
+    return int(value) if is_count else 0
 
 
 Count = Annotated[int, BeforeValidator(_count)]

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import JudgeError, RefusedError, RunawayError, UnparseableError
 from dagengine.judges.wire.completions import Completion, reply_text, usage_of
-from dagengine.judges.wire.dialects.completion_shapes import only_json, refusal_in
-from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.completion_shapes import End, end_of, only_json, refusal_in
 from dagengine.judges.wire.probabilities import tokens_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.loops import loop_in
@@ -66,10 +65,12 @@ async def read_reply(
         try:
             value = await read_aside(question, raw)
         except UnparseableError:
-            failure = _unread_error(raw, limit)
-            if failure is None:
-                raise
-            raise failure from None
+            # It may be a loop, or a refusal.
+            if len(raw) <= LONGEST and loop_in(raw) is not None:
+                raise _runaway(raw, "", limit, cut=False) from None
+            if refusal_in(raw):
+                raise RefusedError(f"the model refused: {raw.strip()}") from None
+            raise
     except JudgeError as error:
         error.tokens = usage.counts
         raise
@@ -86,13 +87,6 @@ def _is_complete(question: Question[Any], raw: str) -> bool:
     except (ValidationError, DoubledKeyError):
         return False
     return True
-
-
-def _unread_error(raw: str, limit: int | None) -> JudgeError | None:
-    """The cause why a text is not an answer, if it is a loop or a refusal."""
-    if len(raw) <= LONGEST and loop_in(raw) is not None:
-        return _runaway(raw, "", limit, cut=False)
-    return RefusedError(f"the model refused: {raw.strip()}") if refusal_in(raw) else None
 
 
 def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) -> RunawayError:

@@ -28,6 +28,7 @@ import sniffio
 from anyio.lowlevel import RunVar
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from openai._base_client import AsyncHttpxClientWrapper
+from openai._models import FinalRequestOptions
 
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_wire
@@ -43,7 +44,6 @@ _OF_ANOTHER_LOOP = ("Event loop is closed", "different loop", "Session is closed
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 
-# Headers that aiohttp writes itself.
 _OF_AIOHTTP = frozenset({"accept-encoding", "connection", "content-length", "host"})
 _PIECE = 1 << 14  # bytes of a long body that are taken at once
 Headers = Iterable[tuple[str, str]]
@@ -84,9 +84,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the openai client, and read the whole answer."""
-        pairs = ((name.decode(), value.decode()) for name, value in request.headers.raw)
-        headers = [pair for pair in pairs if pair[0].lower() not in _OF_AIOHTTP]
-        content = await request.aread()
+        content, headers = await request.aread(), _own_headers(request)
         received = await self.exchange(request.method, str(request.url), headers, content)
         return _response(*received, request)
 
@@ -175,6 +173,12 @@ def _response(
 ) -> httpx2.Response:
     """A response whose body is decoded and complete."""
     return httpx2.Response(status, headers=without_wire(headers), content=body, request=request)
+
+
+def _own_headers(request: httpx2.Request) -> list[tuple[str, str]]:
+    """The headers of a request without those that aiohttp writes itself."""
+    pairs = ((name.decode(), value.decode()) for name, value in request.headers.raw)
+    return [pair for pair in pairs if pair[0].lower() not in _OF_AIOHTTP]
 
 
 def certificates() -> ssl.SSLContext:
@@ -290,7 +294,7 @@ class DirectSend:
         """Send a body, as JSON if it is not written yet, and return that of the answer."""
         content = body if isinstance(body, bytes) else encode(body)
         if self._head is None:
-            self._head = await self._request_head(self._path)
+            self._head = self._request_head(self._path)
         head = self._head
         for _ in range(REDIRECTS):
             try:
@@ -304,30 +308,12 @@ class DirectSend:
             if location is None:
                 raise self._api._make_status_error_from_response(received.response(head.url))
             # For this request only: the next one may be sent on elsewhere.
-            head = await self._request_head(location)
+            head = self._request_head(location)
         raise redirected_too_often()
 
-    async def _request_head(self, path: str) -> Head:
+    def _request_head(self, path: str) -> Head:
         """The head that the client would send to a path."""
         # The body does not matter: address and headers are the same for every one.
-        async with _Pen() as pen:
-            client = self._api.with_options(http_client=pen, max_retries=0)
-            await client.post(path, cast_to=httpx2.Response, body={})
-        return pen.written[-1]
-
-
-class _Pen(httpx2.AsyncClient):
-    """Notes what the openai client wants to have sent, and sends nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(transport=httpx2.AsyncBaseTransport())
-        self.written: list[Head] = []
-
-    def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
-        request = super().build_request(method, url, **given)
-        # Without those that an HTTP client adds for itself: how it reads, that it stays.
-        self.written.append(Head(str(request.url), list(given["headers"])))
-        return request
-
-    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
-        return httpx2.Response(200, request=request)
+        options = FinalRequestOptions.construct(method="post", url=path, json_data={})
+        request = self._api._build_request(options)
+        return Head(str(request.url), _own_headers(request))

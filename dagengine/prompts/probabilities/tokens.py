@@ -21,8 +21,7 @@ _AFTER = 8  # tokens after an answer that servers cut off: fences, ends of turns
 
 def token_over(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
     """The token that the character at an offset of `raw` belongs to."""
-    path = tokens_from(offset, raw, tokens)
-    return path[0] if path else None
+    return next(iter(tokens_from(offset, raw, tokens)), None)
 
 
 def tokens_from(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> Sequence[TokenChoice]:

@@ -2,19 +2,51 @@
 
 The usual shape is read at once (`completions`), and only what does not fit it comes here: messages
 of Anthropic, Gemini, Ollama and OpenAI's Responses, a text beside the message, parts, calls whose
-arguments are an object, a stream that nobody asked for.
+arguments are an object, a stream that nobody asked for. Finish reasons are here, too: how an answer
+ended, in the words of every server.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
-from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import pairs_in
 from dagengine.prompts.json_values import fields_of, items_of, shallow_value
 
+
+class End(Enum):
+    """How an answer ended: whole, cut at a limit, stopped by a filter, or broken off."""
+
+    WHOLE = "whole"
+    CUT = "cut"
+    FILTERED = "filtered"
+    BROKEN = "broken"
+
+
+# Origins of the words: OpenAI (stop, length, tool_calls, function_call, content_filter), Anthropic
+# (end_turn, stop_sequence, tool_use, max_tokens, refusal, model_context_window_exceeded), Gemini
+# (STOP, MAX_TOKENS, SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, MALFORMED_FUNCTION_CALL),
+# Bedrock (guardrail_intervened, content_filtered), Mistral (model_length, error), DeepSeek
+# (insufficient_system_resource), Zhipu (sensitive, network_error), TGI (eos_token), vLLM and SGLang
+# (abort). Words that are not here are read by their stems.
+# The first row that fits counts: "rate_limit" is no limit of tokens, "timeout" none either.
+_STEMS: Final = (
+    (
+        End.FILTERED,
+        r"filter|safety|block|prohibit|polic|refus|guardrail|moderat|sensitiv|recit|harm|violat"
+        r"|spii|flagged|risk|inappropriate|toxic|offens|hate|sexual|violen|jailbreak|^language$",
+    ),
+    (
+        End.BROKEN,
+        r"error|abort|cancel|time_?(?:d_)?(?:out|limit)|malformed|fail|overload|insufficient"
+        r"|unavailable|interrupt|exhaust|network|unexpected|rate_limit|disconnect|too_many",
+    ),
+    (End.CUT, r"length|max_|limit|truncat|incomplete|window|budget|^max|cut_?off"),
+)
 # What a refusal in prose says: an apology or "as an AI" near the start, and what it will not do.
 _CANNOT: Final = re.compile(
     r"\b(?:i|we)(?:'m| am|'re| are)? (?:(?:just |really |very |so )*sorry|afraid)\b"
@@ -68,6 +100,19 @@ _ASKED: Final = re.compile(r"(?:prompt|input)_?(?:tokens|tokencount|eval_count)"
 _ANSWERED: Final = re.compile(r"(?:completion|output|candidates)_?(?:tokens|tokencount)|eval_count")
 
 Json = dict[str, Any]
+
+
+def end_of(reason: object) -> End:
+    """The end of an answer by its finish reason; a reason that nobody knows is a whole answer."""
+    return _end_of(reason) if type(reason) is str else End.WHOLE
+
+
+@lru_cache(maxsize=256)
+def _end_of(reason: str) -> End:
+    word = re.sub(r"[\s-]+", "_", reason.lower().strip())[:100]
+    if word in ("stop", "stop_sequence", "eos", "eos_token", "end_turn"):
+        return End.WHOLE
+    return next((end for end, stems in _STEMS if re.search(stems, word)), End.WHOLE)
 
 
 def refusal_in(text: str) -> bool:

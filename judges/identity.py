@@ -51,8 +51,10 @@ def digest_mark(
     lower = {name.lower(): value for name, value in headers.items()}
     secrets = quotable((key or "", *secrets_of_environment()))
     every = [lasting_pairs(pairs, secrets) for pairs in (lower, {**queries_in(options), **query})]
+    if not any(every):
+        return ""
     text = json.dumps(every, sort_keys=True)
-    return f" (digest {hashlib.sha256(text.encode()).hexdigest()[:16]})" if any(every) else ""
+    return f" (digest {hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
 class _Session(AbstractAsyncContextManager[C]):

@@ -181,8 +181,10 @@ class LexicalJudge:
         verdicts: list[Fields] = []
         for name, text in zip(names, items, strict=True):
             overlap = _RULES[meaning](words_of(text, self._stem), by_sentence, together)
-            verdict = "yes" if overlap.share >= threshold else "no"
-            if verdict == "no" and "idk" in allowed and overlap.share >= self._doubt * threshold:
+            verdict = "no"
+            if overlap.share >= threshold:
+                verdict = "yes"
+            elif "idk" in allowed and overlap.share >= self._doubt * threshold:
                 verdict = "idk"
             reason = f"{overlap.reason} ({threshold:.0%} needed)"
             verdicts.append({**name, "reason": reason, "verdict": verdict})

@@ -169,8 +169,10 @@ class ProviderJudge(SharedJudge[_Opened]):
         raise failure
 
     def _usage_of(self, completion: Any) -> Usage:
-        counts = getattr(completion, "usage", None) if self.hosted else None
-        return NO_USAGE if counts is None else message_usage(dict(counts))
+        counts = getattr(completion, "usage", None)
+        if counts is None or not self.hosted:
+            return NO_USAGE
+        return message_usage(dict(counts))
 
     async def _read(self, question: Question[T], problem: Any) -> Answer[T]:
         """The answer that instructor did not read; raises a JudgeError that says why."""

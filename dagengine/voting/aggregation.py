@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
-from operator import mul
+from operator import attrgetter, mul
 from typing import Any
 
 from dagengine.graph.values import Judgement, NodeValue
@@ -55,7 +55,7 @@ def columns_of(outcomes: Outcomes) -> list[Column]:
         elif outcome.verdict is not None:
             rows.append([outcome.verdict])
         elif isinstance(outcome.value, list):
-            rows.append([judgement.verdict for judgement in outcome.value])
+            rows.append(list(map(attrgetter("verdict"), outcome.value)))
         else:
             rows.append([outcome.score])
     return list(map(list, zip_longest(*rows)))
@@ -83,8 +83,8 @@ def aggregate(
     else:
         winner = _mean_rating(outcomes, weights)
         votes = [outcome.value if isinstance(outcome, NodeValue) else None for outcome in outcomes]
-    usage = sum((value.usage for value in values), NO_USAGE)
-    questions = tuple(chain.from_iterable(outcome.asked for outcome in outcomes))
+    usage = sum(map(attrgetter("usage"), values), NO_USAGE)
+    questions = tuple(chain.from_iterable(map(attrgetter("asked"), outcomes)))
     return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage, asked=questions)
 
 
@@ -112,7 +112,7 @@ def _mean_rating(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
             shares.append(weight)
     total = math.fsum(shares)
     score = math.fsum(map(mul, shares, [value.score or 0.0 for value in values])) / total
-    rating = math.fsum(map(mul, shares, [value.value for value in values])) / total
+    rating = math.fsum(map(mul, shares, map(attrgetter("value"), values))) / total
     # A mean has no reason of its own. That of the vote next to it contradicts it least.
     nearest = min(values, key=lambda value: abs(value.value - rating))
     return replace(

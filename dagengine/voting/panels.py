@@ -77,8 +77,8 @@ class RepeatVotes:
             cast, open_votes = len(outcomes), []
             for column in columns:
                 # A column that is shorter than the votes cast was settled and needs no more.
-                votes = self.rule.more(column, self.most - cast) if len(column) == cast else 0
-                open_votes.append(votes)
+                is_open = len(column) == cast
+                open_votes.append(is_open and self.rule.more(column, self.most - cast))
         winner = aggregate(outcomes, columns, [0] * len(outcomes))
         if winner.verdict is not None or not isinstance(self.rule, StandardError):
             return winner
@@ -167,9 +167,11 @@ class Escalation:
 
     @property
     def label(self) -> str:
-        signs = [f"probability below {self.below:g}"] if self.below is not None else []
-        signs += [f"{self.votes} votes differ"] if self.votes > 1 else []
-        signs += [str(verdict) for verdict in self.unsure]
+        signs = list(map(str, self.unsure))
+        if self.votes > 1:
+            signs.insert(0, f"{self.votes} votes differ")
+        if self.below is not None:
+            signs.insert(0, f"probability below {self.below:g}")
         return f"unsure ({' or '.join(signs)}) → {_name_of(self.to)}"
 
     @property

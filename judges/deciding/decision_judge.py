@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import filterfalse
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -158,14 +159,14 @@ class DecisionJudge(EndpointJudge):
         outcomes: dict[int, Answer[T] | JudgeError] = {}
         pending = list(range(len(questions)))
         while pending:
-            batch = [questions[index] for index in pending]
+            batch = list(map(questions.__getitem__, pending))
             on_request()
             answered = await self._request(batch)
             if answered is None:
                 return await self._by_labels(questions, on_request, ahead)
             outcomes.update((pending[index], outcome) for index, outcome in answered.items())
-            pending = [index for index in pending if index not in outcomes]
-        return [outcomes[index] for index in range(len(questions))]
+            pending = list(filterfalse(outcomes.__contains__, pending))
+        return list(map(outcomes.__getitem__, range(len(questions))))
 
     async def _request(
         self, questions: Sequence[Question[T]]
@@ -176,7 +177,7 @@ class DecisionJudge(EndpointJudge):
         """
         import openai
 
-        decisions = [read_wording(question) for question in questions]
+        decisions = list(map(read_wording, questions))
         body = self.form.body(self.model, state_of(questions[0]), decisions)
         try:
             async with self.session() as connection:
@@ -225,8 +226,9 @@ class DecisionJudge(EndpointJudge):
 
         async def ask(index: int, question: Question[T]) -> None:
             on_request()
-            outcome = await by_label(self, connection, question)
-            outcomes[index] = self._hidden(outcome) if isinstance(outcome, JudgeError) else outcome
+            outcome = outcomes[index] = await by_label(self, connection, question)
+            if isinstance(outcome, JudgeError):
+                self._hidden(outcome)
 
         async with self.session() as connection, anyio.create_task_group() as group:
             for index, question in enumerate(questions[: len(questions) - ahead]):

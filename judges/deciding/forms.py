@@ -56,8 +56,9 @@ class Reply(NamedTuple):
     outcomes: list[Said | JudgeError]
 
 
-def _name(index: int) -> str:
-    return f"q{index}"
+def _names(count: int) -> list[str]:
+    """The names of so many questions."""
+    return [f"q{index}" for index in range(count)]
 
 
 class _Envelope(BaseModel):
@@ -152,15 +153,15 @@ class Decisions(Form):
     name = "decisions"
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = [self._question(index, question) for index, question in enumerate(asked)]
+        questions = list(map(self._question, _names(len(asked)), asked))
         text = state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
         return {"model": model, "input": text, "questions": questions}
 
-    def _question(self, index: int, question: Asked) -> Body:
+    def _question(self, name: str, question: Asked) -> Body:
         kind, instructions = kind_of(question), question.instructions
         if kind == "predicate" and question.options:
             instructions = f"{instructions}\n\n{_meanings(question)}"
-        body: Body = {"type": kind, "name": _name(index), "instructions": instructions}
+        body: Body = {"type": kind, "name": name, "instructions": instructions}
         if question.material:
             body["instructions"] = [
                 {"type": "input_text", "text": instructions},
@@ -173,10 +174,10 @@ class Decisions(Form):
         return body
 
     def _by_question(self, answers: Any, count: int) -> Iterable[list[Any]]:
-        names = [fields_of(answer).get("name") for answer in answers]
+        names: Sequence[Any] = [fields_of(answer).get("name") for answer in answers]
         if not any(names) and len(answers) == count:  # they are in order
-            names = list(map(_name, range(count)))
-        for own_name in map(_name, range(count)):
+            names = _names(count)
+        for own_name in _names(count):
             pairs = zip(names, answers, strict=True)
             yield [answer for name, answer in pairs if name == own_name]
 
@@ -206,7 +207,7 @@ class SystemOne(Form):
     answers = dict
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = {_name(index): self._question(question) for index, question in enumerate(asked)}
+        questions = dict(zip(_names(len(asked)), map(self._question, asked), strict=True))
         return {"model": model, "state": state, "questions": questions}
 
     def _question(self, question: Asked) -> Body:
@@ -230,7 +231,8 @@ class SystemOne(Form):
         return body
 
     def _by_question(self, answers: Any, count: int) -> Iterable[list[Any]]:
-        for own in (answers.get(_name(index), _Doubled()) for index in range(count)):
+        for name in _names(count):
+            own = answers.get(name, _Doubled())
             yield own if isinstance(own, _Doubled) else [own]
 
     def _pairs(self, stated: Any, question: Asked, kind: str) -> Iterable[tuple[Any, Any]]:
@@ -245,7 +247,7 @@ class SystemOne(Form):
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:
         faults: dict[int, str] = {}
-        numbers = {_name(number): number for number in range(count)}
+        numbers = dict(zip(_names(count), range(count), strict=True))
         for detail in map(fields_of, items_of(fields_of(body).get("detail"))):
             steps = map(str, items_of(detail.get("loc")))
             _, name, *inner = [*dropwhile("questions".__ne__, steps), "", ""]

@@ -17,6 +17,7 @@ import json
 import math
 import string
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
@@ -157,7 +158,7 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     likeliest = max(options, key=lambda value: options[value])
     if not options[likeliest]:
         raise UnparseableError(f"no label is among the likely answers; it said {text!r:.40}", text)
-    return likeliest, Masses.of(options, [chance for _, chance in chances])
+    return likeliest, Masses.of(options, list(map(itemgetter(1), chances)))
 
 
 def writer_judge(model: Any) -> Judge:

@@ -91,8 +91,9 @@ def own_threads() -> int:
     come: a run of hours that began beside another one would keep one thread to its end.
     """
     processors = _processors()
-    most = processors if processors <= _FEW else processors // 2
-    return max(1, most // max(1, len(_servers)))
+    if processors > _FEW:
+        processors //= 2
+    return max(1, processors // max(1, len(_servers)))
 
 
 def _processors(groups: Path = Path("/proc/self/cgroup"), root: Path = _GROUPS) -> int:
@@ -243,7 +244,7 @@ class _Process:
             log = self._log.read()
         lines = log.decode(errors="replace").split("\n")
         texts = [_TIME_AND_LEVEL.sub("", line).strip()[:_WIDTH] for line in lines]
-        last_texts = [text for text in texts if text][-_LINES:]
+        last_texts = list(filter(None, texts))[-_LINES:]
         words = f": {'; '.join(last_texts)}" if last_texts else ""
         return f"the server of the model file {self._file.path} {reason}{hint}{words}"
 

@@ -138,7 +138,7 @@ class _Decoder:
             )
         self._plain = name in ("", "identity")
         self._deflate = name == "deflate"
-        self._inflater = zlib.decompressobj(zlib.MAX_WBITS | (0 if self._deflate else 16))
+        self._inflater = zlib.decompressobj(zlib.MAX_WBITS + 16 * (not self._deflate))
         self._rest = b""
 
     def decode(self, chunk: bytes, most: int) -> bytes:

@@ -345,12 +345,11 @@ class EndpointJudge(SharedJudge[Connection]):
             if self._given is not None and _transport().is_of_another_loop(cause):
                 return ProviderError(_transport().ANOTHER_LOOP, transient=False)
             url = error.request.url
-            proxy = _transport().proxy_named(url.scheme, url.host)
-            through = f" through {proxy}" if proxy else ""
-            suspects = "are the proxy and the address" if proxy else "the address"
+            suspects = "the address"
+            if proxy := _transport().proxy_named(url.scheme, url.host):
+                where, suspects = f"{where} through {proxy}", "are the proxy and the address"
             return ProviderError(
-                f"no answer from {where}{through}: {cause}; is the server running and {suspects} "
-                "right?",
+                f"no answer from {where}: {cause}; is the server running and {suspects} right?",
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):

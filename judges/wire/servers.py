@@ -141,8 +141,10 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
     if is_provider(base):
         return NO_FACTS
     pages = await _pages(api, base)
-    facts = None if pages is None else _facts(pages, model)
-    if facts is not None and facts.server == OLLAMA and sizes:
+    if pages is None:
+        return None
+    facts = _facts(pages, model)
+    if facts.server == OLLAMA and sizes:
         page = await _page(api, "api/show", {"model": model})
         settings = (_read(_Shown, page) or _Shown(model_info={})).model_info
         for name, size in settings.items():
@@ -237,7 +239,7 @@ def _entry_of(entries: list[E], model: str) -> E | None:
 
 def _read(shape: type[M], page: bytes | None) -> M | None:
     try:
-        return None if page is None else shape.model_validate_json(page)
+        return shape.model_validate_json(page or b"")
     except ValidationError:
         return None
 

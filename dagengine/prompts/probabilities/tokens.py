@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Final
 
 from pydantic import BaseModel
@@ -26,7 +27,7 @@ def token_over(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenCho
 
 def tokens_from(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> Sequence[TokenChoice]:
     """The token that the character at an offset of `raw` belongs to, and those after it."""
-    texts = [choice.token for choice in tokens]
+    texts = list(map(attrgetter("token"), tokens))
     for index, (start, end) in enumerate(_spans_of(texts, raw)):
         if start <= offset < end:
             return tokens[index:]

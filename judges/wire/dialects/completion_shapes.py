@@ -242,7 +242,7 @@ def _events_in(text: str) -> list[Any] | None:
 
     They are behind `data:`, or a line each.
     """
-    lines = [line for line in text.split("\n") if line.strip()]
+    lines = list(filter(str.strip, text.split("\n")))
     lines = [line[5:] for line in lines if line.startswith("data:")] or lines
     try:
         return [shallow_value(line) for line in lines if line.strip() not in ("", "[DONE]")] or None

@@ -24,6 +24,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
+from itertools import filterfalse
 from typing import Any, Final, NamedTuple
 
 from dagengine.judges.wire.dialects.failures import Complaint
@@ -128,7 +129,7 @@ class Requested:
         words = complaint.said
         lowerings = self.limit_lowerings(words)
         fields = {field for field, pattern in _PATTERNS.items() if pattern.search(words)}
-        numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
+        numbers = list(map(int, _NUMBER.findall(complaint.words)))
         if "logprobs" in fields and numbers:
             fields.add("alternatives")
         fields &= self.fields
@@ -197,7 +198,7 @@ class Hypotheses:
         if complaint.status != 500:
             return complaint.status in (400, 404, 422)
         message, times = self._repeated
-        times = times + 1 if message == complaint.shape else 1
+        times = times * (message == complaint.shape) + 1
         self._repeated = complaint.shape, times
         return times >= _REPEATED or complaint.shape in self._cured
 
@@ -225,12 +226,12 @@ class Trial:
         self._law, self._key = law, key
         self._steps = list[Lowering]()
         self._tried = set[Lowering]()
-        self._rejections = list[tuple[str, bool]]()  # the words, and whether they name a demand
+        self._shapes, self._named = list[str](), list[bool]()  # words, and if they name a demand
 
     @property
     def explores(self) -> bool:
         """True if it tries demands that no words name; one question at a time should do so."""
-        return not any(has_name for _, has_name in self._rejections)
+        return not any(self._named)
 
     def lower(self, shape: str, named: Sequence[Lowering], rungs: Sequence[Lowering]) -> bool:
         """Take the next step after a rejection; False if there is none left.
@@ -238,11 +239,12 @@ class Trial:
         `shape` are its words without numbers: a step that left them as they were is taken back.
         `is_named` are the steps that the words name, `rungs` those to try where no words help.
         """
-        if self._steps and shape == self._rejections[-1][0]:
+        if self._steps and shape == self._shapes[-1]:
             vain = self._steps.pop()
             if self.explores:
                 self._law.useless.add(vain)
-        self._rejections.append((shape, bool(named)))
+        self._shapes.append(shape)
+        self._named.append(bool(named))
         return self._take(self._steps_without_words(rungs) if self.explores else named)
 
     def reconsider(self, rungs: Sequence[Lowering]) -> bool:
@@ -254,12 +256,11 @@ class Trial:
         """Note that the question was answered with `demands`, whose fields are `asked`."""
         self._law.note_success(set(asked).difference(map(_demand, self._steps)))
         if self._steps:
-            every_named = all(has_name for _, has_name in self._rejections)
-            self._law.note_help(self._key, self._rejections[0][0], self._steps, every_named)
+            self._law.note_help(self._key, self._shapes[0], self._steps, all(self._named))
 
     def _take(self, steps: Iterable[Lowering]) -> bool:
         """Take the first step that was not tried; False if there is none."""
-        step = next((step for step in steps if step not in self._tried), None)
+        step = next(filterfalse(self._tried.__contains__, steps), None)
         if step is None:
             return False
         self._tried.add(step)
@@ -274,12 +275,12 @@ class Trial:
         fields = {rung.field for rung in open_rungs}
         helped = [step for step in law.helped if step.field in fields]
         helped.sort(key=lambda step: -len(law.helped[step]))
-        return [*helped, *(rung for rung in open_rungs if rung not in law.useless)]
+        return [*helped, *filterfalse(law.useless.__contains__, open_rungs)]
 
 
 def _demand(step: Lowering) -> str:
     """The demand that a step lowers, as requests call it."""
-    return "limit" if step.field in ("limit_name", "too_many") else step.field
+    return {"limit_name": "limit", "too_many": "limit"}.get(step.field, step.field)
 
 
 def lower_demand(demands: Demands, step: Lowering) -> Demands:

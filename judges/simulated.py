@@ -30,7 +30,7 @@ Truth = Mapping[str, Any] | Callable[[Question[Any]], Any]
 _OUTSIDE = "an answer that nobody can read"
 
 
-class Span(NamedTuple):
+class DrawRange(NamedTuple):
     """The draws from `low` up to `high`, and the answer they stand for."""
 
     answer: Any
@@ -72,7 +72,7 @@ class Noise:
         """The probability of a wrong answer if neither position nor format decided."""
         return min(max(self.flip + self.drift * repetition, 0.0), 1.0)
 
-    def spans(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> list[Span]:
+    def spans(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> list[DrawRange]:
         """Answers by draws from 0 to 1; None is one that cannot be read.
 
         `options` stand as the judge sees them. Mistakes come first and the truth last, so
@@ -87,8 +87,8 @@ class Noise:
         sizes = [(None, self.unparseable), (options[0], readable * self.first)]
         sizes += [(option, wrong) for option in wrong_options]
         ends = list(accumulate((size for _, size in sizes), initial=0.0))
-        mistakes = [Span(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
-        return [*mistakes, Span(truth, ends[-1], 1.0)]
+        mistakes = [DrawRange(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
+        return [*mistakes, DrawRange(truth, ends[-1], 1.0)]
 
     def chances(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> dict[Any, float]:
         """The chance of every answer; see `spans`."""

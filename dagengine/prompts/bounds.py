@@ -165,17 +165,15 @@ class _Bounding:
 
     def __init__(self, schema: Mapping[str, Any], bounds: Bounds) -> None:
         self._bounds = bounds
-        self._defs: Mapping[str, Any] = schema.get("$defs", {})
-        self._listed: set[str] = set()  # definitions that only items of lists refer to
         self.kinds: set[str] = set()
-        outside = set(_references(schema, self._defs))
-        self._listed = self._defs.keys() - outside
+        defs: Mapping[str, Any] = schema.get("$defs", {})
         plain = {key: part for key, part in schema.items() if key != "$defs"}
         self.bounded: dict[str, Any] = self._part(plain, "", False)
-        if self._defs:
+        if defs:
+            outside = set(_references(schema, defs))  # only items of lists refer to the others
             definitions = {}
-            for name, part in self._defs.items():
-                definitions[name] = self._part(part, "", name in self._listed)
+            for name, part in defs.items():
+                definitions[name] = self._part(part, "", name not in outside)
             self.bounded = {"$defs": definitions, **self.bounded}
 
     def _part(self, part: Any, name: str, listed: bool) -> Any:

@@ -224,8 +224,3 @@ def option_word(value: str | bool) -> str:
     """The word for an option: yes and no for true and false."""
     words: dict[str | bool, str] = {True: "yes", False: "no"}
     return words.get(value, str(value))
-
-
-def state_of(question: Question[Any]) -> Any:
-    """The state of a question that was worded, as data."""
-    return json.loads(state_text(question))

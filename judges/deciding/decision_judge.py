@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +27,6 @@ from dagengine.prompts.decisions import (
     answer_fields,
     odds_in_words,
     read_wording,
-    state_of,
     state_text,
 )
 from dagengine.prompts.parsing import valid_answer
@@ -178,7 +178,7 @@ class DecisionJudge(EndpointJudge):
         import openai
 
         decisions = list(map(read_wording, questions))
-        body = self.form.body(self.model, state_of(questions[0]), decisions)
+        body = self.form.body(self.model, json.loads(state_text(questions[0])), decisions)
         try:
             async with self.session() as connection:
                 send = connection.sender(self.form.path)

@@ -48,7 +48,7 @@ class Said(NamedTuple):
     raw: str
 
 
-class Reply(NamedTuple):
+class DecisionReply(NamedTuple):
     """What came back for a request: who answered, what it used, and each question's outcome."""
 
     model: str
@@ -92,7 +92,7 @@ class Form:
         """The body of a request: questions about one state."""
         raise NotImplementedError
 
-    def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
+    def read(self, content: bytes, asked: Sequence[Asked]) -> DecisionReply:
         """Read a response to these questions; raises ProviderError for anything else."""
         try:
             text = content.decode(errors="replace")
@@ -103,7 +103,7 @@ class Form:
         except ValueError as error:  # pydantic's own is one, too
             raise unreadable(content, "decisions", str(error).splitlines()[0]) from None
         outcomes = list(map(self._outcome, self._by_question(answers, len(asked)), asked))
-        return Reply(envelope.model, _usage(envelope.usage), outcomes)
+        return DecisionReply(envelope.model, _usage(envelope.usage), outcomes)
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:
         """The questions, of so many, that the body of a rejection finds fault with, and why."""
@@ -119,7 +119,7 @@ class Form:
         try:
             if len(answers) != 1:
                 raise ValueError("no answer" if not answers else f"{len(answers)} answers")
-            answer, kind = answers[0], kind_of(question)
+            answer, kind = answers[0], wire_kind(question)
             if not isinstance(answer, dict):
                 raise ValueError(f"an answer is an object, not {answer!r:.80}")
             if answer.get("type") == "refusal":
@@ -158,7 +158,7 @@ class Decisions(Form):
         return {"model": model, "input": text, "questions": questions}
 
     def _question(self, name: str, question: Asked) -> Body:
-        kind, instructions = kind_of(question), question.instructions
+        kind, instructions = wire_kind(question), question.instructions
         if kind == "predicate" and question.options:
             instructions = f"{instructions}\n\n{_meanings(question)}"
         body: Body = {"type": kind, "name": name, "instructions": instructions}
@@ -214,7 +214,7 @@ class SystemOne(Form):
         instructions: Any = question.instructions
         if question.material:
             instructions = {"instructions": question.instructions, "material": question.material}
-        kind = kind_of(question)
+        kind = wire_kind(question)
         if kind == "choice":
             options = question.options
             criteria: Any = {str(option["value"]): option.get("description") for option in options}
@@ -260,7 +260,7 @@ class SystemOne(Form):
 FORMS: Final[Mapping[str, Form]] = {form.name: form for form in (Decisions(), SystemOne())}
 
 
-def kind_of(question: Asked) -> str:
+def wire_kind(question: Asked) -> str:
     """The type of question as it travels: a rating of many levels is a choice of one of them."""
     many = question.type == "score" and len(question.options) > MOST_LEVELS
     return "choice" if many else question.type

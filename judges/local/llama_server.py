@@ -39,7 +39,7 @@ _TIME_AND_LEVEL = re.compile(r"[\d.]+ [A-Z] ")
 
 
 _lock = threading.Lock()
-_servers: WeakValueDictionary[tuple[str, Size], ModelServer] = WeakValueDictionary()
+_servers: WeakValueDictionary[tuple[str, ServerSize], ModelServer] = WeakValueDictionary()
 
 
 class Address(NamedTuple):
@@ -49,7 +49,7 @@ class Address(NamedTuple):
     api_key: str
 
 
-class Size(NamedTuple):
+class ServerSize(NamedTuple):
     """The tokens of one call's prompt and answer, the calls at the same time, and the threads.
 
     Without `threads` the servers of this process share its processors.
@@ -66,7 +66,7 @@ def size_for(
     slots: int | None = None,
     threads: int | None = None,
     material: int = 0,
-) -> Size:
+) -> ServerSize:
     """Share of the machine for a server, if its user does not say.
 
     The window that the model was trained for, up to 8,192 tokens or what prompts with so many
@@ -80,7 +80,7 @@ def size_for(
         window = min(file.trained_window or _WINDOW, useful_window, max(tokens, _LEAST))
     if slots is None:
         slots = max(1, min(_PLACES, tokens // window))
-    return Size(window, slots, threads)
+    return ServerSize(window, slots, threads)
 
 
 def own_threads() -> int:
@@ -143,7 +143,7 @@ def require_llama() -> None:
         )
 
 
-def server_of(file: ModelFile, size: Size) -> ModelServer:
+def model_server_of(file: ModelFile, size: ServerSize) -> ModelServer:
     """The server of a model in this process: several judges of one file share it."""
     with _lock:
         return _servers.setdefault((file.digest, size), ModelServer(file, size))
@@ -152,7 +152,7 @@ def server_of(file: ModelFile, size: Size) -> ModelServer:
 class ModelServer:
     """A model file, served while at least one `running` is open, on whatever event loop."""
 
-    def __init__(self, file: ModelFile, size: Size) -> None:
+    def __init__(self, file: ModelFile, size: ServerSize) -> None:
         self.file, self.size = file, size
         self._lock = threading.Lock()
         self._users = 0
@@ -191,7 +191,7 @@ class ModelServer:
 class _Process:
     """A child process with the server; it ends when this process does, whatever happens."""
 
-    def __init__(self, file: ModelFile, size: Size) -> None:
+    def __init__(self, file: ModelFile, size: ServerSize) -> None:
         self.address: Address | None = None
         self._file, self._key = file, secrets.token_urlsafe()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process

@@ -312,10 +312,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
     @property
     def may_cut(self) -> bool:
-        """True if the server may cut a prompt and not say so; a provider refuses long prompts.
-
-        Such a judge has `facts` and `count_tokens`.
-        """
+        """True if the server may cut a prompt and not say so; a provider refuses long prompts."""
         return self.chats and not self.capabilities.batched and not is_provider(self._where)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int | None:

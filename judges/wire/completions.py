@@ -118,7 +118,7 @@ class Function(_Wire):
     arguments: str = ""
 
 
-class ToolCall(_Wire):
+class CalledTool(_Wire):
     """The call of a tool, as it is wrapped."""
 
     function: Function
@@ -129,7 +129,7 @@ class ReplyMessage(_Wire):
 
     content: str | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[CalledTool] | None = None
     function_call: None = None  # of an old protocol, see `dialects.completion_shapes`
     # Thoughts beside the answer, as llama.cpp and DeepSeek call them, and vLLM and Ollama.
     reasoning_content: Any = None
@@ -171,7 +171,7 @@ class Logprobs:
     content: list[Token] | None
 
 
-class Choice(_Wire):
+class ReplyChoice(_Wire):
     """One answer."""
 
     message: ReplyMessage
@@ -209,7 +209,7 @@ class Completion(_Wire):
     Servers leave out what they have no use for.
     """
 
-    choices: list[Choice] = Field(min_length=1)
+    choices: list[ReplyChoice] = Field(min_length=1)
     error: None = None
     model: Any = None
     usage: Annotated[Counts | None, BeforeValidator(fields_of)] = None

@@ -64,13 +64,8 @@ async def read_reply(
                 raise UnparseableError(_ELSEWHERE, message.thoughts)
         try:
             value = await read_aside(question, raw)
-        except UnparseableError:
-            # It may be a loop, or a refusal.
-            if len(raw) <= LONGEST and loop_in(raw) is not None:
-                raise _runaway(raw, "", limit, cut=False) from None
-            if refusal_in(raw):
-                raise RefusedError(f"the model refused: {raw.strip()}") from None
-            raise
+        except UnparseableError as error:
+            raise _unread_error(error, raw, limit) from None
     except JudgeError as error:
         error.tokens = usage.counts
         raise
@@ -87,6 +82,13 @@ def _is_complete(question: Question[Any], raw: str) -> bool:
     except (ValidationError, DoubledKeyError):
         return False
     return True
+
+
+def _unread_error(error: JudgeError, raw: str, limit: int | None) -> JudgeError:
+    """The error of a text that is not an answer: of a loop or a refusal, if it is one."""
+    if len(raw) <= LONGEST and loop_in(raw) is not None:
+        return _runaway(raw, "", limit, cut=False)
+    return RefusedError(f"the model refused: {raw.strip()}") if refusal_in(raw) else error
 
 
 def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) -> RunawayError:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from dagengine.judges.batches.openai_batch import OpenAIBatchJudge as OpenAIBatchJudge
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
-    from dagengine.judges.deciding.judge import DecisionJudge as DecisionJudge
-    from dagengine.judges.deciding.labels import LabelJudge as LabelJudge
+    from dagengine.judges.deciding.decision_judge import DecisionJudge as DecisionJudge
+    from dagengine.judges.deciding.label_judge import LabelJudge as LabelJudge
     from dagengine.judges.embedding import EmbeddingJudge as EmbeddingJudge
     from dagengine.judges.lexical import LexicalJudge as LexicalJudge
     from dagengine.judges.local.gguf import GGUFJudge as GGUFJudge
@@ -32,11 +32,11 @@ _HOME = {
     "AnthropicBatchJudge": "batches.anthropic_batch",
     "BaseLLM": "custom",
     "CustomJudge": "custom",
-    "DecisionJudge": "deciding.judge",
+    "DecisionJudge": "deciding.decision_judge",
     "EmbeddingJudge": "embedding",
     "FileBatchJudge": "batches.file_batch",
     "GGUFJudge": "local.gguf",
-    "LabelJudge": "deciding.labels",
+    "LabelJudge": "deciding.label_judge",
     "LexicalJudge": "lexical",
     "Noise": "simulated",
     "OpenAIBatchJudge": "batches.openai_batch",
@@ -50,27 +50,7 @@ _HOME = {
     "open_judges": "resolve",
 }
 
-__all__ = [
-    "AnthropicBatchJudge",
-    "BaseLLM",
-    "CustomJudge",
-    "DecisionJudge",
-    "EmbeddingJudge",
-    "FileBatchJudge",
-    "GGUFJudge",
-    "LabelJudge",
-    "LexicalJudge",
-    "Noise",
-    "OpenAIBatchJudge",
-    "OpenAIJudge",
-    "ProviderJudge",
-    "RecordedJudge",
-    "Recording",
-    "ScriptedJudge",
-    "SimulatedJudge",
-    "as_judge",
-    "open_judges",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RefusedError, UnparseableError
-from dagengine.judges.wire.dialects.messages import refusal_in
+from dagengine.judges.wire.dialects.completion_shapes import refusal_in
 from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.echo import without_echo
 from dagengine.prompts.parsing import read_aside, require_readable, valid_answer
@@ -61,9 +61,9 @@ class BaseLLM(ABC, Answering):
         """
 
 
-def looks_like_llm(model: object) -> bool:
-    """Return whether an object has the shape of a custom model."""
-    return any(callable(getattr(model, name, None)) for name in ("generate", "a_generate"))
+def has_any(model: object, *names: str) -> bool:
+    """Return whether an object has a method of one of these names."""
+    return any(callable(getattr(model, name, None)) for name in names)
 
 
 class ChatModel:
@@ -100,11 +100,6 @@ class ChatModel:
         return next((name for name in names if isinstance(name, str)), type(self._model).__name__)
 
 
-def looks_like_chat_model(model: object) -> bool:
-    """Return whether an object has the shape of a chat model of LangChain."""
-    return any(callable(getattr(model, name, None)) for name in ("ainvoke", "invoke"))
-
-
 class CustomJudge:
     """Asks your own model: any object with the methods of `BaseLLM`. Blocking calls run in worker
     threads.
@@ -113,7 +108,7 @@ class CustomJudge:
     capabilities = Capabilities()
 
     def __init__(self, llm: Any) -> None:
-        if not looks_like_llm(llm):
+        if not has_any(llm, "generate", "a_generate"):
             raise InputError(f"{llm!r} has neither `generate` nor `a_generate`")
         self._llm, self.named_code = llm, getattr(llm, "named_code", llm)
         coroutine = getattr(llm, "a_generate", None)

@@ -6,13 +6,14 @@ A file names the environment variable that holds a key, never the key itself.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, FiniteFloat, PositiveInt, TypeAdapter
 
 from dagengine.errors import InputError, JudgeSetupError, did_you_mean
 from dagengine.redaction import public_value
@@ -68,20 +69,6 @@ class DefaultJudge:
         return os.environ[self.key_from]
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise ValueError
-    return number
-
-
 def _parameters(text: str) -> Mapping[str, Any]:
     parameters = json.loads(text)
     if not isinstance(parameters, dict) or public_value(parameters) != parameters:
@@ -89,8 +76,9 @@ def _parameters(text: str) -> Mapping[str, Any]:
     return parameters
 
 
+_positive = TypeAdapter(Annotated[FiniteFloat, Field(gt=0)]).validate_strings
 _READERS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "max_in_flight": (_count, "a whole number from 1 on"),
+    "max_in_flight": (TypeAdapter(PositiveInt).validate_strings, "a whole number from 1 on"),
     "call_timeout": (_positive, "a positive number of seconds"),
     "read_speed": (_positive, "a positive number of tokens per second"),
     "write_speed": (_positive, "a positive number of tokens per second"),

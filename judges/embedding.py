@@ -60,6 +60,9 @@ class EmbeddingJudge(EndpointJudge):
 
     capabilities = Capabilities(text=False)
 
+    def __init__(self, model: str, **settings: Any) -> None:
+        super().__init__(model, **settings)
+
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
         import openai

@@ -51,8 +51,10 @@ def digest_mark(
     lower = {name.lower(): value for name, value in headers.items()}
     secrets = quotable((key or "", *secrets_of_environment()))
     every = [lasting_pairs(pairs, secrets) for pairs in (lower, {**queries_in(options), **query})]
+    if not any(every):
+        return ""
     text = json.dumps(every, sort_keys=True)
-    return f" (digest {hashlib.sha256(text.encode()).hexdigest()[:16]})" if any(every) else ""
+    return f" (digest {hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
 class _Session(AbstractAsyncContextManager[C]):
@@ -125,7 +127,7 @@ class SharedJudge(Generic[C]):
 
         Raises TypeError if what stays here changes answers: a query may be a key.
         """
-        state = {**vars(self), **self._public_state()}
+        state = {**vars(self), "_clients": {}, **self._public_state()}
         if digest_mark(state) != digest_mark(vars(self)):
             hint = "set it in the environment of all (OPENAI_BASE_URL), or leave out its query"
             raise TypeError(f"the query of an address may be a key, and is not pickled: {hint}")
@@ -149,5 +151,5 @@ class SharedJudge(Generic[C]):
         raise NotImplementedError
 
     def _public_state(self) -> dict[str, Any]:
-        """Values that replace keys, passwords and connections, by attribute."""
+        """Values that replace keys and passwords, by attribute."""
         raise NotImplementedError

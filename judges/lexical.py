@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.judges.overlap import Overlap, relevance_of, support_of, usefulness_of, words_of
+from dagengine.judges.overlap import relevance_of, support_of, usefulness_of, words_of
 from dagengine.prompts.evidence import Evidence, numbered_name
 from dagengine.prompts.instructions import parts_of, without_examples
 from dagengine.prompts.parsing import valid_answer
@@ -40,6 +41,7 @@ _MEANINGS: Mapping[Meaning, re.Pattern[str]] = {
         r"it (?:holds|contains) (?:at least )?(?:some|part|much|all) of what the "
     ),
 }
+_RULES = {"supported": support_of, "relevant": relevance_of, "useful": usefulness_of}
 _DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|contradict\w*)\b")
 
 _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
@@ -101,12 +103,14 @@ class LexicalJudge:
         stem: int = 5,
         meanings: Mapping[str, Meaning] | None = None,
     ) -> None:
-        self._needed: dict[Meaning, float] = {
-            "supported": _share_of("support", support),
-            "relevant": _share_of("relevance", relevance),
-            "useful": _share_of("usefulness", usefulness),
-        }
-        self._doubt = _share_of("doubt", doubt)
+        shares = {
+            "support": support, "relevance": relevance, "usefulness": usefulness, "doubt": doubt
+        }  # fmt: skip
+        for name, share in shares.items():
+            if not 0 < share <= 1:
+                raise InputError(f"{name} must lie above 0 and not above 1, got {share}")
+        self._needed = dict(zip(_MEANINGS, shares.values(), strict=False))
+        self._doubt = doubt
         if stem < 1:
             raise InputError(f"stem must be at least 1, got {stem}")
         self._stem = stem
@@ -173,17 +177,14 @@ class LexicalJudge:
             raise _unsupported_error(question, "there is nothing to compare its items with")
         meaning = self._meaning(question, label, step)
         by_sentence, together = _evidence_words(_texts_to_compare(around, meaning), self._stem)
-        rules: dict[Meaning, Callable[[Words], Overlap]] = {
-            "supported": lambda item: support_of(item, by_sentence, together),
-            "relevant": lambda item: relevance_of(item, together),
-            "useful": lambda item: usefulness_of(item, by_sentence),
-        }
         threshold = self._needed[meaning]
         verdicts: list[Fields] = []
         for name, text in zip(names, items, strict=True):
-            overlap = rules[meaning](words_of(text, self._stem))
-            verdict = "yes" if overlap.share >= threshold else "no"
-            if verdict == "no" and "idk" in allowed and overlap.share >= self._doubt * threshold:
+            overlap = _RULES[meaning](words_of(text, self._stem), by_sentence, together)
+            verdict = "no"
+            if overlap.share >= threshold:
+                verdict = "yes"
+            elif "idk" in allowed and overlap.share >= self._doubt * threshold:
                 verdict = "idk"
             reason = f"{overlap.reason} ({threshold:.0%} needed)"
             verdicts.append({**name, "reason": reason, "verdict": verdict})
@@ -194,9 +195,9 @@ class LexicalJudge:
         if label in self._meanings:
             return self._meanings[label]
         stated = _GLOSS.findall(step)
-        glosses = [" ".join(gloss.casefold().split()) for gloss in stated]
+        gloss = " ".join("".join(stated).casefold().split())
         for meaning, pattern in _MEANINGS.items():
-            if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
+            if len(stated) == 1 and pattern.match(gloss) and not _DENIAL.search(gloss):
                 return meaning
         raise _unsupported_error(
             question, f"the meaning of `yes` for {label!r} is not known: {stated!r}"
@@ -207,10 +208,11 @@ class LexicalJudge:
 @lru_cache(maxsize=4)
 def _evidence_words(texts: tuple[str, ...], stem: int) -> tuple[list[Words], Words]:
     """The words of each sentence, and of all together."""
-    by_sentence = [words_of(sentence, stem) for text in texts for sentence in sentences(text)]
+    by_sentence: list[Words] = []
     together: Words = {}
-    for words in by_sentence:
-        together |= words
+    for sentence in chain.from_iterable(map(sentences, texts)):
+        by_sentence.append(words_of(sentence, stem))
+        together |= by_sentence[-1]
     return by_sentence, together
 
 
@@ -220,18 +222,14 @@ def _texts_to_compare(around: Sequence[Evidence], meaning: Meaning) -> tuple[str
     `input` is what was asked, no evidence: unless nothing else is there, or whether items are
     about it is just what is asked.
     """
-    inputs = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
-    facts = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
-    return tuple((inputs or facts) if meaning == "relevant" else (facts or inputs))
+    texts: dict[bool, list[str]] = {True: [], False: []}
+    for piece in around:
+        texts[_PLACE.sub("", piece.label) == "input"].append(piece.text)
+    is_asked = meaning == "relevant"
+    return tuple(texts[is_asked] or texts[not is_asked])
 
 
 # Questions.
-
-
-def _share_of(name: str, value: float) -> float:
-    if not 0 < value <= 1:
-        raise InputError(f"{name} must lie above 0 and not above 1, got {value}")
-    return value
 
 
 def _unsupported_error(question: Question[Any], why: str) -> UnsupportedError:
@@ -282,7 +280,7 @@ def _numbered_items(
 
 def _extract(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
     """The different sentences of all evidence, the first ones if there is a limit."""
-    texts = [sentence for piece in evidence for sentence in sentences(piece.text)]
+    texts = chain.from_iterable(sentences(piece.text) for piece in evidence)
     distinct = list(dict.fromkeys(texts))[: shape.get("maxItems")]
     if name == "questions":
         return [f"{text.rstrip(_ENDING)}?" for text in distinct]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -17,9 +17,9 @@ from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import is_hosted, make_strict, usage_of, wire_type
 from dagengine.judges.wire.connection import Connection, Post, libraries
-from dagengine.judges.wire.dialects.asking import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.attempts import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.completion_shapes import with_system_in_front
 from dagengine.judges.wire.dialects.demands import CACHE_KEY, MODES, TOKEN_LIMITS, Demands
-from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.ollama import OllamaPost
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.read_on import CONTINUING, open_start
@@ -29,9 +29,6 @@ from dagengine.judges.wire.servers import OLLAMA, loaded_window, root_of
 from dagengine.prompts.bounds import Bounds, backstop, bounds_of
 from dagengine.prompts.parsing import read_aside
 from dagengine.question import Answer, Capabilities, Message, Options, Question, Usage, Warmth
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -57,67 +54,35 @@ class OpenAIJudge(EndpointJudge):
     chats = True
     sizes_window = True
 
-    def __init__(
-        self,
-        model: str = "gpt-4o",
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: AsyncOpenAI | None = None,
-        parameters: dict[str, Any] | None = None,
-        max_bytes: int = 4_000_000,
-    ) -> None:
-        super().__init__(
-            model,
-            base_url=base_url,
-            api_key=api_key,
-            client=client,
-            parameters=parameters,
-            max_bytes=max_bytes,
-        )
-
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. What a server lacks is asked for no more."""
         async with self.session() as client:
-            attempt = partial(self._attempt, client, question)
+
+            def attempt(demands: Demands) -> Attempt[T]:
+                form = self._form(client, question, demands)
+                limit, own = form.limit, question.token_limit
+                return Attempt(
+                    demands,
+                    form.fields,
+                    send=partial(self._try, client, question, form),
+                    limit=limit if limit != own else None,
+                    alternatives=question.options.top_logprobs or 0,
+                    # One token is asked for where nobody reads the answer.
+                    room=limit is not None and not demands.thoughts and own != 1,
+                    explores=not self.capabilities.batched,  # a try would take a batch, so a day
+                )
+
             outcome = await ask_lawfully(self.hypotheses, question, client.exploring, attempt)
         if isinstance(outcome, Answer):
             return outcome
         # Outside of all handlers: what is raised inside keeps the other error with it.
         raise self._hidden(outcome)
 
-    def _attempt(self, client: Connection, question: Question[T], demands: Demands) -> Attempt[T]:
-        """An attempt to ask a question with such demands, for the law of demands."""
-        form = self._form(client, question, demands)
-        limit, own = form.limit, question.token_limit
-        return Attempt(
-            demands,
-            form.fields,
-            partial(self._try, client, question, form),
-            limit=limit if limit != own else None,
-            alternatives=question.options.top_logprobs or 0,
-            # One token is asked for where nobody reads the answer.
-            room=limit is not None and not demands.thoughts and own != 1,
-            explores=not self.capabilities.batched,  # each try would be a batch, of up to a day
-        )
-
     async def _try(
         self, client: Connection, question: Question[T], form: RequestForm
     ) -> Answer[T] | JudgeError:
         """The answer to one request, or why there is none."""
         openai, _ = libraries()
-        try:
-            return await self._ask(client, question, form)
-        except (JudgeError, openai.OpenAIError) as error:
-            failure = self.failure(error, question)
-        if isinstance(failure, UnparseableError) and failure.complaint and failure.raw:
-            # The server discards what its own check rejects, which may be a usable answer.
-            with suppress(UnparseableError):
-                value = await read_aside(question, failure.raw)
-                return Answer(value, failure.raw, mode=form.mode.lower())
-        return failure
-
-    async def _ask(self, client: Connection, question: Question[T], form: RequestForm) -> Answer[T]:
         post: Post = client.post
         if self._facts is not None and self._facts.server == OLLAMA:
             # Ollama's interface in the form of OpenAI's takes no window, and cuts what is longer.
@@ -127,13 +92,22 @@ class OpenAIJudge(EndpointJudge):
                 loaded = partial(loaded_window, client.api, self.model)
                 client.own_door = OllamaPost(send, self._facts.window, loaded)
             post = client.own_door
-        completion = await post(form, question)
-        self.answered_as = completion.model
-        limit = next(filter(None, map(self._parameters.get, TOKEN_LIMITS)), form.limit)
-        answer = await read_reply(question, completion, form.mode.lower(), limit)
-        if form.mode != MODES[0]:
+        try:
+            completion = await post(form, question)
+            self.answered_as = completion.model
+            limit = next(filter(None, map(self._parameters.get, TOKEN_LIMITS)), form.limit)
+            answer = await read_reply(question, completion, form.mode.lower(), limit)
+            if form.mode == MODES[0]:
+                answer = await self._read_on(client, question, answer, form.demands)
             return answer
-        return await self._read_on(client, question, answer, form.demands)
+        except (JudgeError, openai.OpenAIError) as error:
+            failure = self.failure(error, question)
+        if isinstance(failure, UnparseableError) and failure.complaint and failure.raw:
+            # The server discards what its own check rejects, which may be a usable answer.
+            with suppress(UnparseableError):
+                value = await read_aside(question, failure.raw)
+                return Answer(value, failure.raw, mode=form.mode.lower())
+        return failure
 
     async def _read_on(
         self, client: Connection, question: Question[T], answer: Answer[T], demands: Demands
@@ -206,17 +180,19 @@ class OpenAIJudge(EndpointJudge):
 
     def _demand_names(self, own: Body, mode: str, demands: Demands) -> frozenset[str]:
         """The demands of a request, by their fields; none that the caller set, which stays."""
-        names = {"system"} if demands.system else set[str]()
-        if mode != TEXT:
-            names |= {"mode", "keywords"} if demands.keywords else {"mode"}
-        if own.get("top_logprobs") and "top_logprobs" not in self._parameters:
-            names |= {"logprobs", "alternatives"}
-        names |= {"temperature", "seed"} & (own.keys() - self._parameters.keys())
-        if demands.cache_key and self.hosted:
-            names.add("cache_key")
-        if not own.keys().isdisjoint(TOKEN_LIMITS):
-            names.add("limit")
-        return frozenset(names)
+        ours = own.keys() - self._parameters.keys()
+        names = {
+            "system": demands.system,
+            "mode": mode != TEXT,
+            "keywords": mode != TEXT and demands.keywords,
+            "logprobs": "top_logprobs" in ours,
+            "alternatives": "top_logprobs" in ours,
+            "temperature": "temperature" in ours,
+            "seed": "seed" in ours,
+            "cache_key": demands.cache_key and self.hosted,
+            "limit": not own.keys().isdisjoint(TOKEN_LIMITS),
+        }
+        return frozenset(filter(names.get, names))
 
     def _route(self, demands: Demands, warmth: Warmth) -> Body:
         """Fields that send a question to where its beginning is warm; the caller's stay."""

@@ -33,9 +33,12 @@ def words_of(text: str, stem: int) -> dict[str, str]:
     """
     words: dict[str, str] = {}
     for word in _tokens(text):
-        number = any(character.isdigit() for character in word)
-        words.setdefault(word if number else word[:stem], word)
+        words.setdefault(word if _has_digit(word) else word[:stem], word)
     return words
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
 
 
 @lru_cache(maxsize=4096)
@@ -61,24 +64,20 @@ def _tokens(text: str) -> Iterable[str]:
             yield word[offset:]
 
 
-def _weight(words: Iterable[str]) -> int:
-    """Letters, where the first two of a word do not count: short words say little."""
-    return sum(_weight_of(word) for word in words)
-
-
 @lru_cache(maxsize=4096)
-def _weight_of(word: str) -> int:
-    if any(character.isdigit() for character in word) or _JOINED.match(word):
+def _weight(word: str) -> int:
+    """Letters, where the first two of a word do not count: short words say little."""
+    if _has_digit(word) or _JOINED.match(word):
         return len(word)
     return max(0, len(word) - 2)
 
 
 def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
     """The share of an item's letters in words that are also in the other one."""
-    whole = _weight(item.values())
+    whole, common = sum(map(_weight, item.values())), item.keys() & within.keys()
     if not whole:  # nothing but short words
-        return sum(key in within for key in item) / len(item) if item else 0.0
-    return _weight(word for key, word in item.items() if key in within) / whole
+        return len(common) / max(len(item), 1)
+    return sum(_weight(item[key]) for key in common) / whole
 
 
 def support_of(
@@ -86,7 +85,7 @@ def support_of(
 ) -> Overlap:
     """Overlap of an item with sentences: in all of them together, and in the best one."""
     missing = [word for key, word in item.items() if key not in together]
-    numbers = [word for word in missing if any(character.isdigit() for character in word)]
+    numbers = list(filter(_has_digit, missing))
     if numbers:
         return Overlap(0.0, f"the evidence has no {_few_words(numbers)}")
     best = max((_part(item, sentence) for sentence in by_sentence), default=0.0)
@@ -95,7 +94,9 @@ def support_of(
     return Overlap(share, f"{share:.0%} of the words are in the evidence{lacking}")
 
 
-def relevance_of(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
+def relevance_of(
+    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
+) -> Overlap:
     """Overlap of an item and a text in words, in terms of the shorter one."""
     share = max(_part(item, together), _part(together, item))
     common = [word for key, word in item.items() if key in together]
@@ -103,7 +104,9 @@ def relevance_of(item: Mapping[str, str], together: Mapping[str, str]) -> Overla
     return Overlap(share, f"{share:.0%} of the words are in common{shared}")
 
 
-def usefulness_of(item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]]) -> Overlap:
+def usefulness_of(
+    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
+) -> Overlap:
     """Largest overlap of a sentence with an item."""
     share = max((_part(sentence, item) for sentence in by_sentence), default=0.0)
     return Overlap(share, f"{share:.0%} of the words of one sentence are in it")

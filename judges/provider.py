@@ -18,7 +18,7 @@ from dagengine.errors import (
     UnsupportedError,
 )
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
-from dagengine.judges.wire.bodies import BodyReader, valid_limit
+from dagengine.judges.wire.bodies import BodyReader, bound, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of, read_completion
 from dagengine.judges.wire.dialects.failures import response_error
 from dagengine.judges.wire.replies import read_reply
@@ -83,7 +83,7 @@ class ProviderJudge(SharedJudge[_Opened]):
         self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        return {"_options": public_value(self._options), "_clients": {}}
+        return {"_options": public_value(self._options)}
 
     @property
     def hosted(self) -> bool:
@@ -107,8 +107,6 @@ class ProviderJudge(SharedJudge[_Opened]):
 
     def _connect(self) -> _Opened:
         import instructor
-
-        from dagengine.judges.wire.bounded import bound
 
         try:
             client = instructor.from_provider(self.model, async_client=True, **self._options)
@@ -171,8 +169,10 @@ class ProviderJudge(SharedJudge[_Opened]):
         raise failure
 
     def _usage_of(self, completion: Any) -> Usage:
-        counts = getattr(completion, "usage", None) if self.hosted else None
-        return NO_USAGE if counts is None else message_usage(dict(counts))
+        counts = getattr(completion, "usage", None)
+        if counts is None or not self.hosted:
+            return NO_USAGE
+        return message_usage(dict(counts))
 
     async def _read(self, question: Question[T], problem: Any) -> Answer[T]:
         """The answer that instructor did not read; raises a JudgeError that says why."""

@@ -9,15 +9,10 @@ from typing import Any, cast
 
 from dagengine.errors import InputError, did_you_mean, nearest
 from dagengine.installed import JUDGES, installed_words, load_offer, offers
-from dagengine.judges.custom import (
-    ChatModel,
-    CustomJudge,
-    looks_like_chat_model,
-    looks_like_llm,
-)
+from dagengine.judges.custom import ChatModel, CustomJudge, has_any
+from dagengine.judges.deciding.decision_judge import DecisionJudge
 from dagengine.judges.deciding.forms import FORMS
-from dagengine.judges.deciding.judge import DecisionJudge
-from dagengine.judges.deciding.labels import LabelJudge
+from dagengine.judges.deciding.label_judge import LabelJudge
 from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
@@ -78,9 +73,9 @@ def _judge_of_object(model: Any) -> Judge:
     if answers and not lacking:
         return cast(Judge, model)
     # Asked before `generate`: chat models have another kind of it.
-    if looks_like_chat_model(model) and not hasattr(model, "a_generate"):
+    if has_any(model, "ainvoke", "invoke") and not hasattr(model, "a_generate"):
         return CustomJudge(ChatModel(model))
-    if looks_like_llm(model):
+    if has_any(model, "generate", "a_generate"):
         return CustomJudge(model)
     if answers:
         raise InputError(

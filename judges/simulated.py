@@ -30,7 +30,7 @@ Truth = Mapping[str, Any] | Callable[[Question[Any]], Any]
 _OUTSIDE = "an answer that nobody can read"
 
 
-class Span(NamedTuple):
+class DrawRange(NamedTuple):
     """The draws from `low` up to `high`, and the answer they stand for."""
 
     answer: Any
@@ -72,7 +72,7 @@ class Noise:
         """The probability of a wrong answer if neither position nor format decided."""
         return min(max(self.flip + self.drift * repetition, 0.0), 1.0)
 
-    def spans(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> list[Span]:
+    def spans(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> list[DrawRange]:
         """Answers by draws from 0 to 1; None is one that cannot be read.
 
         `options` stand as the judge sees them. Mistakes come first and the truth last, so
@@ -87,8 +87,8 @@ class Noise:
         sizes = [(None, self.unparseable), (options[0], readable * self.first)]
         sizes += [(option, wrong) for option in wrong_options]
         ends = list(accumulate((size for _, size in sizes), initial=0.0))
-        mistakes = [Span(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
-        return [*mistakes, Span(truth, ends[-1], 1.0)]
+        mistakes = [DrawRange(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
+        return [*mistakes, DrawRange(truth, ends[-1], 1.0)]
 
     def chances(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> dict[Any, float]:
         """The chance of every answer; see `spans`."""
@@ -141,8 +141,7 @@ class SimulatedJudge:
     With `probabilities`, questions that ask for token probabilities get them. They are the
     probabilities of the simulation, so the judge is calibrated.
 
-    `item` says what a question is about, for draws in common: its material, by default, so
-    questions with different inputs are about different items.
+    Questions with different material are about different items, for draws in common.
     """
 
     def __init__(
@@ -153,12 +152,10 @@ class SimulatedJudge:
         seed: int = 0,
         name: str = "simulated",
         probabilities: bool = False,
-        item: Callable[[Question[Any]], str] = material_of,
     ) -> None:
         self._truth = truth
         self._noise = noise if isinstance(noise, Noise) else dict(noise)
         self._seed = seed
-        self._item = item
         self.capabilities = Capabilities(text=False, logprobs=probabilities)
         extra = ", with probabilities" if probabilities else ""
         self.durable_identity = f"simulated {name}, seed {seed}, {self._noise!r}{extra}"
@@ -178,26 +175,21 @@ class SimulatedJudge:
     def _tokens(self, question: Question[T], raw: str) -> tuple[TokenChoice, ...] | None:
         """The answer in three tokens, the middle one with the chances of all options."""
         shapes = schema_of(question.answer_type).get("properties", {})
-        main = next((name for name in ("verdict", "score") if name in shapes), None)
-        span = value_span(raw, main) if main and question.options.top_logprobs else None
-        if main is None or span is None or not self.capabilities.logprobs:
+        main = next(filter(shapes.__contains__, ("verdict", "score")), "")
+        span = value_span(raw, main)
+        if not (span and question.options.top_logprobs and self.capabilities.logprobs):
             return None
         truth, noise = self._true(question), self.noise_of(question.name)
         chances = noise.chances(truth, _options(shapes[main], truth), question.options.repetition)
-        start, end = span
         # Options as tokens with their log-probabilities among readable answers
-        readable = {option: chance for option, chance in chances.items() if option is not None}
-        total = math.fsum(readable.values())
-        tokens = tuple(
-            (json.dumps(option, ensure_ascii=False).strip('"'), math.log(chance / total))
-            for option, chance in readable.items()
-            if chance
-        )
-        return (
-            TokenChoice(raw[:start], ()),
-            TokenChoice(raw[start:end], tokens),
-            TokenChoice(raw[end:], ()),
-        )
+        del chances[None]
+        total, tokens = math.fsum(chances.values()), list[tuple[str, float]]()
+        for option in filter(chances.get, chances):
+            text = json.dumps(option, ensure_ascii=False).strip('"')
+            tokens.append((text, math.log(chances[option] / total)))
+        start, end = span
+        middle = TokenChoice(raw[start:end], tuple(tokens))
+        return TokenChoice(raw[:start], ()), middle, TokenChoice(raw[end:], ())
 
     def _answer_fields(self, question: Question[T]) -> dict[str, Any]:
         """The fields of the answer."""
@@ -210,7 +202,7 @@ class SimulatedJudge:
                 verdict = self._draw(question, true_verdict, shape, number)
                 verdicts.append({"number": number, "verdict": verdict, **_REASON})
             return {"verdicts": verdicts}
-        main = next((name for name in ("verdict", "score", "output") if name in shapes), None)
+        main = next(filter(shapes.__contains__, ("verdict", "score", "output")), None)
         if main is None:
             return dict(truth)
         answer = {main: self._draw(question, truth, shapes[main])}
@@ -239,7 +231,7 @@ class SimulatedJudge:
         if source < common:
             draw = self._uniform("repetitions", identity)
         elif source < common + math.sqrt(noise.nodes):
-            about = f"{question.options.sample} {place} {self._item(question)}"
+            about = f"{question.options.sample} {place} {material_of(question)}"
             draw = self._uniform("nodes", about)
         else:
             draw = self._uniform("own", own)

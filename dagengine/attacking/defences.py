@@ -16,7 +16,7 @@ from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import Rewriting, SpecMetric
 from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.voting.assignment import AssignQuotes
+from dagengine.voting.assignment import assign_quotes
 from dagengine.voting.wrappers import RewrittenMetric
 
 OTHER_JUDGE = "judge:"
@@ -61,7 +61,7 @@ def defended(
     paths = field_paths(fields)
     judge = name.removeprefix(OTHER_JUDGE)
     kinds: dict[str, Callable[[], Rewriting]] = {
-        "quotes": lambda: AssignQuotes(Quotes("required")),
+        "quotes": lambda: assign_quotes(Quotes("required")),
         "gate": lambda: _Gate(paths),
         "spotlight": lambda: Rewriting([_Marks(paths)]),
     }

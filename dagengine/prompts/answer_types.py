@@ -80,7 +80,8 @@ _TRIM = re.compile(rf"^{_AROUND}++|(?<!{_AROUND}){_AROUND}++$")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
 
-_TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
+_TRUE, _FALSE = ("true", "yes", "y", "1"), ("false", "no", "n", "0")
+_BOOLS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 
 
 # What prompts of deepeval call a verdict between yes and no, by the version; and how judges say
@@ -98,8 +99,7 @@ def _plain(text: str) -> str:
 
 def _to_bool(value: Any) -> Any:
     if isinstance(value, str):
-        plain = _plain(value)
-        return plain in _TRUE if plain in _TRUE | _FALSE else value
+        return _BOOLS.get(_plain(value), value)
     return bool(value) if type(value) is int and value in (0, 1) else value
 
 

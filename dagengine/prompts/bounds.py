@@ -131,18 +131,14 @@ def _in_words(answer_type: type[BaseModel], characters: int | None, most_items: 
         text += ", or as many as the material has if it has more"
     if most_items is None:
         items += f", or one for every {_PER_ITEM} characters of the material if that is more"
-    parts = []
-    if "text" in kinds:
-        parts.append(f"Write at most {text}.")
-    if "items" in kinds:
-        parts.append(f"List at most {items}.")
-    if "item" in kinds:
-        parts.append(f"Write each item in at most {bounds.item:,} characters.")
-    if "reason" in kinds:
-        parts.append(f"Give a reason of at most {bounds.reason:,} characters.")
-    if "reason of an item" in kinds:
-        parts.append(f"Give each reason in at most {bounds.item:,} characters.")
-    return " ".join(parts)
+    words = {
+        "text": f"Write at most {text}.",
+        "items": f"List at most {items}.",
+        "item": f"Write each item in at most {bounds.item:,} characters.",
+        "reason": f"Give a reason of at most {bounds.reason:,} characters.",
+        "reason of an item": f"Give each reason in at most {bounds.item:,} characters.",
+    }
+    return " ".join(map(words.__getitem__, filter(kinds.__contains__, words)))
 
 
 def without_bounds(schema: Any) -> Any:
@@ -169,17 +165,15 @@ class _Bounding:
 
     def __init__(self, schema: Mapping[str, Any], bounds: Bounds) -> None:
         self._bounds = bounds
-        self._defs: Mapping[str, Any] = schema.get("$defs", {})
-        self._listed: set[str] = set()  # definitions that only items of lists refer to
         self.kinds: set[str] = set()
-        outside = set(_references(schema, self._defs))
-        self._listed = self._defs.keys() - outside
+        defs: Mapping[str, Any] = schema.get("$defs", {})
         plain = {key: part for key, part in schema.items() if key != "$defs"}
         self.bounded: dict[str, Any] = self._part(plain, "", False)
-        if self._defs:
+        if defs:
+            outside = set(_references(schema, defs))  # only items of lists refer to the others
             definitions = {}
-            for name, part in self._defs.items():
-                definitions[name] = self._part(part, "", name in self._listed)
+            for name, part in defs.items():
+                definitions[name] = self._part(part, "", name not in outside)
             self.bounded = {"$defs": definitions, **self.bounded}
 
     def _part(self, part: Any, name: str, listed: bool) -> Any:
@@ -210,13 +204,13 @@ class _Bounding:
             return
         if own is not None and not isinstance(own, UsualLength):
             return
-        bounds, is_reason = self._bounds, name == "reason"
-        if listed:
-            self.kinds.add("reason of an item" if is_reason else "item")
-            most = bounds.item
-        else:
-            self.kinds.add("reason" if is_reason else "text")
-            most = bounds.reason if is_reason else bounds.text
+        kind, most = {
+            (False, False): ("text", self._bounds.text),
+            (False, True): ("reason", self._bounds.reason),
+            (True, False): ("item", self._bounds.item),
+            (True, True): ("reason of an item", self._bounds.item),
+        }[listed, name == "reason"]
+        self.kinds.add(kind)
         text["maxLength"] = max(most, text.get("minLength", 0))
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.decision import YES_NO, Decision, Odds
+from dagengine.decision import YES_NO, Decision, Odds, Option
 from dagengine.prompts.answer_types import VerdictList, judgement_type, output_type
 from dagengine.prompts.evidence import as_data, names_in
 from dagengine.question import FirstMatch, Judge, Message, Options, Question
@@ -38,18 +38,16 @@ Shows = Literal["case", "reads"]
 _ALL = FirstMatch((("(?s)(.*)", None),), field="output")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 # The texts of each kind of case, in their order. Names, tags, comments and metadata may be labels.
-_LLM_TEXTS = (
-    *("input", "actual_output", "expected_output", "context", "retrieval_context"),
-    *("tools_called", "expected_tools"),
-)
-_TURNS_TEXTS = (
-    *("scenario", "chatbot_role", "user_description", "expected_outcome", "context", "turns"),
-)
-_TURN_TEXTS = ("role", "content", "retrieval_context", "tools_called")
 _TEXTS: dict[type[Any], tuple[str, ...]] = {
-    LLMTestCase: _LLM_TEXTS,
-    ConversationalTestCase: _TURNS_TEXTS,
+    LLMTestCase: (
+        *("input", "actual_output", "expected_output", "context", "retrieval_context"),
+        *("tools_called", "expected_tools"),
+    ),
+    ConversationalTestCase: (
+        *("scenario", "chatbot_role", "user_description", "expected_outcome", "context", "turns"),
+    ),
     ArenaTestCase: ("contestants",),
+    Turn: ("role", "content", "retrieval_context", "tools_called"),
 }
 _NO_TEXTS = frozenset(
     ("additional_metadata", "metadata", "tags", "comments", "name", "token_cost", "completion_time")
@@ -92,11 +90,7 @@ def decision_question(question: Question[T], decision: Decision, shows: Shows) -
     if material:
         fields["material"] = material
     if decision.kind != "predicate" or any(option.description for option in decision.options):
-        fields["options"] = []
-        for option in decision.options:
-            fields["options"].append({"value": option.value})
-            if option.description is not None:
-                fields["options"][-1]["description"] = option.description
+        fields["options"] = list(map(_option_fields, decision.options))
     return replace(
         question,
         messages=(
@@ -107,6 +101,12 @@ def decision_question(question: Question[T], decision: Decision, shows: Shows) -
         options=Options(temperature=None, sample=question.options.sample),
         parser=None,
     )
+
+
+def _option_fields(option: Option) -> dict[str, Any]:
+    if option.description is None:
+        return {"value": option.value}
+    return {"value": option.value, "description": option.description}
 
 
 def harmless_question(judge: Judge) -> Question[Any]:
@@ -147,8 +147,15 @@ def is_text(case: TestCase | None, path: str) -> bool:
 
 def decision_state(case: TestCase | None) -> dict[str, Any]:
     """The texts of a case as plain data; nothing that says what the case is called or marked as."""
-    texts = {name: getattr(case, name) for name in _TEXTS.get(type(case), ())}
-    return {name: _data(value) for name, value in texts.items() if value is not None}
+    return _texts(case, type(case))
+
+
+def _texts(thing: Any, kind: type[Any]) -> dict[str, Any]:
+    texts: dict[str, Any] = {}
+    for name in _TEXTS.get(kind, ()):
+        if (value := getattr(thing, name)) is not None:
+            texts[name] = _data(value)
+    return texts
 
 
 def state_json(case: TestCase | None) -> str:
@@ -163,12 +170,8 @@ def _data(value: Any, turns: Sequence[Turn] = ()) -> Any:
     if isinstance(value, LLMTestCase):
         return decision_state(value)
     if isinstance(value, list) and value and isinstance(value[0], Turn):
-        entries = []
-        for name, turn in zip(names_in(turns, value), value, strict=True):
-            texts = {field: getattr(turn, field) for field in _TURN_TEXTS}
-            data = {field: as_data(text) for field, text in texts.items() if text is not None}
-            entries.append({"turn": name, **data})
-        return entries
+        named = zip(names_in(turns, value), value, strict=True)
+        return [{"turn": name, **_texts(turn, Turn)} for name, turn in named]
     return as_data(value)
 
 
@@ -202,25 +205,22 @@ def read_wording(question: Question[Any]) -> Asked:
     return Asked.model_validate_json(question.messages[1]["content"])
 
 
-def answer_fields(shape: type[BaseModel], value: str | bool, odds: Odds) -> dict[str, Any]:
+def answer_fields(shape: type[BaseModel], value: str | bool, reason: str) -> dict[str, Any]:
     """The fields of an answer type for the option that was chosen."""
-    reason = odds_in_words(odds)
     if issubclass(shape, VerdictList):
         return {"verdicts": [{"reason": reason, "verdict": value, "number": 1}]}
     name = "score" if "score" in shape.model_fields else "verdict"
     return {"reason": reason, name: value}
 
 
-def odds_in_words(odds: Odds, most: int = 3) -> str:
-    """The odds in words, in the place of a reason: the most likely options first."""
+def odds_in_words(odds: Odds) -> str:
+    """The odds in words, in the place of a reason: the three most likely options first."""
     ranked = sorted(odds, key=lambda pair: -pair[1])
-    words = {True: "yes", False: "no"}
-    parts = []
-    for value, chance in ranked[:most]:
-        parts.append(f"{words[value] if isinstance(value, bool) else value} {chance:.3g}")
+    parts = (f"{option_word(value)} {chance:.3g}" for value, chance in ranked[:3])
     return f"{', '.join(parts)} (the judge gives probabilities and no reason)"
 
 
-def state_of(question: Question[Any]) -> Any:
-    """The state of a question that was worded, as data."""
-    return json.loads(state_text(question))
+def option_word(value: str | bool) -> str:
+    """The word for an option: yes and no for true and false."""
+    words: dict[str | bool, str] = {True: "yes", False: "no"}
+    return words.get(value, str(value))

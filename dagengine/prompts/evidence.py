@@ -41,8 +41,12 @@ def as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return "\n".join(item if isinstance(item, str) else _json(item) for item in value)
+        return "\n".join(map(_item_text, value))
     return _json(value)
+
+
+def _item_text(item: Any) -> str:
+    return item if isinstance(item, str) else _json(item)
 
 
 def as_data(value: Any) -> Any:
@@ -50,10 +54,6 @@ def as_data(value: Any) -> Any:
     if isinstance(value, _PLAIN):
         return value
     return json.loads(_json(value))
-
-
-def _json(value: Any) -> str:
-    return _JSON.encode(value)
 
 
 def _jsonable(value: Any) -> Any:
@@ -76,6 +76,7 @@ def _jsonable(value: Any) -> Any:
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
+_json = _JSON.encode
 
 
 # The fields of a case that are long and read by most questions come first: what questions share is
@@ -103,9 +104,8 @@ def evidence_of(label: str, value: Any, names: Sequence[str] | None = None) -> t
             # Only what was said: a turn's metadata may hold labels and references.
             turns = zip(names or turn_names(value), value, strict=True)
             return tuple(Evidence(name, turn.content) for name, turn in turns)
-        texts = [item if isinstance(item, str) else _json(item) for item in value]
         names = [numbered_name(label, number, count) for number in range(1, count + 1)]
-        return tuple(map(Evidence, names, texts))
+        return tuple(map(Evidence, names, map(_item_text, value)))
     return (Evidence(label, as_text(value)),)
 
 

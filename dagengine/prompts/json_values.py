@@ -94,9 +94,19 @@ def shallow_value(text: str | bytes, **hooks: Any) -> Any:
     return value
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a JSON object; of any other value none."""
+    return value if isinstance(value, dict) else {}
+
+
+def items_of(value: Any) -> list[Any]:
+    """The items of a JSON list; of any other value none."""
+    return value if isinstance(value, list) else []
+
+
 def objects_in(text: str) -> list[dict[str, Any]]:
     """The different JSON objects in a text, with prose or fences around them."""
-    starts = (match.start() for match in _OBJECT.finditer(text))
+    starts = map(re.Match.start, _OBJECT.finditer(text))
     return _values(text, starts, dict) or _repair(text, text.find("{"), dict, ("{", "}"))
 
 
@@ -105,7 +115,7 @@ def lists_in(text: str) -> list[list[Any]]:
 
     Brackets inside a sentence are remarks and references.
     """
-    starts = [match.end() for match in _BEFORE_LIST.finditer(text)]
+    starts = list(map(re.Match.end, _BEFORE_LIST.finditer(text)))
     return _values(text, starts, list) or _repair(
         text, starts[0] if starts else -1, list, ("[", "]")
     )

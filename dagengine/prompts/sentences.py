@@ -32,9 +32,9 @@ def sentences(text: str) -> list[str]:
         # The number of a list item stays with the item: alone it would be a sentence.
         number = _LIST_NUMBER.match(line)
         start = number.end() if number else 0
-        parts = [part.strip() for part in segment("en", line[start:])]
+        parts = list(map(str.strip, segment("en", line[start:])))
         pieces += [line[:start] + part for part in parts[:1]] + parts[1:]
-    return [piece for piece in pieces if says_something(piece)]
+    return list(filter(says_something, pieces))
 
 
 def says_something(text: str) -> bool:

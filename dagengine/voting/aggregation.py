@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, compress
-from operator import mul
+from itertools import chain, zip_longest
+from operator import attrgetter, mul
 from typing import Any
 
 from dagengine.graph.values import Judgement, NodeValue
@@ -27,31 +27,38 @@ _NO_VOTE = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
 
 def hard(outcomes: Outcomes) -> Failure | None:
     """The first failure that is no vote without a value."""
-    failures = (failure for failure in outcomes if isinstance(failure, Failure))
-    return next((failure for failure in failures if failure.kind not in _NO_VOTE), None)
+    for outcome in outcomes:
+        if isinstance(outcome, Failure) and outcome.kind not in _NO_VOTE:
+            return outcome
+    return None
 
 
 def final(outcomes: Outcomes) -> Failure | None:
     """The failure that ends a vote, if there is one."""
-    if any(isinstance(outcome, NodeValue) for outcome in outcomes):
-        return hard(outcomes)
-    return hard(outcomes) or next(outcome for outcome in outcomes if isinstance(outcome, Failure))
+    failure, first = hard(outcomes), outcomes[0]
+    if failure is None and isinstance(first, Failure) and not values_of(outcomes):
+        return first
+    return failure
+
+
+def values_of(outcomes: Outcomes) -> list[NodeValue]:
+    """The outcomes that are values."""
+    return [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
 
 
 def columns_of(outcomes: Outcomes) -> list[Column]:
     """All votes on each item; None if an answer could not be read."""
-    rows: list[list[Vote | None] | None] = []
+    rows: list[list[Vote | None]] = []
     for outcome in outcomes:
         if not isinstance(outcome, NodeValue):
-            rows.append(None)
+            rows.append([])
         elif outcome.verdict is not None:
             rows.append([outcome.verdict])
         elif isinstance(outcome.value, list):
-            rows.append([judgement.verdict for judgement in outcome.value])
+            rows.append(list(map(attrgetter("verdict"), outcome.value)))
         else:
             rows.append([outcome.score])
-    width = max((len(row) for row in rows if row is not None), default=0)
-    return [[None if row is None else row[item] for row in rows] for item in range(width)]
+    return list(map(list, zip_longest(*rows)))
 
 
 def aggregate(
@@ -65,7 +72,7 @@ def aggregate(
     The majority (by item), with the reason of the first vote for it; or the mean rating.
     `columns` hold the votes that count, by item; `weights` are those of the outcomes.
     """
-    values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
+    values = values_of(outcomes)
     weights = weights or [1.0] * len(outcomes)
     votes: list[Any]
     if values[0].verdict is not None:
@@ -76,8 +83,8 @@ def aggregate(
     else:
         winner = _mean_rating(outcomes, weights)
         votes = [outcome.value if isinstance(outcome, NodeValue) else None for outcome in outcomes]
-    usage = sum((value.usage for value in values), NO_USAGE)
-    questions = tuple(chain.from_iterable(outcome.asked for outcome in outcomes))
+    usage = sum(map(attrgetter("usage"), values), NO_USAGE)
+    questions = tuple(chain.from_iterable(map(attrgetter("asked"), outcomes)))
     return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage, asked=questions)
 
 
@@ -90,23 +97,22 @@ def _item_majorities(
         judgement = _value(outcomes[leading(column, weights)]).value[item]
         # Odds of one ballot are not those of the vote.
         items.append(judgement.model_copy(update={"odds": None}))
+    # A column ends where its item was settled: later votes on the item do not count.
     votes: list[Any] = []
-    for cast, outcome in enumerate(outcomes):
-        if isinstance(outcome, Failure):
-            votes.append(None)
-        else:
-            # A column ends where its item was settled: later votes on the item do not count.
-            votes.append([column[cast] if cast < len(column) else None for column in columns])
+    for *row, outcome in zip_longest(*columns, outcomes):
+        votes.append(None if isinstance(outcome, Failure) else row)
     return NodeValue(items), votes
 
 
 def _mean_rating(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
     """The weighted mean of the ratings, with the reason of the rating nearest to it."""
-    values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
-    shares = list(compress(weights, [isinstance(outcome, NodeValue) for outcome in outcomes]))
+    values, shares = values_of(outcomes), list[float]()
+    for outcome, weight in zip(outcomes, weights, strict=False):
+        if isinstance(outcome, NodeValue):
+            shares.append(weight)
     total = math.fsum(shares)
     score = math.fsum(map(mul, shares, [value.score or 0.0 for value in values])) / total
-    rating = math.fsum(map(mul, shares, [value.value for value in values])) / total
+    rating = math.fsum(map(mul, shares, map(attrgetter("value"), values))) / total
     # A mean has no reason of its own. That of the vote next to it contradicts it least.
     nearest = min(values, key=lambda value: abs(value.value - rating))
     return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -17,18 +17,23 @@ from dagengine.graph.panel import Panel
 from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import G, Rewriting
 
-Choose = Callable[[BaseNode], Panel | None]
-
 
 class Assigning(Rewriting):
-    """Changes nodes that can be changed; `names` are the only ones, by title or as objects."""
+    """Changes nodes that `can` be changed; `names` are the only ones, by title or as objects.
 
-    able = "asks a judge"
+    `able` says in messages what such a node does. `edit` takes a node and its copy.
+    """
 
-    def __init__(self, names: Sequence[str | BaseNode] | None = None) -> None:
+    def __init__(
+        self,
+        able: str,
+        can: Callable[[BaseNode], bool],
+        edit: Callable[[BaseNode, Any], None],
+        names: Sequence[str | BaseNode] | None = None,
+    ) -> None:
         super().__init__()
-        self._names = names
-        self._changed: dict[BaseNode, None] = {}
+        self._able, self._can, self._edit, self._names = able, can, edit, names
+        self._changed: set[BaseNode] = set()
 
     def spec(self, spec: MetricSpec) -> MetricSpec:
         """The specification, changed; raises InputError when no node can be."""
@@ -42,89 +47,62 @@ class Assigning(Rewriting):
         self._check(type(graph).__name__)
         return copied
 
-    def can(self, node: BaseNode) -> bool:
-        """Return whether a node can be changed."""
-        raise NotImplementedError
-
-    def select(self, nodes: Iterable[BaseNode]) -> Iterator[BaseNode]:
-        """The nodes to change."""
-        for node in nodes:
-            concerned = self._names is None or any(_is(node, name) for name in self._names)
-            if concerned and self.can(node):
-                self._changed[node] = None
-                yield node
+    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
+        """Change the nodes that are meant."""
+        for node in graph.nodes():
+            is_meant = self._names is None or any(_is(node, name) for name in self._names)
+            if is_meant and self._can(node):
+                self._changed.add(node)
+                self._edit(node, self.copies[node])
 
     def _check(self, name: str) -> None:
         """Raise InputError when some name, or everything, was found nowhere."""
         for target in self._names or ():
             if not any(_is(node, target) for node in self._changed):
-                able = [repr(node.title) for node in self.copies if self.can(node)]
-                names = ", ".join(able) or "none at all"
+                titles = (repr(node.title) for node in filter(self._can, self.copies))
+                names = ", ".join(titles) or "none at all"
                 raise InputError(
-                    f"{name!r} has no node {target!r} that {self.able}; it has {names}"
+                    f"{name!r} has no node {target!r} that {self._able}; it has {names}"
                 )
         if not self._changed:
-            raise InputError(f"{name!r} has no node that {self.able}")
+            raise InputError(f"{name!r} has no node that {self._able}")
 
 
-class AssignQuotes(Assigning):
-    """Lets the verdicts of nodes quote the material; nodes that quote already stay as they are."""
+def assign_quotes(quoting: Quotes, names: Sequence[str | BaseNode] | None = None) -> Assigning:
+    """Let the verdicts of nodes quote the material; nodes that quote already stay as they are."""
 
-    able = "judges the material"
+    def quote(node: BaseNode, copied: Any) -> None:
+        if isinstance(copied, AskingNode) and copied.quoting is None:
+            copied.quote_with(quoting)
 
-    def __init__(self, quoting: Quotes, names: Sequence[str | BaseNode] | None = None) -> None:
-        super().__init__(names)
-        self._quoting = quoting
-
-    def can(self, node: BaseNode) -> bool:
-        return node.quotes
-
-    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
-        """Let them quote."""
-        for node in self.select(graph.nodes()):
-            copied = self.copies[node]
-            if isinstance(copied, AskingNode) and copied.quoting is None:
-                copied.quote_with(self._quoting)
+    return Assigning("judges the material", lambda node: node.quotes, quote, names)
 
 
-class AssignExamples(Assigning):
-    """Gives nodes solved examples, by their titles, in place of those that they have."""
+def assign_examples(examples: Mapping[str, Sequence[Example]]) -> Assigning:
+    """Give nodes solved examples, by their titles, in place of those that they have."""
+    checked = {title: examples_given(solved) for title, solved in examples.items()}
 
-    able = "takes examples"
-
-    def __init__(self, examples: Mapping[str, Sequence[Example]]) -> None:
-        super().__init__(tuple(examples))
-        self._examples = {title: examples_given(solved) for title, solved in examples.items()}
-
-    def can(self, node: BaseNode) -> bool:
+    def can(node: BaseNode) -> bool:
         return isinstance(node, AskingNode) and bool(node.exemplary) and not node.prompted
 
-    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
-        """Let their prompts show the examples."""
-        for node in self.select(graph.nodes()):
-            copied = self.copies[node]
-            assert isinstance(copied, AskingNode)
-            copied.show_examples(self._examples[node.title])
+    def show(node: BaseNode, copied: Any) -> None:
+        copied.show_examples(checked[node.title])
+
+    return Assigning("takes examples", can, show, tuple(examples))
 
 
-class AssignCriteria(Assigning):
-    """Gives nodes other criteria, by their titles."""
+def assign_criteria(criteria: Mapping[str, str]) -> Assigning:
+    """Give nodes other criteria, by their titles."""
+    checked = {title: text("criteria", words) for title, words in criteria.items()}
 
-    able = "has a criterion of its own"
-
-    def __init__(self, criteria: Mapping[str, str]) -> None:
-        super().__init__(tuple(criteria))
-        self._criteria = {title: text("criteria", words) for title, words in criteria.items()}
-
-    def can(self, node: BaseNode) -> bool:
+    def can(node: BaseNode) -> bool:
         own = hasattr(node, "criteria") and not getattr(node, "of_criteria", False)
         return isinstance(node, AskingNode) and own and not node.prompted
 
-    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
-        """Let them ask by these words."""
-        for node in self.select(graph.nodes()):
-            copied: Any = self.copies[node]
-            copied.criteria = self._criteria[node.title]
+    def reword(node: BaseNode, copied: Any) -> None:
+        copied.criteria = checked[node.title]
+
+    return Assigning("has a criterion of its own", can, reword, tuple(criteria))
 
 
 class AssignPanels(Assigning):
@@ -133,30 +111,28 @@ class AssignPanels(Assigning):
     A node whose verdicts all lead to the same score is left alone, since no vote on it can matter.
     """
 
-    def __init__(self, choose: Choose, names: Sequence[str | BaseNode] | None = None) -> None:
-        super().__init__(names)
+    def __init__(
+        self,
+        choose: Callable[[BaseNode], Panel | None],
+        names: Sequence[str | BaseNode] | None = None,
+        able: str = "asks a judge",
+    ) -> None:
+        super().__init__(able, lambda node: choose(node) is not None, self._seat, names)
         self._choose = choose
-
-    def can(self, node: BaseNode) -> bool:
-        return self._choose(node) is not None
+        self._needless = set[BaseNode]()
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Seat panels; raises InputError for a node that has one."""
-        nodes = graph.nodes()
-        needless = _needless(nodes, strict)
-        for node in self.select(nodes):
-            if node.panel is not None:
-                raise InputError(
-                    f"node {node.title!r} already has votes or several judges: {node.panel.label}"
-                )
-            if node not in needless:
-                self.copies[node].panel = self._choose(node)
+        self._needless = _needless(graph.nodes(), strict)
+        super().change(graph, new, strict)
 
-
-class AssignEscalation(AssignPanels):
-    """Gives single judgements a judge for when they are unsure; verdicts of lists have none."""
-
-    able = "gives a single verdict (not a list of them)"
+    def _seat(self, node: BaseNode, copied: Any) -> None:
+        if node.panel is not None:
+            raise InputError(
+                f"node {node.title!r} already has votes or several judges: {node.panel.label}"
+            )
+        if node not in self._needless:
+            copied.panel = self._choose(node)
 
 
 def _is(node: BaseNode, name: str | BaseNode) -> bool:

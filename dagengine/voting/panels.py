@@ -16,7 +16,15 @@ from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import NodeValue, QuestionCount
 from dagengine.results import Failure, Step
 from dagengine.results.outcomes import ESCALATED, KEPT
-from dagengine.voting.aggregation import Column, Outcomes, aggregate, columns_of, final, hard
+from dagengine.voting.aggregation import (
+    Column,
+    Outcomes,
+    aggregate,
+    columns_of,
+    final,
+    hard,
+    values_of,
+)
 from dagengine.voting.stopping import Rule, StandardError, likely_votes
 
 # For forecasts: the assumed share of judgements of which a cheap judge is unsure.
@@ -69,8 +77,8 @@ class RepeatVotes:
             cast, open_votes = len(outcomes), []
             for column in columns:
                 # A column that is shorter than the votes cast was settled and needs no more.
-                votes = self.rule.more(column, self.most - cast) if len(column) == cast else 0
-                open_votes.append(votes)
+                is_open = len(column) == cast
+                open_votes.append(is_open and self.rule.more(column, self.most - cast))
         winner = aggregate(outcomes, columns, [0] * len(outcomes))
         if winner.verdict is not None or not isinstance(self.rule, StandardError):
             return winner
@@ -118,9 +126,8 @@ class Jury:
     def poll(self) -> Poll:
         seats = range(len(self.models))
         # A judge that sits twice has two votes and not one that counts twice.
-        repeated: list[int] = []
-        for seat in seats:
-            repeated.append(sum(model is self.models[seat] for model in self.models[:seat]))
+        ids = list(map(id, self.models))
+        repeated = [ids[:seat].count(ids[seat]) for seat in seats]
         samples = max(repeated) + 1
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
@@ -160,9 +167,11 @@ class Escalation:
 
     @property
     def label(self) -> str:
-        signs = [f"probability below {self.below:g}"] if self.below is not None else []
-        signs += [f"{self.votes} votes differ"] if self.votes > 1 else []
-        signs += [str(verdict) for verdict in self.unsure]
+        signs = list(map(str, self.unsure))
+        if self.votes > 1:
+            signs.insert(0, f"{self.votes} votes differ")
+        if self.below is not None:
+            signs.insert(0, f"probability below {self.below:g}")
         return f"unsure ({' or '.join(signs)}) → {_name_of(self.to)}"
 
     @property
@@ -213,14 +222,15 @@ class Escalation:
         )  # fmt: skip
 
     def _is_unsure(self, outcomes: Outcomes) -> bool:
-        values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
+        values = values_of(outcomes)
         if len(values) < len(outcomes) or len({value.verdict for value in values}) > 1:
             return True
-        if any(value.verdict in self.unsure for value in values):
-            return True
-        return self.below is not None and any(
-            value.confidence is None or value.confidence < self.below for value in values
-        )
+        for value in values:
+            if value.verdict in self.unsure:
+                return True
+            if self.below is not None and (value.confidence or 0.0) < self.below:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,31 +28,17 @@ from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.voting.assignment import (
-    AssignCriteria,
-    AssignEscalation,
-    AssignExamples,
     Assigning,
     AssignPanels,
-    AssignQuotes,
+    assign_criteria,
+    assign_examples,
+    assign_quotes,
 )
 from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
-from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
+from dagengine.voting.stopping import Rule, Sprt, StandardError
 
 T = TypeVar("T", Graph, BaseMetric)
 Nodes = Sequence[str | BaseNode] | None
-
-__all__ = [
-    "Curtailed",
-    "Sprt",
-    "StandardError",
-    "answered_by",
-    "escalated",
-    "exemplified",
-    "judged_by",
-    "quoted",
-    "reworded",
-    "voted",
-]
 
 _VERDICTS, _RATINGS = Sprt(), StandardError()
 
@@ -159,10 +145,11 @@ def escalated(
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")
     panel = Escalation(to, below, votes, tuple(unsure), temperature)
 
-    def choose(node: BaseNode) -> Panel | None:
-        return panel if node.vote == "verdict" else None
-
-    return _rewritten(target, partial(AssignEscalation, choose), nodes)
+    able = "gives a single verdict (not a list of them)"
+    panels = {"verdict": panel}
+    return _rewritten(
+        target, partial(AssignPanels, lambda node: panels.get(node.vote or ""), able=able), nodes
+    )
 
 
 def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
@@ -196,7 +183,7 @@ def quoted(
     quoting = Quotes.of(quote, unsupported)
     if quoting is None:
         raise InputError("quoted needs 'required' or 'if_any'")
-    return _rewritten(target, partial(AssignQuotes, quoting), nodes)
+    return _rewritten(target, partial(assign_quotes, quoting), nodes)
 
 
 def exemplified(target: T, examples: Mapping[str, Sequence[Example]]) -> T:
@@ -208,7 +195,7 @@ def exemplified(target: T, examples: Mapping[str, Sequence[Example]]) -> T:
     """
     if not isinstance(examples, Mapping) or not examples:
         raise InputError("exemplified needs examples by node: {'Polite': [Example(…, True)]}")
-    return _apply(target, partial(AssignExamples, examples))
+    return _apply(target, partial(assign_examples, examples))
 
 
 def reworded(target: T, criteria: Mapping[str, str]) -> T:
@@ -219,7 +206,7 @@ def reworded(target: T, criteria: Mapping[str, str]) -> T:
     """
     if not isinstance(criteria, Mapping) or not criteria:
         raise InputError("reworded needs criteria by node: {'Polite': 'Is the answer polite?'}")
-    return _apply(target, partial(AssignCriteria, criteria))
+    return _apply(target, partial(assign_criteria, criteria))
 
 
 def _rewritten(

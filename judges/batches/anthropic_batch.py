@@ -16,14 +16,9 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from dagengine.errors import (
-    JudgeError,
-    JudgeSetupError,
-    ProviderError,
-    UnparseableError,
-)
+from dagengine.errors import JudgeError, JudgeSetupError, ProviderError, UnparseableError
+from dagengine.judges.batches.batch_journal import BatchJournal, Begun
 from dagengine.judges.batches.collecting import Batches, BatchLimits
-from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import completion_in, message_usage, prompt_of, wire_type
@@ -102,8 +97,9 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
         self._clients = {}
 
     def _public_state(self) -> dict[str, Any]:
-        state = {"_parameters": public_value(self._parameters), "_api_key": None, "_clients": {}}
-        return {**state, "_address": self._address and public_text(self._address)}
+        address = self._address and public_text(self._address)
+        parameters = public_value(self._parameters)
+        return {"_parameters": parameters, "_api_key": None, "_address": address}
 
     @property
     def identity(self) -> str:
@@ -171,11 +167,11 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
         if options.temperature is not None:
             own["temperature"] = options.temperature
         own |= {**self._parameters, "messages": with_cache_mark(question)}
-        mode = instructor.Mode.JSON if question.parser is not None else instructor.Mode.TOOLS
+        mode, shape = instructor.Mode.JSON, None
+        if question.parser is None:
+            answer_type: Any = question.answer_type
+            mode, shape = instructor.Mode.TOOLS, wire_type(answer_type, bounds_of(question))
         handlers = instructor.v2.mode_registry.get_handlers(instructor.Provider.ANTHROPIC, mode)
-        answer_type: Any = question.answer_type
-        bounds = bounds_of(question)
-        shape = None if question.parser is not None else wire_type(answer_type, bounds)
         body: dict[str, Any] = handlers.request_handler(response_model=shape, kwargs=own)[1]
         return body
 
@@ -222,8 +218,7 @@ class _MessageBatches:
     async def start(self, lines: Sequence[bytes], token: str) -> str:
         content = b'{"requests": [' + b",".join(lines) + b"]}"
         # Not tried again: the provider may have taken it all the same.
-        name: str = json.loads(await self._request("POST", _PATH, content))["id"]
-        return name
+        return str(json.loads(await self._request("POST", _PATH, content))["id"])
 
     async def find(self, begun: Begun, others: Collection[str]) -> str | None:
         """There are no marks: the first other batch after the attempt with as many questions.
@@ -239,29 +234,25 @@ class _MessageBatches:
                 return name
         return None
 
-    async def poll(self, name: str) -> Any | None:
+    async def results(self, name: str) -> Iterable[str] | None:
         batch = json.loads(await self._look(f"{_PATH}/{name}"))
         if batch["processing_status"] != "ended":
             return None
         if not batch.get("results_url"):
             raise ProviderError(f"batch {name} ended without results", transient=True)
-        return name
-
-    async def results(self, ended: Any) -> Iterable[str]:
         # At our own address: the results' own one may be elsewhere, and gets no key of ours.
-        text = await self._look(f"{_PATH}/{ended}/results")
+        text = await self._look(f"{_PATH}/{name}/results")
         return text.decode(errors="replace").split("\n")
 
     async def _look(self, path: str, **query: Any) -> bytes:
-        attempt = 1
-        while True:
+        for attempt in range(1, _LOOKS):
             try:
                 return await self._request("GET", path, b"", **query)
             except ProviderError as error:
-                if not error.transient or attempt == _LOOKS:
+                if not error.transient:
                     raise
             await anyio.sleep(random.uniform(0, min(0.25 * 2**attempt, 30)))
-            attempt += 1
+        return await self._request("GET", path, b"", **query)
 
     async def _request(self, method: str, path: str, content: bytes, **query: Any) -> bytes:
         """The body of an answer; raises ProviderError."""
@@ -278,7 +269,6 @@ class _MessageBatches:
         except (OSError, httpx2.HTTPError) as error:
             message = f"no answer from {public_text(self._address)}: {error}"
             raise ProviderError(message, transient=True) from None
-        status = response.status_code
-        if status == 200:
+        if response.status_code == 200:
             return response.content
-        raise response_error(status, parse_body(response.content))
+        raise response_error(response.status_code, parse_body(response.content))

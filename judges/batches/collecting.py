@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import anyio
 
 from dagengine.errors import InputError, JudgeError, ProviderError
-from dagengine.judges.batches.journal import BatchJournal, Begun
+from dagengine.judges.batches.batch_journal import BatchJournal, Begun
 
 # A name of a question: this much of a digest of its request, then which of several equal ones.
 _NAME = 32
@@ -44,15 +44,11 @@ class BatchApi(Protocol):
         """
         ...
 
-    async def poll(self, name: str) -> Any | None:
-        """The argument that `results` needs; None as long as the batch is in progress.
+    async def results(self, name: str) -> Iterable[str] | None:
+        """The lines of the results, in any order; None as long as the batch is in progress.
 
         Raises ProviderError when it ended without any answers.
         """
-        ...
-
-    async def results(self, ended: Any) -> Iterable[str]:
-        """The lines of the results, in any order."""
         ...
 
 
@@ -75,12 +71,12 @@ class Batches:
     """All batches of one judge on one event loop."""
 
     def __init__(self, api: BatchApi, limits: BatchLimits, journal: BatchJournal) -> None:
-        self._api, self._limits, self._journal = api, limits, journal
+        self.api, self.limits, self.journal = api, limits, journal
         self._collecting: _Batch | None = None
         self._all: list[_Batch] = []
         self._earlier: dict[str, deque[tuple[_Batch, str]]] = defaultdict(deque)
         for entry in journal.under_way():
-            batch = _Batch(api, limits, journal, entry)
+            batch = _Batch(self, entry)
             self._all.append(batch)
             for name in entry.questions:
                 # By the digest alone: equal questions take their answers one after the other.
@@ -98,13 +94,13 @@ class Batches:
             return await batch.answer_to(name)
         collecting = self._collecting
         if collecting is None or not collecting.has_room(body):
-            collecting = self._collecting = _Batch(self._api, self._limits, self._journal)
+            collecting = self._collecting = _Batch(self)
             self._all.append(collecting)
         return await collecting.answer_to(collecting.add(digest, body))
 
     def forget(self) -> None:
         """Take no batch up again that is settled: the run has kept its answers."""
-        self._journal.end([batch.begun for batch in self._all if batch.begun and batch.settled])
+        self.journal.end([batch.begun for batch in self._all if batch.begun and batch.settled])
         self._all = [batch for batch in self._all if not batch.settled]
 
 
@@ -114,18 +110,12 @@ class _Batch:
     When the one who works is cancelled the next one continues where it stopped.
     """
 
-    def __init__(
-        self,
-        api: BatchApi,
-        limits: BatchLimits,
-        journal: BatchJournal,
-        begun: Begun | None = None,
-    ) -> None:
+    def __init__(self, batches: Batches, begun: Begun | None = None) -> None:
         """`begun` is a batch of an earlier run."""
-        self._api, self._limits, self._journal = api, limits, journal
+        self._api, self._limits, self._journal = batches.api, batches.limits, batches.journal
+        self._failures: tuple[type[Exception], ...] = (JudgeError, *batches.api.failures)
         self.begun = begun
         self._is_earlier = begun is not None
-        self._failures: tuple[type[Exception], ...] = (JudgeError, *api.failures)
         self._lines: list[bytes] = []
         self._names: list[str] = []
         self._equal = Counter[str]()
@@ -189,10 +179,10 @@ class _Batch:
                     if len(self._lines) == count:
                         self._full.set()
             name = await self._send()
-            while (batch := await self._api.poll(name)) is None:
+            while (results := await self._api.results(name)) is None:
                 await anyio.sleep(self._limits.poll)
             lines: dict[str, str] = {}
-            for line in await self._api.results(batch):
+            for line in results:
                 with suppress(ValueError, LookupError, TypeError):  # damaged: it is asked again
                     lines[json.loads(line)["custom_id"]] = line
             self._lines.clear()

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagengine.errors import InputError, JudgeSetupError
+from dagengine.judges.batches.batch_journal import Begun
 from dagengine.judges.batches.collecting import BatchApi
-from dagengine.judges.batches.journal import Begun
 from dagengine.judges.batches.openai_batch import BODY, OpenAIBatchJudge, request_line
 from dagengine.judges.wire.client import Provider
 from dagengine.question import NO_FACTS, ServerFacts
@@ -127,10 +127,11 @@ class _FileBatches:
 
     async def find(self, begun: Begun, others: Collection[str]) -> str | None:
         pattern = _QUESTIONS.format(f"*-{begun.token[:_TOKEN]}")
-        names = [path.stem.removeprefix("questions-") for path in self._folder.glob(pattern)]
-        return names[0] if names else None
+        for path in self._folder.glob(pattern):
+            return path.stem.removeprefix("questions-")
+        return None
 
-    async def poll(self, name: str) -> Path | None:
+    async def results(self, name: str) -> Iterable[str] | None:
         answers = self._folder / _ANSWERS.format(name)
         questions = self._folder / _QUESTIONS.format(name)
         if name not in self._announced:
@@ -147,10 +148,9 @@ class _FileBatches:
             size, former_size = answers.stat().st_size, self._sizes.get(name)
             self._sizes[name] = size
             complete = size == former_size and _lines_of(answers) >= self._counts[name]
-        return answers if complete else None
-
-    async def results(self, ended: Path) -> Iterable[str]:
-        return _texts_of(ended) if is_there(ended) else ()
+        if not complete:
+            return None
+        return _texts_of(answers) if is_there(answers) else ()
 
 
 def _texts_of(path: Path) -> Iterator[str]:

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dagengine.errors import ProviderError
+from dagengine.judges.batches.batch_journal import BatchJournal, Begun
 from dagengine.judges.batches.collecting import BatchApi, Batches, BatchLimits
-from dagengine.judges.batches.journal import BatchJournal, Begun
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
 from dagengine.judges.wire.connection import Connection
@@ -122,7 +122,7 @@ class _OpenAIBatches:
                 return None
         return None
 
-    async def poll(self, name: str) -> Any | None:
+    async def results(self, name: str) -> Iterable[str] | None:
         batch = await self._api.batches.retrieve(name)
         if batch.status not in _ENDED:
             return None
@@ -131,11 +131,8 @@ class _OpenAIBatches:
             why = "; ".join(str(error.message) for error in errors or ()) or "no reason given"
             late = batch.status == "expired"  # it may have been begun too late for anything
             raise ProviderError(f"batch {name} {batch.status}: {why}", transient=late)
-        return batch
-
-    async def results(self, ended: Any) -> Iterable[str]:
         lines: list[str] = []
-        for file in filter(None, (ended.error_file_id, ended.output_file_id)):
+        for file in filter(None, (batch.error_file_id, batch.output_file_id)):
             lines += (await self._api.files.content(file)).text.split("\n")
         return lines
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import dropwhile
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,7 +28,7 @@ from dagengine.judges.wire.completions import Count, PromptDetails
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_values import fields_of, items_of, shallow_value
 from dagengine.question import NO_USAGE, Usage
 
 MOST_LEVELS: Final = 10
@@ -47,7 +48,7 @@ class Said(NamedTuple):
     raw: str
 
 
-class Reply(NamedTuple):
+class DecisionReply(NamedTuple):
     """What came back for a request: who answered, what it used, and each question's outcome."""
 
     model: str
@@ -55,29 +56,9 @@ class Reply(NamedTuple):
     outcomes: list[Said | JudgeError]
 
 
-class Form(Protocol):
-    """One of the two wire forms; at most so many questions and characters go into one request."""
-
-    name: str
-    path: str
-    most: int
-    characters: int
-
-    def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        """The body of a request: questions about one state."""
-        ...
-
-    def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
-        """Read a response to these questions; raises ProviderError for anything else."""
-        ...
-
-    def faults_in(self, body: Any, count: int) -> dict[int, str]:
-        """The questions, of so many, that the body of a rejection finds fault with, and why."""
-        ...
-
-
-def _name(index: int) -> str:
-    return f"q{index}"
+def _names(count: int) -> list[str]:
+    """The names of so many questions."""
+    return [f"q{index}" for index in range(count)]
 
 
 class _Envelope(BaseModel):
@@ -92,7 +73,77 @@ class _Tokens(BaseModel):
     input_tokens_details: PromptDetails = PromptDetails()
 
 
-class Decisions:
+class Form:
+    """One of the two wire forms; at most so many questions and characters go into one request."""
+
+    name = ""
+    most = 400
+    characters = MOST_CHARACTERS
+    predicate = ("predicate", "probability")
+    """The names of a question for true or false, and of the probability of true."""
+    answers: type[Any] = list
+
+    @property
+    def path(self) -> str:
+        """The path below the base URL."""
+        return f"/{self.name}"
+
+    def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
+        """The body of a request: questions about one state."""
+        raise NotImplementedError
+
+    def read(self, content: bytes, asked: Sequence[Asked]) -> DecisionReply:
+        """Read a response to these questions; raises ProviderError for anything else."""
+        try:
+            text = content.decode(errors="replace")
+            envelope = _Envelope.model_validate(shallow_value(text, object_pairs_hook=_pairs))
+            answers = envelope.answers
+            if not isinstance(answers, self.answers) or isinstance(answers, _Doubled):
+                raise ValueError("its answers are of another form")
+        except ValueError as error:  # pydantic's own is one, too
+            raise unreadable(content, "decisions", str(error).splitlines()[0]) from None
+        outcomes = list(map(self._outcome, self._by_question(answers, len(asked)), asked))
+        return DecisionReply(envelope.model, _usage(envelope.usage), outcomes)
+
+    def faults_in(self, body: Any, count: int) -> dict[int, str]:
+        """The questions, of so many, that the body of a rejection finds fault with, and why."""
+        raise NotImplementedError
+
+    def _by_question(self, answers: Any, count: int) -> Iterable[list[Any]]:
+        """All that was answered to each of so many questions."""
+        raise NotImplementedError
+
+    def _outcome(self, answers: list[Any], question: Asked) -> Said | JudgeError:
+        """Outcome of the answers to one question: there has to be exactly one, which fits."""
+        raw = json.dumps(answers[0] if len(answers) == 1 else answers, ensure_ascii=False)
+        try:
+            if len(answers) != 1:
+                raise ValueError("no answer" if not answers else f"{len(answers)} answers")
+            answer, kind = answers[0], wire_kind(question)
+            if not isinstance(answer, dict):
+                raise ValueError(f"an answer is an object, not {answer!r:.80}")
+            if answer.get("type") == "refusal":
+                return RefusedError("the model declined to answer this question")
+            own_type, chance_key = self.predicate if kind == "predicate" else (kind, "")
+            if answer.get("type") != own_type:
+                raise ValueError(f"it is of the type {answer.get('type')!r:.80}, not {own_type!r}")
+            if chance_key:  # what is as likely as not counts as true
+                chance = _chance(answer.get(chance_key))
+                return Said(chance >= 0.5, ((True, chance), (False, 1 - chance)), raw)
+            pairs = self._pairs(answer.get("probabilities"), question, kind)
+            chances = _chances_of(pairs, question)
+            total = math.fsum(chances.values())  # nearly 1
+            odds = tuple((value, chances[value] / total) for value in question.values)
+            return Said(_option_of(answer, chances, kind), odds, raw)
+        except ValueError as error:
+            return UnparseableError(f"the answer cannot be used: {error}", raw)
+
+    def _pairs(self, stated: Any, question: Asked, kind: str) -> Iterable[tuple[Any, Any]]:
+        """Each option with its probability, as stated; raises ValueError for another form."""
+        raise NotImplementedError
+
+
+class Decisions(Form):
     """`POST /v1/decisions`: answers in the order of the questions, each with its name.
 
     1 to 400 questions; a choice has 2 to 255 values. The state goes as one text, since parts of
@@ -100,53 +151,51 @@ class Decisions:
     """
 
     name = "decisions"
-    path = "/decisions"
-    most = 400
-    characters = MOST_CHARACTERS
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = [self._question(index, question) for index, question in enumerate(asked)]
+        questions = list(map(self._question, _names(len(asked)), asked))
         text = state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
         return {"model": model, "input": text, "questions": questions}
 
-    def _question(self, index: int, question: Asked) -> Body:
-        instructions: Any = question.instructions
+    def _question(self, name: str, question: Asked) -> Body:
+        kind, instructions = wire_kind(question), question.instructions
+        if kind == "predicate" and question.options:
+            instructions = f"{instructions}\n\n{_meanings(question)}"
+        body: Body = {"type": kind, "name": name, "instructions": instructions}
         if question.material:
-            instructions = [
-                {"type": "input_text", "text": question.instructions},
+            body["instructions"] = [
+                {"type": "input_text", "text": instructions},
                 {"type": "input_json", "data": question.material},
             ]
-        body: Body = {"type": kind_of(question), "name": _name(index), "instructions": instructions}
-        if body["type"] == "choice":
+        if kind == "choice":
             body["choices"] = [_describe(option, "value") for option in question.options]
-        elif body["type"] == "score":
+        elif kind == "score":
             body["levels"] = [_describe(option, "label") for option in question.options]
-        elif question.options:
-            body["instructions"] = _with_meanings(instructions, question)
         return body
 
-    def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
-        envelope = _envelope(content, list)
-        answers: list[Any] = envelope.answers
-        names = [answer.get("name") if isinstance(answer, dict) else None for answer in answers]
-        if not any(names) and len(answers) == len(asked):  # they are in order
-            names = [_name(index) for index in range(len(asked))]
-        outcomes: list[Said | JudgeError] = []
-        for index, question in enumerate(asked):
-            own_name = _name(index)
+    def _by_question(self, answers: Any, count: int) -> Iterable[list[Any]]:
+        names: Sequence[Any] = [fields_of(answer).get("name") for answer in answers]
+        if not any(names) and len(answers) == count:  # they are in order
+            names = _names(count)
+        for own_name in _names(count):
             pairs = zip(names, answers, strict=True)
-            own = [answer for name, answer in pairs if name == own_name]
-            outcomes.append(_outcome(own, question, _of_decisions))
-        return Reply(envelope.model, _usage(envelope.usage), outcomes)
+            yield [answer for name, answer in pairs if name == own_name]
+
+    def _pairs(self, stated: Any, question: Asked, kind: str) -> Iterable[tuple[Any, Any]]:
+        if not isinstance(stated, list) or not all(isinstance(entry, dict) for entry in stated):
+            raise ValueError(f"probabilities is not a list of objects: {stated!r:.80}")
+        key = "value" if kind == "choice" else "label"
+        return [(entry.get(key), entry.get("probability")) for entry in stated]
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:
-        error = body if isinstance(body, dict) else {}
+        error = fields_of(body)
         match = _PLACE.search(str(error.get("param") or ""))
-        ours = match is not None and int(match[1]) < count
-        return {int(match[1]): str(error.get("message"))} if match and ours else {}
+        if match is None or int(match[1]) >= count:
+            return {}
+        return {int(match[1]): str(error.get("message"))}
 
 
-class SystemOne:
+class SystemOne(Form):
     """`POST /v1/systemone`: a mapping of names to questions, and one of names to answers.
 
     The hosted server documents 64 k tokens for a request and 32 k for a state. Its types do not
@@ -154,19 +203,18 @@ class SystemOne:
     """
 
     name = "systemone"
-    path = "/systemone"
-    most = 400
-    characters = MOST_CHARACTERS
+    predicate = ("noul", "noul")
+    answers = dict
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
-        questions = {_name(index): self._question(question) for index, question in enumerate(asked)}
+        questions = dict(zip(_names(len(asked)), map(self._question, asked), strict=True))
         return {"model": model, "state": state, "questions": questions}
 
     def _question(self, question: Asked) -> Body:
         instructions: Any = question.instructions
         if question.material:
             instructions = {"instructions": question.instructions, "material": question.material}
-        kind = kind_of(question)
+        kind = wire_kind(question)
         if kind == "choice":
             options = question.options
             criteria: Any = {str(option["value"]): option.get("description") for option in options}
@@ -174,43 +222,45 @@ class SystemOne:
             levels = [(option["value"], option.get("description")) for option in question.options]
             criteria = [f"{value}: {text}" if text else str(value) for value, text in levels]
         else:
-            described = {
-                "true": question.description_of(True),
-                "false": question.description_of(False),
-            }
-            criteria = {name: text for name, text in described.items() if text is not None}
-        body = {"type": "noul" if kind == "predicate" else kind, "instructions": instructions}
-        return {**body, "criteria": criteria} if criteria else body
+            texts = zip(("true", "false"), map(question.description_of, (True, False)), strict=True)
+            criteria = {name: text for name, text in texts if text is not None}
+            kind = self.predicate[0]
+        body: Body = {"type": kind, "instructions": instructions}
+        if criteria:
+            body["criteria"] = criteria
+        return body
 
-    def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
-        envelope = _envelope(content, dict)
-        answers: dict[str, Any] = envelope.answers
-        outcomes: list[Said | JudgeError] = []
-        for index, question in enumerate(asked):
-            name = _name(index)
-            own = answers.get(name)
-            every = list(own) if isinstance(own, _Doubled) else [own]
-            outcomes.append(_outcome(every if name in answers else [], question, _of_systemone))
-        return Reply(envelope.model, _usage(envelope.usage), outcomes)
+    def _by_question(self, answers: Any, count: int) -> Iterable[list[Any]]:
+        for name in _names(count):
+            own = answers.get(name, _Doubled())
+            yield own if isinstance(own, _Doubled) else [own]
+
+    def _pairs(self, stated: Any, question: Asked, kind: str) -> Iterable[tuple[Any, Any]]:
+        if not isinstance(stated, dict):
+            raise ValueError(f"probabilities is not a mapping: {stated!r:.80}")
+        names = range(len(question.options)) if kind == "score" else question.values
+        values = dict(zip(map(str, names), question.values, strict=True))
+        unknown = stated.keys() - values.keys()
+        if kind == "score" and unknown:
+            raise ValueError(f"a level was not asked for: {min(unknown)!r:.80}")
+        return [(values.get(name, name), chance) for name, chance in stated.items()]
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:
         faults: dict[int, str] = {}
-        details = body.get("detail") if isinstance(body, dict) else None
-        for detail in details if isinstance(details, list) else ():
-            path = detail.get("loc") if isinstance(detail, dict) else None
-            steps = [str(step) for step in path] if isinstance(path, list) else []
-            tail = steps[steps.index("questions") + 1 :] if "questions" in steps else []
-            numbers = {_name(number): number for number in range(count)}
-            if tail and tail[0] in numbers:
-                where = ".".join(tail[1:])
-                faults.setdefault(numbers[tail[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
+        numbers = dict(zip(_names(count), range(count), strict=True))
+        for detail in map(fields_of, items_of(fields_of(body).get("detail"))):
+            steps = map(str, items_of(detail.get("loc")))
+            _, name, *inner = [*dropwhile("questions".__ne__, steps), "", ""]
+            if name in numbers:
+                where = ".".join(filter(None, inner))
+                faults.setdefault(numbers[name], f"{where}: {detail.get('msg')}".lstrip(": "))
         return faults
 
 
 FORMS: Final[Mapping[str, Form]] = {form.name: form for form in (Decisions(), SystemOne())}
 
 
-def kind_of(question: Asked) -> str:
+def wire_kind(question: Asked) -> str:
     """The type of question as it travels: a rating of many levels is a choice of one of them."""
     many = question.type == "score" and len(question.options) > MOST_LEVELS
     return "choice" if many else question.type
@@ -221,14 +271,10 @@ def _describe(option: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {key: value, **{k: v for k, v in option.items() if k == "description"}}
 
 
-def _with_meanings(instructions: Any, question: Asked) -> Any:
-    """Instructions with the meaning of true and false, which a predicate has no other place for."""
+def _meanings(question: Asked) -> str:
+    """The meaning of true and false, which a predicate has no place of its own for."""
     texts = {value: question.description_of(value) for value in (True, False)}
-    meanings = " ".join(f"{value} means: {text}" for value, text in texts.items() if text)
-    if isinstance(instructions, str):
-        return f"{instructions}\n\n{meanings}"
-    opening, *material = instructions
-    return [{**opening, "text": f"{opening['text']}\n\n{meanings}"}, *material]
+    return " ".join(f"{value} means: {text}" for value, text in texts.items() if text)
 
 
 class _Doubled(list[Any]):
@@ -247,17 +293,6 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-def _envelope(content: bytes, answers: type[Any]) -> _Envelope:
-    try:
-        text = content.decode(errors="replace")
-        envelope = _Envelope.model_validate(shallow_value(text, object_pairs_hook=_pairs))
-        if not isinstance(envelope.answers, answers) or isinstance(envelope.answers, _Doubled):
-            raise ValueError("its answers are of another form")
-    except ValueError as error:  # pydantic's own is one, too
-        raise unreadable(content, "decisions", str(error).splitlines()[0]) from None
-    return envelope
-
-
 def _usage(counts: Any) -> Usage:
     try:
         tokens = _Tokens.model_validate(counts)
@@ -267,111 +302,46 @@ def _usage(counts: Any) -> Usage:
     return Usage(tokens.input_tokens, tokens.output_tokens, cached)
 
 
-class _WrongError(ValueError):
-    """Raised for an answer that does not fit its question."""
-
-
-class _Read(Protocol):
-    def __call__(self, answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]: ...
-
-
-def _outcome(answers: Sequence[Any], question: Asked, read: _Read) -> Said | JudgeError:
-    """Outcome of the answers to one question: there has to be exactly one, which fits."""
-    raw = json.dumps(answers[0] if len(answers) == 1 else list(answers), ensure_ascii=False)
-    try:
-        if len(answers) != 1:
-            raise _WrongError("no answer" if not answers else f"{len(answers)} answers")
-        answer = answers[0]
-        if not isinstance(answer, dict):
-            raise _WrongError(f"an answer is an object, not {answer!r:.80}")
-        if answer.get("type") == "refusal":
-            return RefusedError("the model declined to answer this question")
-        value, odds = read(answer, question)
-    except _WrongError as error:
-        return UnparseableError(f"the answer cannot be used: {error}", raw)
-    return Said(value, odds, raw)
-
-
-def _of_decisions(answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]:
-    kind = _as_text(answer, kind_of(question))
-    if kind == "predicate":
-        return _of_chance(answer, "probability")
-    stated = answer.get("probabilities")
-    if not isinstance(stated, list) or not all(isinstance(entry, dict) for entry in stated):
-        raise _WrongError(f"probabilities is not a list of objects: {stated!r:.80}")
-    key = "value" if kind == "choice" else "label"
-    pairs = [(entry.get(key), entry.get("probability")) for entry in stated]
-    return _of_pairs(pairs, question, answer.get("choice") if kind == "choice" else None, kind)
-
-
-def _of_systemone(answer: dict[str, Any], question: Asked) -> tuple[str | bool, Odds]:
-    kind = kind_of(question)
-    _as_text(answer, "noul" if kind == "predicate" else kind)
-    if kind == "predicate":
-        return _of_chance(answer, "noul")
-    stated = answer.get("probabilities")
-    if not isinstance(stated, dict):
-        raise _WrongError(f"probabilities is not a mapping: {stated!r:.80}")
-    names = range(len(question.options)) if kind == "score" else question.values
-    values = dict(zip(map(str, names), question.values, strict=True))
-    pairs = [(values.get(name, name), chance) for name, chance in stated.items()]
-    if kind == "score" and not set(stated) <= set(values):
-        raise _WrongError(f"a level was not asked for: {min(set(stated) - set(values))!r:.80}")
-    return _of_pairs(pairs, question, answer.get("choice") if kind == "choice" else None, kind)
-
-
-def _as_text(answer: dict[str, Any], wanted: str) -> str:
-    kind = answer.get("type")
-    if kind != wanted:
-        raise _WrongError(f"it is of the type {kind!r:.80}, not {wanted!r}")
-    return wanted
-
-
-def _of_chance(answer: dict[str, Any], name: str) -> tuple[bool, Odds]:
-    """True or false by the probability of true; what is as likely as not counts as true."""
-    chance = _chance(answer.get(name))
-    return chance >= 0.5, ((True, chance), (False, 1 - chance))
-
-
 def _chance(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _WrongError(f"{value!r:.80} is not a probability from 0 to 1")
+        raise ValueError(f"{value!r:.80} is not a probability from 0 to 1")
     return float(value)
 
 
-def _of_pairs(
-    pairs: Sequence[tuple[Any, Any]], question: Asked, chosen: Any, kind: str
-) -> tuple[str | bool, Odds]:
-    """The option chosen, and the odds of all in the order asked; they are made to add up to 1."""
-    chances = _chances_of(pairs, question)
-    total = math.fsum(chances.values())
-    # Servers round each probability: the more there are, the further the sum is from 1.
-    if abs(total - 1) > min(0.1, max(0.01, 0.005 * len(chances))):
-        raise _WrongError(f"the probabilities add up to {total:.4g}, not to 1")
-    odds = tuple((value, chances[value] / total) for value in question.values)
-    likeliest = max(chances, key=lambda value: chances[value])
-    if kind != "choice":
-        return next(value for value in question.values if value == likeliest), odds
-    if not isinstance(chosen, str) or chosen not in chances:
-        raise _WrongError(f"the choice {chosen!r:.80} was not asked for")
-    if chances[chosen] < chances[likeliest] - _TIE:
-        raise _WrongError(f"the choice {chosen!r:.80} is less likely than {likeliest!r:.80}")
-    return chosen, odds
+def _chances_of(pairs: Iterable[tuple[Any, Any]], question: Asked) -> dict[Any, float]:
+    """The probability of each option, as stated.
 
-
-def _chances_of(pairs: Sequence[tuple[Any, Any]], question: Asked) -> dict[Any, float]:
-    """The probability of each option, as stated; raises unless each option has exactly one."""
+    Raises ValueError unless each option has exactly one, and they add up to about 1.
+    """
     chances: dict[Any, float] = {}
     for value, stated in pairs:
         if value not in question.values or isinstance(value, bool):
-            raise _WrongError(f"{value!r:.80} was not asked for")
+            raise ValueError(f"{value!r:.80} was not asked for")
         if value in chances:
-            raise _WrongError(f"{value!r:.80} has two probabilities")
-        chances[value] = _chance(stated)
-    missing = [value for value in question.values if value not in chances]
-    if missing:
-        raise _WrongError(f"there is no probability of {missing[0]!r:.80}")
+            raise ValueError(f"{value!r:.80} has two probabilities")
+        # The value of the question: a stated 1 is equal to true.
+        chances[question.values[question.values.index(value)]] = _chance(stated)
+    for value in question.values:
+        if value not in chances:
+            raise ValueError(f"there is no probability of {value!r:.80}")
+    total = math.fsum(chances.values())
+    # Servers round each probability: the more there are, the further the sum is from 1.
+    if abs(total - 1) > min(0.1, max(0.01, 0.005 * len(chances))):
+        raise ValueError(f"the probabilities add up to {total:.4g}, not to 1")
     return chances
+
+
+def _option_of(answer: dict[str, Any], chances: Mapping[Any, float], kind: str) -> Any:
+    """The option that was chosen: of a score the likeliest level, the first one of several."""
+    likeliest = max(chances, key=chances.__getitem__)
+    if kind != "choice":
+        return likeliest
+    chosen = answer.get("choice")
+    if not isinstance(chosen, str) or chosen not in chances:
+        raise ValueError(f"the choice {chosen!r:.80} was not asked for")
+    if chances[chosen] < chances[likeliest] - _TIE:
+        raise ValueError(f"the choice {chosen!r:.80} is less likely than {likeliest!r:.80}")
+    return chosen
 
 
 def shares(usage: Usage, count: int) -> list[Usage]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError, JudgeError, ProviderError
 from dagengine.judges.identity import durable_name
+from dagengine.judges.local.llama_server import model_server_of, require_llama, size_for
 from dagengine.judges.local.model_file import read_model_file
-from dagengine.judges.local.server import require_llama, server_of, size_for
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.connection import Connection
 from dagengine.question import Question, ServerFacts
@@ -46,7 +47,7 @@ class GGUFJudge(OpenAIJudge):
         self.file = read_model_file(Path(path))
         super().__init__(self.file.path.stem, parameters=parameters)
         self._wanted = window, places, threads
-        self._server = server_of(self.file, size_for(self.file, *self._wanted))
+        self._server = model_server_of(self.file, size_for(self.file, *self._wanted))
 
     @property
     def hosted(self) -> bool:
@@ -68,7 +69,7 @@ class GGUFJudge(OpenAIJudge):
         """None: the address is another one in every run, and nobody else may ask there."""
         return None
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The model's own name, what tells its content apart, and parameters."""
         return self.durable_identity or f"{self._name} with {self._parameters!r}"
@@ -86,7 +87,7 @@ class GGUFJudge(OpenAIJudge):
         return {**super()._public_state(), "_address": None, "_server": self._server.size}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _server=server_of(state["file"], state["_server"]))
+        vars(self).update(state, _server=model_server_of(state["file"], state["_server"]))
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Connection]:
@@ -108,7 +109,7 @@ class GGUFJudge(OpenAIJudge):
         if not self._clients:
             size = size_for(self.file, *self._wanted, material=material)
             if size.window > self.window:
-                self._server = server_of(self.file, size)
+                self._server = model_server_of(self.file, size)
 
     async def facts(self) -> ServerFacts:
         """Window and places of the server, which are known without asking it."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from io import BytesIO
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 import anyio
@@ -18,6 +19,9 @@ SMALL: Final = 1 << 17
 """Bytes that every response may hold in memory: a short answer with 20 alternatives a token."""
 _STOCK: Final = 1 << 20  # bytes that all of them may hold beyond that; larger ones take turns
 _STEP: Final = 1 << 14  # bytes that are decoded at once
+_CLIENTS: Final = frozenset({("AsyncClient", "httpx"), ("AsyncClient", "httpx2")})
+_DEPTH: Final = 5  # of a provider's client: what wraps what
+_NO_PARTS: Final = (type, FunctionType, ModuleType)
 # Headers that say how a body travelled, not what it is.
 _OF_THE_WIRE: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 
@@ -44,7 +48,7 @@ class BodyReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._room = _Room(_STOCK)
+        self.left, self.turn = _STOCK, anyio.Semaphore(1)
 
     async def read(
         self, chunks: AsyncIterator[bytes], encoding: str, length: int | None = None
@@ -54,7 +58,7 @@ class BodyReader:
         `length` is that of the body as it is sent, where that is known.
         """
         decoder, body = _Decoder(encoding), BytesIO()
-        with self._room.share() as share:
+        with _Share(self) as share:
             if length:
                 self._require_short(length, body)
                 await share.hold(length - SMALL)
@@ -78,51 +82,49 @@ class BodyReader:
                 transient=False,
             )
 
-
-class _Room:
-    """What long bodies may hold: a stock for all of them, and as much as it needs for one."""
-
-    def __init__(self, stock: int) -> None:
-        self.left = stock
-        self.turn = anyio.Semaphore(1)
-
-    @contextmanager
-    def share(self) -> Iterator[_Share]:
-        """A body's share, given back at the end."""
-        share = _Share(self)
+    async def read_response(self, response: Any, chunks: AsyncIterator[bytes]) -> bytes:
+        """The decoded body of a response of httpx or httpx2, which is closed then."""
         try:
-            yield share
+            return await self.read(chunks, response.headers.get("Content-Encoding", ""))
+        except ProviderError:
+            await response.aclose()
+            with suppress(Exception):  # it is closed: the iterators in it end, too
+                async for _ in chunks:
+                    pass
+            raise
         finally:
-            share.give_back()
+            await response.aclose()
 
 
 class _Share:
-    """What one body holds of the room."""
+    """What one body holds of the memory of its reader; given back at the end."""
 
-    __slots__ = ("_alone", "_held", "_room")
+    __slots__ = ("_alone", "_held", "_reader")
 
-    def __init__(self, room: _Room) -> None:
-        self._room, self._held, self._alone = room, 0, False
+    def __init__(self, reader: BodyReader) -> None:
+        self._reader, self._held, self._alone = reader, 0, False
+
+    def __enter__(self) -> _Share:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._reader.left += self._held
+        if self._alone:
+            self._reader.turn.release()
 
     async def hold(self, count: int) -> None:
         """Have so many bytes: of the stock, or, when it is used up, as the one body in turn."""
         growth = count - self._held
         if growth <= 0 or self._alone:
             return
-        if growth <= self._room.left:
-            self._room.left -= growth
+        if growth <= self._reader.left:
+            self._reader.left -= growth
             self._held = count
         else:
             # A body in its turn takes what it needs, and only one has it: two with parts of what
             # they need would wait for each other.
-            await self._room.turn.acquire()
+            await self._reader.turn.acquire()
             self._alone = True
-
-    def give_back(self) -> None:
-        """Let others have it."""
-        self._room.left += self._held
-        if self._alone:
-            self._room.turn.release()
 
 
 class _Decoder:
@@ -136,7 +138,7 @@ class _Decoder:
             )
         self._plain = name in ("", "identity")
         self._deflate = name == "deflate"
-        self._inflater = zlib.decompressobj(zlib.MAX_WBITS | (0 if self._deflate else 16))
+        self._inflater = zlib.decompressobj(zlib.MAX_WBITS + 16 * (not self._deflate))
         self._rest = b""
 
     def decode(self, chunk: bytes, most: int) -> bytes:
@@ -156,3 +158,65 @@ class _Decoder:
         self._deflate = False
         self._rest = self._inflater.unconsumed_tail
         return piece
+
+
+def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[Any]:
+    """Have every HTTP client inside of `client` read its bodies through a reader; returns them.
+
+    Those of httpx and httpx2 are found, which most providers' packages use. Others read on as they
+    do, and so do those that the caller has `given`.
+    """
+    clients: list[Any] = []
+    visited = {id(client) for client in given}
+    # Level by level through attributes: what is shared, or refers back, is looked at once.
+    level = [client]
+    for _ in range(_DEPTH):
+        below: list[Any] = []
+        for thing in level:
+            kinds = type(thing).__mro__
+            if any((k.__name__, k.__module__.partition(".")[0]) in _CLIENTS for k in kinds):
+                clients.append(thing)
+                continue
+            for part in vars(thing).values():
+                if not hasattr(part, "__dict__") or isinstance(part, _NO_PARTS):
+                    continue
+                if id(part) not in visited:
+                    visited.add(id(part))
+                    below.append(part)
+        level = below
+    for http in clients:
+        http._transport = _Bounded(http._transport, reader)
+        for pattern, transport in http._mounts.items():
+            http._mounts[pattern] = transport and _Bounded(transport, reader)
+    return clients
+
+
+class _Bounded:
+    """A transport that gives complete responses, decoded up to the limit."""
+
+    def __init__(self, transport: Any, reader: BodyReader) -> None:
+        self._transport, self._reader = transport, reader
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request, and read the whole answer; raises ProviderError beyond the limit."""
+        request.headers["Accept-Encoding"] = ENCODINGS
+        response = await self._transport.handle_async_request(request)
+        body = await self._reader.read_response(response, aiter(response.stream))
+        return type(response)(
+            response.status_code,
+            headers=without_wire(response.headers.raw),
+            content=body,
+            request=request,
+            extensions=response.extensions,
+        )
+
+    async def __aenter__(self) -> _Bounded:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._transport.__aexit__(*error)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()

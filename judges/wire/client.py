@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import anyio
 import anyio.lowlevel
 
-from dagengine.errors import (
-    InputError,
-    JudgeError,
-    JudgeSetupError,
-    ProviderError,
-)
+from dagengine.errors import InputError, JudgeError, JudgeSetupError, ProviderError
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import prompt_of
@@ -30,6 +25,7 @@ from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.dialects.demands import Hypotheses
 from dagengine.judges.wire.dialects.failures import of_response
 from dagengine.judges.wire.endpoint import Endpoint, endpoint_of
+from dagengine.judges.wire.servers import forget_facts, is_provider, recent_facts, token_count
 from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
 from dagengine.redaction import (
     keep_log_public,
@@ -83,7 +79,7 @@ class EndpointJudge(SharedJudge[Connection]):
 
     def __init__(
         self,
-        model: str,
+        model: str = "gpt-4o",
         *,
         base_url: str | None = None,
         api_key: str | None = None,
@@ -133,7 +129,7 @@ class EndpointJudge(SharedJudge[Connection]):
             vars(self), _clients={}, _parameters={**self._parameters, **parameters}
         )
         # It is cached, and the parameters are a part of it.
-        twin.__dict__.pop("_identity", None)
+        twin.__dict__.pop("identity", None)
         return twin
 
     def _public_state(self) -> dict[str, Any]:
@@ -142,26 +138,16 @@ class EndpointJudge(SharedJudge[Connection]):
                 "a judge with your own client= cannot be pickled; use base_url= and api_key="
             )
         settings = {"_parameters": public_value(self._parameters), "_address": self.base_url}
-        return {
-            **settings,
-            "_api_key": None,
-            "_clients": {},
-            "_pickled": True,
-            "knows_server": False,
-        }
+        return {**settings, "_api_key": None, "_pickled": True, "knows_server": False}
 
     @property
     def _called(self) -> str:
         """The name within one process; in stores it is `_name`."""
         return self._name
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Model, endpoint and parameters: what may change an answer."""
-        return self._identity
-
-    @cached_property
-    def _identity(self) -> str:
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
         alone = f" {id(self._given):x}" if self._is_alone else ""
         where = f"{self.base_url or 'default'}{self._mark}{alone}"
@@ -310,8 +296,6 @@ class EndpointJudge(SharedJudge[Connection]):
         Never raises: a server without facts, or a judge without a key, has none.
         """
         if not self.knows_server:
-            from dagengine.judges.wire.servers import recent_facts
-
             with suppress(JudgeError):
                 async with self.session() as client:
                     key = self._facts_key = client.base_url, self.identity, client.api.api_key
@@ -323,25 +307,16 @@ class EndpointJudge(SharedJudge[Connection]):
     def forget_facts(self) -> None:
         """Ask the server again before the next question: what it said does not hold any more."""
         if self.knows_server:
-            from dagengine.judges.wire.servers import forget_facts
-
             self.knows_server = False
             forget_facts(self._facts_key)
 
     @property
     def may_cut(self) -> bool:
-        """True if the server may cut a prompt and not say so; a provider refuses long prompts.
-
-        Such a judge has `facts` and `count_tokens`.
-        """
-        from dagengine.judges.wire.servers import is_provider
-
+        """True if the server may cut a prompt and not say so; a provider refuses long prompts."""
         return self.chats and not self.capabilities.batched and not is_provider(self._where)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int | None:
         """Number of tokens of messages, as the server counts them; None where it cannot say."""
-        from dagengine.judges.wire.servers import token_count
-
         facts = await self.facts()
         with suppress(JudgeError):
             async with self.session() as client:
@@ -367,12 +342,11 @@ class EndpointJudge(SharedJudge[Connection]):
             if self._given is not None and _transport().is_of_another_loop(cause):
                 return ProviderError(_transport().ANOTHER_LOOP, transient=False)
             url = error.request.url
-            proxy = _transport().proxy_named(url.scheme, url.host)
-            through = f" through {proxy}" if proxy else ""
-            suspects = "are the proxy and the address" if proxy else "the address"
+            suspects = "the address"
+            if proxy := _transport().proxy_named(url.scheme, url.host):
+                where, suspects = f"{where} through {proxy}", "are the proxy and the address"
             return ProviderError(
-                f"no answer from {where}{through}: {cause}; is the server running and {suspects} "
-                "right?",
+                f"no answer from {where}: {cause}; is the server running and {suspects} right?",
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):

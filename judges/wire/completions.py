@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dagengine.errors import ProviderError, RefusedError
-from dagengine.judges.wire.dialects.ends import End, end_of
+from dagengine.judges.wire.dialects.completion_shapes import End, end_of, normalise, without_answer
 from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
-from dagengine.judges.wire.dialects.messages import normalise, without_answer
 from dagengine.prompts.bounds import Bounds, bounded_schema
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_values import fields_of, shallow_value
 from dagengine.prompts.parsing import complaint
 from dagengine.prompts.thoughts import are_unended
 from dagengine.question import NO_USAGE, Message, Usage, schema_of
@@ -60,12 +59,9 @@ def make_strict(body: dict[str, Any], base_url: str) -> None:
     """Ask OpenAI's own endpoints for guaranteed schemas; others may not know the word."""
     form = body.get("response_format")
     if form and form["type"] == "json_schema" and is_hosted(base_url):
-        json_schema = form["json_schema"]
-        schema = _strict_schema(json.dumps(json_schema["schema"]))
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": json_schema["name"], "strict": True, "schema": schema},
-        }
+        name, schema = form["json_schema"]["name"], json.dumps(form["json_schema"]["schema"])
+        strict = {"name": name, "strict": True, "schema": _strict_schema(schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": strict}
 
 
 @cache
@@ -122,14 +118,10 @@ class Function(_Wire):
     arguments: str = ""
 
 
-class ToolCall(_Wire):
+class CalledTool(_Wire):
     """The call of a tool, as it is wrapped."""
 
     function: Function
-
-
-def _part(value: Any) -> Any:
-    return value if isinstance(value, dict) else {}
 
 
 class ReplyMessage(_Wire):
@@ -137,8 +129,8 @@ class ReplyMessage(_Wire):
 
     content: str | None = None
     refusal: str | None = None
-    tool_calls: list[ToolCall] | None = None
-    function_call: None = None  # of an old protocol, see `dialects.messages`
+    tool_calls: list[CalledTool] | None = None
+    function_call: None = None  # of an old protocol, see `dialects.completion_shapes`
     # Thoughts beside the answer, as llama.cpp and DeepSeek call them, and vLLM and Ollama.
     reasoning_content: Any = None
     reasoning: Any = None
@@ -179,7 +171,7 @@ class Logprobs:
     content: list[Token] | None
 
 
-class Choice(_Wire):
+class ReplyChoice(_Wire):
     """One answer."""
 
     message: ReplyMessage
@@ -190,9 +182,8 @@ class Choice(_Wire):
 
 def _count(value: Any) -> int:
     """A number of tokens; none is counted where a server sends something else."""
-    if type(value) not in (int, float):
-        return 0
-    return int(value) if 0 < value <= _MOST_TOKENS else 0  # NaN is not
+    is_count = type(value) in (int, float) and 0 < value <= _MOST_TOKENS  # NaN is not
+    return int(value) if is_count else 0
 
 
 Count = Annotated[int, BeforeValidator(_count)]
@@ -209,7 +200,7 @@ class Counts(_Wire):
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
-    prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(_part)] = None
+    prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(fields_of)] = None
 
 
 class Completion(_Wire):
@@ -218,10 +209,10 @@ class Completion(_Wire):
     Servers leave out what they have no use for.
     """
 
-    choices: list[Choice] = Field(min_length=1)
+    choices: list[ReplyChoice] = Field(min_length=1)
     error: None = None
     model: Any = None
-    usage: Annotated[Counts | None, BeforeValidator(_part)] = None
+    usage: Annotated[Counts | None, BeforeValidator(fields_of)] = None
     content: ClassVar[bytes] = b""
     """The text that it was read from; each completion has its own."""
 

@@ -64,7 +64,7 @@ class Connection:
             if self._direct is None:
                 self._senders[path] = sender(self.api, path)
             else:
-                from dagengine.judges.wire.direct import DirectSend  # it needs the libraries
+                from dagengine.judges.wire.transport import DirectSend  # it needs the libraries
 
                 self._senders[path] = DirectSend(self.api, self._direct, path)
         return self._senders[path]

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 
 from dagengine.errors import JudgeSetupError, ProviderError
-from dagengine.redaction import public_address, secrets_of_address
+from dagengine.redaction import public_address
 
 T = TypeVar("T")
 REDIRECTS: Final = 5
@@ -22,7 +22,6 @@ class Endpoint(NamedTuple):
     url: str
     headers: dict[str, str]
     query: dict[str, object]
-    secrets: list[str]
 
 
 def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
@@ -53,9 +52,7 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
         headers["Authorization"] = f"Basic {token}"
     query: dict[str, object] = dict(parse_qsl(parts.query, keep_blank_values=True))
     url = parts._replace(netloc=host, query="", fragment="").geturl()
-    # The token of the header alone, since a message may quote it without `Basic`.
-    secrets = [*secrets_of_address(address), *(text[6:] for text in headers.values())]
-    return Endpoint(url, headers, query, secrets)
+    return Endpoint(url, headers, query)
 
 
 def redirect_target(response: Any) -> str | None:

@@ -15,6 +15,7 @@ from dagengine.judges.wire.completions import Completion, prompt_of, read_comple
 from dagengine.judges.wire.connection import Send
 from dagengine.judges.wire.dialects.failures import of_response
 from dagengine.judges.wire.requests import Body, RequestForm
+from dagengine.prompts.json_values import fields_of
 from dagengine.prompts.lengths.token_counts import size_of
 from dagengine.question import Question
 
@@ -93,7 +94,7 @@ class OllamaPost:
 
 def chat_body(body: Body, window: int) -> Body:
     """A request of the OpenAI protocol as one to `/api/chat` with a window of so many tokens."""
-    settings, effort = body.get("options"), body.get("reasoning_effort")
+    effort = body.get("reasoning_effort")
     options = {key: value for key, value in body.items() if key not in _OWN | _WRITTEN}
     most = body.get("max_tokens") or body.get("max_completion_tokens")
     own: Body = {
@@ -109,15 +110,13 @@ def chat_body(body: Body, window: int) -> Body:
         own |= {"logprobs": True, "top_logprobs": body.get("top_logprobs", 0)}
     # The schema of the answer, wherever a mode has it
     form, tools = body.get("response_format") or {}, body.get("tools") or []
-    shape: Any = None
     if form.get("type") == "json_schema":
-        shape = form["json_schema"]["schema"]
+        own["format"] = form["json_schema"]["schema"]
     elif form.get("type") == "json_object":
-        shape = "json"
+        own["format"] = "json"
     elif tools:
-        shape = tools[0]["function"]["parameters"]
-    if shape is not None:
-        own["format"] = shape
-    bounded = {} if most is None else {"num_predict": most}
-    extra = settings if isinstance(settings, dict) else {}
-    return {**own, "options": {**options, **bounded, "num_ctx": window, **extra}}
+        own["format"] = tools[0]["function"]["parameters"]
+    if most is not None:
+        options["num_predict"] = most
+    options |= {"num_ctx": window, **fields_of(body.get("options"))}
+    return {**own, "options": options}

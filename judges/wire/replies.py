@@ -8,8 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import JudgeError, RefusedError, RunawayError, UnparseableError
 from dagengine.judges.wire.completions import Completion, reply_text, usage_of
-from dagengine.judges.wire.dialects.ends import End, end_of
-from dagengine.judges.wire.dialects.messages import only_json, refusal_in
+from dagengine.judges.wire.dialects.completion_shapes import End, end_of, only_json, refusal_in
 from dagengine.judges.wire.probabilities import tokens_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.loops import loop_in
@@ -65,11 +64,8 @@ async def read_reply(
                 raise UnparseableError(_ELSEWHERE, message.thoughts)
         try:
             value = await read_aside(question, raw)
-        except UnparseableError:
-            failure = _unread_error(raw, limit)
-            if failure is None:
-                raise
-            raise failure from None
+        except UnparseableError as error:
+            raise _unread_error(error, raw, limit) from None
     except JudgeError as error:
         error.tokens = usage.counts
         raise
@@ -88,11 +84,11 @@ def _is_complete(question: Question[Any], raw: str) -> bool:
     return True
 
 
-def _unread_error(raw: str, limit: int | None) -> JudgeError | None:
-    """The cause why a text is not an answer, if it is a loop or a refusal."""
+def _unread_error(error: JudgeError, raw: str, limit: int | None) -> JudgeError:
+    """The error of a text that is not an answer: of a loop or a refusal, if it is one."""
     if len(raw) <= LONGEST and loop_in(raw) is not None:
         return _runaway(raw, "", limit, cut=False)
-    return RefusedError(f"the model refused: {raw.strip()}") if refusal_in(raw) else None
+    return RefusedError(f"the model refused: {raw.strip()}") if refusal_in(raw) else error
 
 
 def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) -> RunawayError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.lowlevel
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from dagengine.judges.wire.endpoint import follow_redirects
 from dagengine.prompts.parsing import without_surrogates
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 M = TypeVar("M", bound=BaseModel)
-E = TypeVar("E")
+E = TypeVar("E", bound="_Named")
 Pages = dict[str, bytes]
 _MODELS, _PROPS, _LIBRARY = "v1/models", "props", "api/v0/models"
 _VERSION, _PROCESSES = "api/version", "api/ps"
@@ -46,19 +46,18 @@ Tokens = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Places = Annotated[int, Field(strict=True, ge=1, le=10**4)]
 
 
-class _Settings(BaseModel):
-    n_ctx: Tokens
-
-
 class _Props(BaseModel):
     """`/props` of llama.cpp; its window is already that of one place."""
 
-    default_generation_settings: _Settings
+    n_ctx: Tokens = Field(validation_alias=AliasPath("default_generation_settings", "n_ctx"))
     total_slots: Places
 
 
-class _Model(BaseModel):
+class _Named(BaseModel):
     id: str
+
+
+class _Model(_Named):
     owned_by: str = ""
     max_model_len: Tokens | None = None
 
@@ -69,8 +68,7 @@ class _Models(BaseModel):
     data: list[_Model]
 
 
-class _Loaded(BaseModel):
-    id: str
+class _Loaded(_Named):
     loaded_context_length: Tokens | None = None
     max_context_length: Tokens
 
@@ -87,8 +85,8 @@ class _Version(BaseModel):
     version: str
 
 
-class _Running(BaseModel):
-    name: str
+class _Running(_Named):
+    id: str = Field(validation_alias="name")
     context_length: Tokens | None = None
 
 
@@ -143,22 +141,22 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
     if is_provider(base):
         return NO_FACTS
     pages = await _pages(api, base)
-    facts = None if pages is None else _facts(pages, model)
-    if facts is not None and facts.server == OLLAMA and sizes:
-        description = _read(_Shown, await _post(api, "api/show", {"model": model}))
-        settings = {} if description is None else description.model_info
-        sizes_named = (size for name, size in settings.items() if name.endswith(".context_length"))
-        windows = (size for size in sizes_named if isinstance(size, int) and 0 < size <= 10**9)
-        return replace(facts, window=next(windows, None))
+    if pages is None:
+        return None
+    facts = _facts(pages, model)
+    if facts.server == OLLAMA and sizes:
+        page = await _page(api, "api/show", {"model": model})
+        settings = (_read(_Shown, page) or _Shown(model_info={})).model_info
+        for name, size in settings.items():
+            if name.endswith(".context_length") and isinstance(size, int) and 0 < size <= 10**9:
+                return replace(facts, window=size)
+        return replace(facts, window=None)
     return facts
 
 
 async def loaded_window(api: AsyncOpenAI, model: str) -> int | None:
     """The window of a model that Ollama has in memory; None if it is not."""
-    with suppress(Exception), anyio.move_on_after(SECONDS):
-        page = await _get(api, f"{root_of(str(api.base_url))}{_PROCESSES}")
-        return _window_in(page, model)
-    return None
+    return _window_in(await _page(api, _PROCESSES), model)
 
 
 def root_of(base_url: str) -> str:
@@ -208,10 +206,10 @@ async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
 def _facts(pages: Pages, model: str) -> ServerFacts:
     props = _read(_Props, pages.get(_PROPS))
     if props is not None:
-        return ServerFacts("llama.cpp", props.default_generation_settings.n_ctx, props.total_slots)
+        return ServerFacts("llama.cpp", props.n_ctx, props.total_slots)
     library = _read(_Library, pages.get(_LIBRARY))
     if library is not None:
-        loaded = _entry_of(library.data, model, lambda entry: entry.id)
+        loaded = _entry_of(library.data, model)
         if loaded is None:
             return ServerFacts("LM Studio")
         return ServerFacts("LM Studio", loaded.loaded_context_length or loaded.max_context_length)
@@ -219,7 +217,7 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
         return ServerFacts(OLLAMA, _window_in(pages.get(_PROCESSES), model))
     # Last, since all of these servers have this page, and most name only their models in it.
     models = _read(_Models, pages.get(_MODELS)) or _Models(data=[])
-    served = _entry_of(models.data, model, lambda entry: entry.id)
+    served = _entry_of(models.data, model)
     if served is None or served.max_model_len is None:
         return NO_FACTS
     return ServerFacts("vLLM" if served.owned_by == "vllm" else "", served.max_model_len)
@@ -227,22 +225,21 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
 
 def _window_in(page: bytes | None, model: str) -> int | None:
     processes = _read(_Processes, page) or _Processes(models=[])
-    running = _entry_of(processes.models, model, lambda entry: entry.name.removesuffix(":latest"))
+    running = _entry_of(processes.models, model)
     return None if running is None else running.context_length
 
 
-def _entry_of(entries: list[E], model: str, name: Callable[[E], str]) -> E | None:
+def _entry_of(entries: list[E], model: str) -> E | None:
     """The entry of a model; of a server with one model, that one."""
-    plain_name = model.removesuffix(":latest")
     for entry in entries:
-        if name(entry) == plain_name:
+        if entry.id.removesuffix(":latest") == model.removesuffix(":latest"):
             return entry
     return entries[0] if len(entries) == 1 else None
 
 
 def _read(shape: type[M], page: bytes | None) -> M | None:
     try:
-        return None if page is None else shape.model_validate_json(page)
+        return shape.model_validate_json(page or b"")
     except ValidationError:
         return None
 
@@ -288,12 +285,12 @@ async def token_count(
     body: dict[str, Any] = {"model": model, "messages": list(messages)}
     if facts.server != "vLLM":
         body = {"content": content}
-    answer = _read(_Tokens, await _post(api, "tokenize", body))
+    answer = _read(_Tokens, await _page(api, "tokenize", body))
     return None if answer is None else answer.count or len(answer.tokens) or None
 
 
-async def _post(api: AsyncOpenAI, path: str, body: dict[str, Any]) -> bytes | None:
-    """The answer of a page under the server's root to a body; None if it fails, or is late."""
+async def _page(api: AsyncOpenAI, path: str, body: dict[str, Any] | None = None) -> bytes | None:
+    """The page at a path under the server's root; None if it fails, or is late."""
     with suppress(Exception), anyio.move_on_after(SECONDS):
         return await _get(api, f"{root_of(str(api.base_url))}{path}", body)
     return None

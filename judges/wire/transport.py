@@ -1,10 +1,16 @@
-"""How requests travel: through aiohttp on asyncio, through the client's own layer on trio."""
+"""How requests travel: through aiohttp on asyncio, through the client's own layer on trio.
+
+The openai client's HTTP layer puts together again for every call what is the same for all of them:
+address, headers, authorisation. On the direct way (`DirectSend`) the client writes them once, and
+says what a failure is; the bytes between travel through aiohttp.
+"""
 
 from __future__ import annotations
 
 import copy
 import os
 import ssl
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -17,13 +23,17 @@ from weakref import WeakKeyDictionary
 import aiohttp
 import anyio
 import httpx2
+import openai
 import sniffio
 from anyio.lowlevel import RunVar
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from openai._base_client import AsyncHttpxClientWrapper
+from openai._models import FinalRequestOptions
 
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_wire
+from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target, redirected_too_often
+from dagengine.judges.wire.requests import Body, encode
 from dagengine.redaction import public_text
 
 ANOTHER_LOOP: Final = (
@@ -34,7 +44,6 @@ _OF_ANOTHER_LOOP = ("Event loop is closed", "different loop", "Session is closed
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 
-# Headers that aiohttp writes itself.
 _OF_AIOHTTP = frozenset({"accept-encoding", "connection", "content-length", "host"})
 _PIECE = 1 << 14  # bytes of a long body that are taken at once
 Headers = Iterable[tuple[str, str]]
@@ -75,9 +84,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the openai client, and read the whole answer."""
-        pairs = ((name.decode(), value.decode()) for name, value in request.headers.raw)
-        headers = [pair for pair in pairs if pair[0].lower() not in _OF_AIOHTTP]
-        content = await request.aread()
+        content, headers = await request.aread(), _own_headers(request)
         received = await self.exchange(request.method, str(request.url), headers, content)
         return _response(*received, request)
 
@@ -152,17 +159,7 @@ class BoundedClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
         """Send a request, and read the whole answer, streamed or not."""
         response = await self._sender.send(request, **{**given, "stream": True})
-        chunks = response.aiter_raw()
-        try:
-            body = await self._reader.read(chunks, response.headers.get("Content-Encoding", ""))
-        except ProviderError:
-            await response.aclose()
-            with suppress(httpx2.HTTPError, httpx2.StreamError):  # the iterators in it end, too
-                async for _ in chunks:
-                    pass
-            raise
-        finally:
-            await response.aclose()
+        body = await self._reader.read_response(response, response.aiter_raw())
         return _response(response.status_code, response.headers.raw, body, request)
 
     async def aclose(self) -> None:
@@ -176,6 +173,12 @@ def _response(
 ) -> httpx2.Response:
     """A response whose body is decoded and complete."""
     return httpx2.Response(status, headers=without_wire(headers), content=body, request=request)
+
+
+def _own_headers(request: httpx2.Request) -> list[tuple[str, str]]:
+    """The headers of a request without those that aiohttp writes itself."""
+    pairs = ((name.decode(), value.decode()) for name, value in request.headers.raw)
+    return [pair for pair in pairs if pair[0].lower() not in _OF_AIOHTTP]
 
 
 def certificates() -> ssl.SSLContext:
@@ -223,34 +226,8 @@ def is_of_another_loop(cause: str) -> bool:
     return any(sign in cause for sign in _OF_ANOTHER_LOOP)
 
 
-class _InUse:
-    """The callers' HTTP clients that are used on one event loop."""
-
-    def __init__(self) -> None:
-        self._found = WeakKeyDictionary[Any, list[tuple[Any, dict[str, Any]]]]()
-        self._end = self._disconnecting()
-
-    async def wait(self) -> None:
-        """Begin to wait for the loop's end, which closes the generators that are left on it."""
-        await anext(self._end)
-
-    def add(self, client: Any) -> None:
-        """Disconnect a client at the end."""
-        if client not in self._found:
-            transports = {client._transport, *client._mounts.values()} - {None}
-            self._found[client] = [(item, dict(vars(item))) for item in transports]
-
-    async def _disconnecting(self) -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                for transport, state in list(chain(*self._found.values())):
-                    await transport.aclose()
-                    vars(transport).update(state)  # one of aiohttp keeps its closed session
-
-
-_in_use: RunVar[_InUse] = RunVar("HTTP clients in use")
+_States = WeakKeyDictionary[Any, list[tuple[Any, dict[str, Any]]]]
+_in_use: RunVar[tuple[_States, AsyncGenerator[None, None]]] = RunVar("HTTP clients in use")
 
 
 async def disconnect_with_the_loop(client: Any) -> None:
@@ -258,12 +235,26 @@ async def disconnect_with_the_loop(client: Any) -> None:
 
     It stays open: on the next loop it connects again.
     """
-    in_use = _in_use.get(None)
-    if in_use is None:
-        in_use = _InUse()
-        _in_use.set(in_use)
-        await in_use.wait()
-    in_use.add(client)
+    states, _ = _in_use.get(None) or (None, None)
+    if states is None:
+        states = _States()
+        end = _disconnect_at_the_end(states)
+        _in_use.set((states, end))
+        await anext(end)
+    if client not in states:
+        transports = {client._transport, *client._mounts.values()} - {None}
+        states[client] = [(item, dict(vars(item))) for item in transports]
+
+
+async def _disconnect_at_the_end(states: _States) -> AsyncGenerator[None, None]:
+    """Wait for the loop's end, which closes the generators that are left on it."""
+    try:
+        yield
+    finally:
+        with anyio.CancelScope(shield=True):
+            for transport, state in list(chain.from_iterable(states.values())):
+                await transport.aclose()
+                transport.__dict__.update(state)  # one of aiohttp keeps its closed session
 
 
 def proxy_of(scheme: str, host: str) -> str | None:
@@ -279,3 +270,50 @@ def proxy_named(scheme: str, host: str) -> str:
         return ""
     name = scheme if getproxies().get(scheme) else "all"
     return f"the proxy {public_text(proxy)} of the environment ({name.upper()}_PROXY)"
+
+
+class Head(NamedTuple):
+    """Where a request goes, and its headers."""
+
+    url: str
+    headers: list[tuple[str, str]]
+
+
+class DirectSend:
+    """Sends the bodies of one client's requests; `path` is where to, as for `api.post`.
+
+    Raises what the client would raise: `openai.APIStatusError`, `openai.APIConnectionError`;
+    and ProviderError for something that is not a completion, or too long.
+    """
+
+    def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:
+        self._api, self._transport, self._path = api, transport, path
+        self._head: Head | None = None
+
+    async def __call__(self, body: Body | bytes) -> bytes:
+        """Send a body, as JSON if it is not written yet, and return that of the answer."""
+        content = body if isinstance(body, bytes) else encode(body)
+        if self._head is None:
+            self._head = self._request_head(self._path)
+        head = self._head
+        for _ in range(REDIRECTS):
+            try:
+                received = await self._transport.exchange("POST", head.url, head.headers, content)
+            except (aiohttp.ClientError, OSError) as error:
+                request = httpx2.Request("POST", head.url)
+                raise openai.APIConnectionError(request=request) from error
+            if 200 <= received.status < 300:
+                return received.body.removeprefix(BOM_UTF8)
+            location = redirect_target(received.response(head.url))
+            if location is None:
+                raise self._api._make_status_error_from_response(received.response(head.url))
+            # For this request only: the next one may be sent on elsewhere.
+            head = self._request_head(location)
+        raise redirected_too_often()
+
+    def _request_head(self, path: str) -> Head:
+        """The head that the client would send to a path."""
+        # The body does not matter: address and headers are the same for every one.
+        options = FinalRequestOptions.construct(method="post", url=path, json_data={})
+        request = self._api._build_request(options)
+        return Head(str(request.url), _own_headers(request))

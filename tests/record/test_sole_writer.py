@@ -14,7 +14,7 @@ from dagengine import evaluate
 from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.file_locks import one_writer
-from dagengine.judges.batches.journal import BatchJournal
+from dagengine.judges.batches.batch_journal import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.merging import merge
 from dagengine.record.writer import sole_writer

@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from itertools import filterfalse
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from dagengine.decision import Odds
@@ -68,6 +69,9 @@ class _Part:
         return longer if own is None else (min(own, *longer), max(own, *longer))
 
 
+_MASS, _OWN, _LONGER = attrgetter("mass"), attrgetter("own"), attrgetter("longer")
+
+
 def expected_score(
     answer: Answer[Any], stated: float | None, scale: Scale, place: Span | None
 ) -> Reading:
@@ -88,8 +92,8 @@ def expected_score(
         return Reading(stated, "raw (the score is not exactly one token of the answer)")
     stated_whole = path[0].token == answer.raw[slice(*place)].join(around)
     first_parts = _first_parts(path, scale, around, stated_whole)
-    parts = [part for part in first_parts if part.mass]
-    mass = min(1.0, math.fsum([part.mass for part in parts]))
+    parts = list(filter(_MASS, first_parts))
+    mass = min(1.0, math.fsum(map(_MASS, parts)))
     if not parts:
         return Reading(stated, f"raw (no alternative is a {scale.point} of the scale)", 0.0)
     mean, why = _mean(parts, _hidden(path[0], parts, scale), scale)
@@ -140,7 +144,7 @@ def stated_probability(
             options[fitting[0]] += chance
         elif fitting:
             doubt += chance
-    masses = Masses.of(options, [chance for _, chance in chances])
+    masses = Masses.of(options, list(map(itemgetter(1), chances)))
     mass = min(1.0, masses.total + doubt)
     sure = doubt <= _NEGLIGIBLE * mass
     return masses.chance(str(verdict).casefold()) if sure else None, mass
@@ -148,7 +152,7 @@ def stated_probability(
 
 def _whole_of(choice: TokenChoice) -> float:
     """The sum of the probabilities that a server tells of a token: at most 1 if they are true."""
-    logprobs = [logprob for _, logprob in choice.alternatives]
+    logprobs = list(map(itemgetter(1), choice.alternatives))
     if max(logprobs, default=0.0) > 1:
         return math.inf  # e alone is above 1, and more might overflow
     return math.fsum(map(math.exp, logprobs))
@@ -195,12 +199,12 @@ def _read_on(
         on = token == choice.token
         next_parts += _read_on(next_part, start + token, after[1:], scale) if on else [next_part]
     ratings = [rating for rating in next_parts if rating.counts]
-    whole = math.fsum(rating.mass for rating in ratings)
+    whole = math.fsum(map(_MASS, ratings))
     if whole < LEAST_MASS:
         return [part]
     # What is not told here may be any of them, too.
-    unlisted = max(0.0, 1 - math.fsum(mass for _, mass in chances))
-    hidden = min(unlisted, min(mass for _, mass in chances))
+    masses = list(map(itemgetter(1), chances))
+    hidden = min(max(0.0, 1 - math.fsum(masses)), min(masses))
     ratings.append(_Part(hidden, None, part.span))
     return [replace(rating, mass=part.mass * rating.mass / (whole + hidden)) for rating in ratings]
 
@@ -209,8 +213,8 @@ def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
     """The ratings that are not among the alternatives, with the most that they may have."""
     chances = list(map(math.exp, map(itemgetter(1), choice.alternatives)))
     unlisted = max(0.0, 1 - math.fsum(chances))
-    stated, longer = {part.own for part in parts}, [part.longer for part in parts if part.longer]
-    absent = [point for point in scale.steps.values() if point not in stated]
+    stated, longer = set(map(_OWN, parts)), filter(None, map(_LONGER, parts))
+    absent = list(filterfalse(stated.__contains__, scale.steps.values()))
     for low, high in longer:
         absent = [point for point in absent if not low <= point <= high]
     if not scale.steps:  # more ratings than are worth counting
@@ -239,7 +243,7 @@ def _firm_mean(spans: Sequence[tuple[float, float, float, float]]) -> float | No
     """The mean of alternatives that state a rating, by mass, rating and span; None without any."""
     if not spans:
         return None
-    total = math.fsum([mass for mass, *_ in spans])
+    total = math.fsum(map(itemgetter(0), spans))
     # The middle of what it may be; of one with next to no mass, what it states.
     values = [
         own if mass / total <= _NEGLIGIBLE else (least + most) / 2

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from dagengine.decision import Odds
@@ -72,7 +73,7 @@ def sure_of(option: Any, odds: Odds) -> float | None:
 
 def unknown_of(odds: Odds) -> float:
     """Probability that odds leave open (0 to 1)."""
-    unknown = 1 - math.fsum(chance for _, chance in odds)
+    unknown = 1 - math.fsum(map(itemgetter(1), odds))
     return unknown if unknown > 1e-9 else 0.0  # rounding leaves less
 
 

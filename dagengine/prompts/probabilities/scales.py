@@ -130,13 +130,17 @@ class WholeNumbers:
             return (self.low, min(self.high, -1)) if self.low < 0 else None
         if not _WHOLE.fullmatch(text) or not int(text):
             return None
-        start, size, longer = int(text), 10, list[int]()
+        start, size, longer = int(text), 10, list[float]()
         while abs(start) * size <= max(abs(self.low), abs(self.high)):
             ends = start * size, start * size + (size - 1) * (1 if start > 0 else -1)
             low, high = max(min(ends), self.low), min(max(ends), self.high)
             longer += (low, high) if low <= high else ()
             size *= 10
-        return (min(longer), max(longer)) if longer else None
+        return _ends_of(longer)
+
+
+def _ends_of(numbers: Sequence[float]) -> Ends | None:
+    return (min(numbers), max(numbers)) if numbers else None
 
 
 @dataclass(frozen=True)
@@ -156,11 +160,8 @@ class Labels:
         if not all(isinstance(label, str) and label.strip() for label in self.values):
             raise InputError(f"the labels of the scale {self.values!r} must be words")
         for value in self.values.values():
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not abs(value) < 1e300
-            ):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not is_number or not abs(value) < 1e300:
                 raise InputError(f"the labels of the scale {self.values!r} must stand for numbers")
         if len(set(self.values.values())) < 2:
             raise InputError(
@@ -199,7 +200,7 @@ class Labels:
         for label, value in self.values.items():
             if token and label != start and label.startswith(start) and value not in seen:
                 values.append(value)
-        return (min(values), max(values)) if values else None
+        return _ends_of(values)
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
         return None, None

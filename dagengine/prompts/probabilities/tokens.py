@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Final
 
 from pydantic import BaseModel
@@ -21,13 +22,12 @@ _AFTER = 8  # tokens after an answer that servers cut off: fences, ends of turns
 
 def token_over(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
     """The token that the character at an offset of `raw` belongs to."""
-    path = tokens_from(offset, raw, tokens)
-    return path[0] if path else None
+    return next(iter(tokens_from(offset, raw, tokens)), None)
 
 
 def tokens_from(offset: int, raw: str, tokens: Sequence[TokenChoice]) -> Sequence[TokenChoice]:
     """The token that the character at an offset of `raw` belongs to, and those after it."""
-    texts = [choice.token for choice in tokens]
+    texts = list(map(attrgetter("token"), tokens))
     for index, (start, end) in enumerate(_spans_of(texts, raw)):
         if start <= offset < end:
             return tokens[index:]

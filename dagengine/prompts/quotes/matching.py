@@ -130,10 +130,10 @@ def _single(character: str) -> str:
 def quote_parts(quote: str) -> tuple[str, ...]:
     """The parts of a quote in the form in which they are looked for; empty if it quotes nothing."""
     parts = [fold(part).plain.strip(_EDGE) for part in _ELLIPSIS.split(quote)]
-    nonempty = tuple(part for part in parts if part)
-    sizes = [sum(map(str.isalnum, part)) for part in nonempty]
-    least = _LEAST if len(nonempty) > 1 else 1
-    return nonempty if len(nonempty) <= _PARTS and all(size >= least for size in sizes) else ()
+    nonempty = tuple(filter(None, parts))
+    least = min(len(nonempty), _LEAST)
+    sizes = (sum(map(str.isalnum, part)) for part in nonempty)
+    return nonempty if len(nonempty) <= _PARTS and min(sizes, default=0) >= least else ()
 
 
 def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:

@@ -22,7 +22,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass
 from functools import reduce
+from itertools import filterfalse
 from typing import Any, Final, NamedTuple
 
 from dagengine.judges.wire.dialects.failures import Complaint
@@ -68,7 +70,7 @@ class Lowering(NamedTuple):
 
 
 # What servers call the demands. Words are looked for outside of quotations, codes everywhere.
-_NAMES: Final[tuple[tuple[str, str], ...]] = (
+_NAMES: Final = (
     ("cache_key", r"prompt_?cache_?key|\bcache_?key"),
     ("seed", r"\bseed\b"),
     ("alternatives", r"top_?logprobs|top_?n_?tokens"),
@@ -109,59 +111,61 @@ _OTHER_NAME: Final = re.compile(
 _NUMBER: Final = re.compile(r"(?<![\w.])\d{1,3}(?![\w.]*\d)")
 
 
-def named_demands(
-    complaint: Complaint,
-    demands: Demands,
-    asked: Set[str],
-    limit: int | None = None,
-    alternatives: int = 0,
-) -> list[Lowering]:
-    """The lower demands that a server's words name, of those that a request has.
+@dataclass(slots=True)
+class Requested:
+    """What a request demands, by the `fields` of its demands, and what is asked if it is rejected.
 
-    `asked` are the fields of the demands of the request; `limit` are the tokens that it named and
-    that may be left out, and `alternatives` the log-probabilities of a token.
+    `limit` are the tokens that it names and that may be left out, and `alternatives` the
+    log-probabilities of a token.
     """
-    words = complaint.said
-    lowerings = list[Lowering]()
-    if "limit" in asked:
-        lowerings += limit_demands(words, demands, limit)
-    fields = {field for field, pattern in _PATTERNS.items() if pattern.search(words)}
-    numbers = [int(digits) for digits in _NUMBER.findall(complaint.words)]
-    if "logprobs" in fields and numbers:
-        fields.add("alternatives")
-    if "alternatives" in fields & asked:
-        fewer = [number for number in numbers if 0 < number < alternatives]
-        lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
-    for field in _PATTERNS:
-        if field in (fields & asked) - {"alternatives"}:
-            lowerings += _lower(field, demands)
-    return lowerings
 
+    demands: Demands
+    fields: Set[str]
+    limit: int | None = None
+    alternatives: int = 0
 
-def limit_demands(words: str, demands: Demands, limit: int | None) -> list[Lowering]:
-    """The lower demands for the limit of tokens that a server's words name."""
-    lowerings = list[Lowering]()
-    if _LIMIT.search(words):
-        if TOKEN_LIMITS[1] in words and _OTHER_NAME.search(words):
-            lowerings += _lower("limit", demands)
-        if limit is not None:
-            lowerings.append(Lowering("too_many", limit))
-    return lowerings
+    def named_lowerings(self, complaint: Complaint) -> list[Lowering]:
+        """The lower demands that a server's words name, of those that the request has."""
+        words = complaint.said
+        lowerings = self.limit_lowerings(words)
+        fields = {field for field, pattern in _PATTERNS.items() if pattern.search(words)}
+        numbers = list(map(int, _NUMBER.findall(complaint.words)))
+        if "logprobs" in fields and numbers:
+            fields.add("alternatives")
+        fields &= self.fields
+        if "alternatives" in fields:
+            fewer = [number for number in numbers if 0 < number < self.alternatives]
+            lowerings.append(Lowering("alternatives", max(fewer, default=_FEW_ALTERNATIVES)))
+        for field in filter((fields - {"alternatives"}).__contains__, _PATTERNS):
+            lowerings += self._lower(field)
+        return lowerings
 
+    def limit_lowerings(self, words: str) -> list[Lowering]:
+        """The lower demands for the limit of tokens that a server's words name."""
+        lowerings = list[Lowering]()
+        if "limit" in self.fields and _LIMIT.search(words):
+            if TOKEN_LIMITS[1] in words and _OTHER_NAME.search(words):
+                lowerings += self._lower("limit")
+            if self.limit is not None:
+                lowerings.append(Lowering("too_many", self.limit))
+        return lowerings
 
-def ladder(demands: Demands, asked: Collection[str], limit: int | None) -> list[Lowering]:
-    """Every demand of a request, a step lower, the cheapest first."""
-    rungs = [rung for field in _CHEAPEST if field in asked for rung in _lower(field, demands)]
-    return rungs if limit is None else [*rungs, Lowering("too_many", limit)]
+    def ladder(self) -> list[Lowering]:
+        """Every demand of the request, a step lower, the cheapest first."""
+        rungs = list[Lowering]()
+        for field in filter(self.fields.__contains__, _CHEAPEST):
+            rungs += self._lower(field)
+        if self.limit is not None:
+            rungs.append(Lowering("too_many", self.limit))
+        return rungs
 
-
-def _lower(field: str, demands: Demands) -> list[Lowering]:
-    if field == "mode":
-        return [Lowering("mode", mode) for mode in range(demands.mode + 1, len(MODES))]
-    if field == "limit":
-        other_name = Lowering("limit_name", TOKEN_LIMITS[1])
-        return [other_name] if demands.limit_name == TOKEN_LIMITS[0] else []
-    return [Lowering(field, _FEW_ALTERNATIVES if field == "alternatives" else False)]
+    def _lower(self, field: str) -> list[Lowering]:
+        if field == "mode":
+            return [Lowering("mode", mode) for mode in range(self.demands.mode + 1, len(MODES))]
+        if field == "limit":
+            is_old = self.demands.limit_name == TOKEN_LIMITS[0]
+            return [Lowering("limit_name", TOKEN_LIMITS[1])] if is_old else []
+        return [Lowering(field, _FEW_ALTERNATIVES if field == "alternatives" else False)]
 
 
 class Hypotheses:
@@ -177,10 +181,6 @@ class Hypotheses:
         """Steps that helped, with some of the questions that they helped."""
         self._cured: set[str] = set()  # what servers said of demands that they lack
         self._repeated = ("", 0)
-
-    def trial(self, key: str) -> Trial:
-        """The question with this key, on its way through lower demands."""
-        return Trial(self, key)
 
     def note_success(self, asked: Collection[str]) -> None:
         """Note that a question with these demands was answered."""
@@ -198,7 +198,7 @@ class Hypotheses:
         if complaint.status != 500:
             return complaint.status in (400, 404, 422)
         message, times = self._repeated
-        times = times + 1 if message == complaint.shape else 1
+        times = times * (message == complaint.shape) + 1
         self._repeated = complaint.shape, times
         return times >= _REPEATED or complaint.shape in self._cured
 
@@ -219,19 +219,19 @@ class Hypotheses:
 
 
 class Trial:
-    """One question that was rejected: the `demands` to ask it with next."""
+    """The question with a key, which was rejected: the `demands` to ask it with next."""
 
     def __init__(self, law: Hypotheses, key: str) -> None:
         self.demands = self._start = law.standing
         self._law, self._key = law, key
         self._steps = list[Lowering]()
         self._tried = set[Lowering]()
-        self._rejections = list[tuple[str, bool]]()  # the words, and whether they name a demand
+        self._shapes, self._named = list[str](), list[bool]()  # words, and if they name a demand
 
     @property
     def explores(self) -> bool:
         """True if it tries demands that no words name; one question at a time should do so."""
-        return not any(has_name for _, has_name in self._rejections)
+        return not any(self._named)
 
     def lower(self, shape: str, named: Sequence[Lowering], rungs: Sequence[Lowering]) -> bool:
         """Take the next step after a rejection; False if there is none left.
@@ -239,11 +239,12 @@ class Trial:
         `shape` are its words without numbers: a step that left them as they were is taken back.
         `is_named` are the steps that the words name, `rungs` those to try where no words help.
         """
-        if self._steps and shape == self._rejections[-1][0]:
+        if self._steps and shape == self._shapes[-1]:
             vain = self._steps.pop()
             if self.explores:
                 self._law.useless.add(vain)
-        self._rejections.append((shape, bool(named)))
+        self._shapes.append(shape)
+        self._named.append(bool(named))
         return self._take(self._steps_without_words(rungs) if self.explores else named)
 
     def reconsider(self, rungs: Sequence[Lowering]) -> bool:
@@ -255,12 +256,11 @@ class Trial:
         """Note that the question was answered with `demands`, whose fields are `asked`."""
         self._law.note_success(set(asked).difference(map(_demand, self._steps)))
         if self._steps:
-            every_named = all(has_name for _, has_name in self._rejections)
-            self._law.note_help(self._key, self._rejections[0][0], self._steps, every_named)
+            self._law.note_help(self._key, self._shapes[0], self._steps, all(self._named))
 
     def _take(self, steps: Iterable[Lowering]) -> bool:
         """Take the first step that was not tried; False if there is none."""
-        step = next((step for step in steps if step not in self._tried), None)
+        step = next(filterfalse(self._tried.__contains__, steps), None)
         if step is None:
             return False
         self._tried.add(step)
@@ -275,12 +275,12 @@ class Trial:
         fields = {rung.field for rung in open_rungs}
         helped = [step for step in law.helped if step.field in fields]
         helped.sort(key=lambda step: -len(law.helped[step]))
-        return [*helped, *(rung for rung in open_rungs if rung not in law.useless)]
+        return [*helped, *filterfalse(law.useless.__contains__, open_rungs)]
 
 
 def _demand(step: Lowering) -> str:
     """The demand that a step lowers, as requests call it."""
-    return "limit" if step.field in ("limit_name", "too_many") else step.field
+    return {"limit_name": "limit", "too_many": "limit"}.get(step.field, step.field)
 
 
 def lower_demand(demands: Demands, step: Lowering) -> Demands:

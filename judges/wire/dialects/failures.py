@@ -24,7 +24,7 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_values import fields_of, items_of, shallow_value
 from dagengine.prompts.lengths.window import Overflow, overflow_in
 
 TRANSIENT: Final = frozenset({408, 409, 425, 429})
@@ -251,13 +251,11 @@ def blank_quotations(message: str, prompt: str) -> str:
 
 def _has_error(body: Mapping[str, Any]) -> bool:
     """Return whether a body says that it is an error: an answer beside an empty `error` is none."""
-    choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = next(iter(items_of(body.get("choices"))), None)
     if isinstance(choice, dict):
-        message = choice.get("message")
-        says = isinstance(message, dict) and message.get("content")
+        says = fields_of(choice.get("message")).get("content")
         return bool(choice.get("error") or (not says and body.get("error")))
-    if choices:
+    if body.get("choices"):
         return False
     marks = ("error", "errors", "detail", "error_code", "errorMessage")
     is_named = "error" in (body.get("object"), body.get("type"), body.get("status"))

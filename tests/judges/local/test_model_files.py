@@ -13,9 +13,9 @@ from servers.gguf_files import write_header
 from dagengine.errors import InputError
 from dagengine.execution.local_executor import LocalExecutor
 from dagengine.judges import GGUFJudge, as_judge
-from dagengine.judges.local import server
+from dagengine.judges.local import llama_server as server
+from dagengine.judges.local.llama_server import size_for
 from dagengine.judges.local.model_file import read_model_file
-from dagengine.judges.local.server import size_for
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import judge_name

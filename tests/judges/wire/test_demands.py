@@ -17,8 +17,8 @@ from dagengine.judges.wire.dialects.demands import (
     Demands,
     Hypotheses,
     Lowering,
-    ladder,
-    named_demands,
+    Requested,
+    Trial,
 )
 from dagengine.judges.wire.dialects.failures import Complaint, blank_quotations, complaint_in
 from dagengine.metrics import DAGMetric, GEval
@@ -69,12 +69,12 @@ def ask(law: Hypotheses, server: Server, number: int) -> Iterator[bool | None]:
         law.note_success(asked)
         yield True
         return
-    trial = law.trial(str(number))
+    trial = Trial(law, str(number))
     while True:
         yield None
-        named = named_demands(rejected, trial.demands, asked)
-        rungs = ladder(trial.demands, asked, None)
-        if not trial.lower(rejected.shape, named, rungs):
+        request = Requested(trial.demands, asked)
+        named = request.named_lowerings(rejected)
+        if not trial.lower(rejected.shape, named, request.ladder()):
             yield False
             return
         asked = asked_with(trial.demands)
@@ -158,7 +158,7 @@ def test_nobody_searches_twice_where_nothing_helps() -> None:
     ],
 )
 def test_the_number_of_log_probabilities_is_read(words: str, fewer: int) -> None:
-    steps = named_demands(complaint(words), Demands(), ALL, alternatives=20)
+    steps = Requested(Demands(), ALL, alternatives=20).named_lowerings(complaint(words))
     assert steps[0] == Lowering("alternatives", fewer)
 
 
@@ -174,7 +174,7 @@ def test_words_that_repeat_the_prompt_name_nothing(shown: str) -> None:
     prompt = 'Judge this. "The API of logprobs\nand temperature is" well explained.'
     read = complaint_in(400, {"error": {"message": shown}}, prompt=prompt)
     assert read is not None
-    assert named_demands(read, Demands(), ALL, alternatives=20) == []
+    assert Requested(Demands(), ALL, alternatives=20).named_lowerings(read) == []
     assert blank_quotations(shown, "") == shown
 
 

@@ -7,7 +7,7 @@ import anyio.lowlevel
 
 from dagengine.errors import JudgeError, ProviderError
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.decisions import answer_fields, read_wording, state_text
+from dagengine.prompts.decisions import answer_fields, odds_in_words, read_wording, state_text
 from dagengine.question import Answer, Capabilities, Packs, Question
 
 Decide = Callable[[Question[Any]], Any]
@@ -71,5 +71,5 @@ class PackingJudge:
             return value
         options = read_wording(question).values
         odds = tuple((option, float(option == value)) for option in options)
-        fields = answer_fields(question.answer_type, value, odds)
+        fields = answer_fields(question.answer_type, value, odds_in_words(odds))
         return Answer(question.answer_type(**fields), str(value), odds=odds)

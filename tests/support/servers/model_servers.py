@@ -21,7 +21,7 @@ def servers(parent: int | None = None) -> list[int]:
             command = (folder / "cmdline").read_bytes()
         except OSError:  # it has ended meanwhile
             continue
-        if int(number) == parent and state != "Z" and b"local/child.py" in command:
+        if int(number) == parent and state != "Z" and b"local/llama_process.py" in command:
             numbers.append(int(folder.name))
     return numbers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 import anyio
@@ -24,9 +24,8 @@ from dagengine.judges.wire.dialects.demands import (
     Demands,
     Hypotheses,
     Lowering,
-    ladder,
-    limit_demands,
-    named_demands,
+    Requested,
+    Trial,
 )
 from dagengine.judges.wire.dialects.failures import Complaint
 from dagengine.question import NO_USAGE, Answer, Question, Usage
@@ -38,35 +37,26 @@ _WORDED: Final = frozenset({400, 402, 403, 404, 422, 500})
 
 
 @dataclass(slots=True)
-class Attempt(Generic[T]):
+class Attempt(Requested, Generic[T]):
     """One way of asking a question: what it demands, and how it is sent.
 
-    `fields` are those of the demands that the request has. `limit` are the tokens that it names
-    and that may be left out, `alternatives` the log-probabilities of a token. `room` says whether
-    thoughts may be given more tokens.
+    `room` says whether thoughts may be given more tokens.
     """
 
-    demands: Demands
-    fields: frozenset[str]
-    send: Callable[[], Awaitable[Answer[T] | JudgeError]]
-    limit: int | None = None
-    alternatives: int = 0
+    send: Callable[[], Awaitable[Answer[T] | JudgeError]] = field(kw_only=True)
     room: bool = False
     explores: bool = True
 
     def lowerings(self, failure: JudgeError, law: Hypotheses) -> list[Lowering] | None:
         """The lower demands that a failure names; None if it is about no demand at all."""
-        if isinstance(failure, RunawayError):
-            thinking = self.room and failure.cause == "thinking"
-            return [Lowering("thoughts", ROOM)] if thinking else None
         complaint = failure.complaint
-        if complaint is None or isinstance(failure, UnparseableError | RefusedError):
+        if isinstance(failure, RunawayError) and self.room and failure.cause == "thinking":
+            return [Lowering("thoughts", ROOM)]
+        if complaint is None or isinstance(failure, RunawayError | UnparseableError | RefusedError):
             return None
         if isinstance(failure, TooLongError):
             return self._room_for_prompt(failure, complaint) or None
-        lowerings = named_demands(
-            complaint, self.demands, self.fields, self.limit, self.alternatives
-        )
+        lowerings = self.named_lowerings(complaint)
         if lowerings and complaint.status in _WORDED:
             return lowerings
         # What lasts has a cause that is known: the model, the quota.
@@ -76,9 +66,7 @@ class Attempt(Generic[T]):
     def _room_for_prompt(self, failure: TooLongError, complaint: Complaint) -> list[Lowering]:
         # Only the limit makes room: such messages count the tokens of the schema, too.
         is_full = (failure.needed or 0) > (failure.window or math.inf)
-        if is_full or "limit" not in self.fields:
-            return []
-        return limit_demands(complaint.said, self.demands, self.limit)
+        return [] if is_full else self.limit_lowerings(complaint.said)
 
 
 async def ask_lawfully(
@@ -99,7 +87,7 @@ async def ask_lawfully(
             law.note_success(way.fields)
         return outcome
     reported = failure = outcome
-    spent, trial = NO_USAGE, law.trial(question.key)
+    spent, trial = NO_USAGE, Trial(law, question.key)
     async with AsyncExitStack() as stack:
         explores = False
         while (lowerings := way.lowerings(failure, law)) is not None:
@@ -107,7 +95,7 @@ async def ask_lawfully(
             # A step that leaves the words as they were, but for numbers, is taken back.
             complaint = failure.complaint
             shape = str(failure) if complaint is None else complaint.shape
-            rungs = ladder(way.demands, way.fields, way.limit) if way.explores else []
+            rungs = way.ladder() if way.explores else []
             if not trial.lower(shape, lowerings, rungs):
                 break
             if trial.explores and not explores:

@@ -16,18 +16,13 @@ from __future__ import annotations
 import json
 import math
 import string
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from operator import itemgetter
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.errors import (
-    JudgeError,
-    UnparseableError,
-    UnsupportedError,
-)
-from dagengine.judges.deciding.writers import writer_judge
+from dagengine.errors import InputError, JudgeError, UnparseableError, UnsupportedError
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import (
@@ -36,21 +31,25 @@ from dagengine.judges.wire.completions import (
     reply_text,
     usage_of,
 )
-from dagengine.judges.wire.connection import CHAT, Connection, Send
-from dagengine.judges.wire.dialects.asking import Attempt, ask_lawfully
+from dagengine.judges.wire.connection import CHAT, Connection
+from dagengine.judges.wire.dialects.attempts import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.completion_shapes import with_system_in_front
 from dagengine.judges.wire.dialects.demands import Demands
-from dagengine.judges.wire.dialects.messages import with_system_in_front
 from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
-from dagengine.prompts.decisions import Asked, Shows, answer_fields, odds_in_words, read_wording
+from dagengine.prompts.decisions import (
+    Asked,
+    Shows,
+    answer_fields,
+    odds_in_words,
+    option_word,
+    read_wording,
+)
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.parsing import valid_answer
 from dagengine.prompts.probabilities.masses import Masses
 from dagengine.question import Answer, Capabilities, Judge, Message, Question
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -75,9 +74,8 @@ def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:
         )
     lines = []
     for label, value in zip(LABELS, asked.values, strict=False):
-        word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
         meaning = asked.description_of(value)
-        lines.append(f"{label}: {word} ({meaning})" if meaning else f"{label}: {word}")
+        lines.append(f"{label}: {option_word(value)}" + (f" ({meaning})" if meaning else ""))
     options = "\n".join(lines)
     evidence = [Evidence("state", state)]
     if asked.material:
@@ -94,54 +92,49 @@ async def by_label(
 
     async def ask(demands: Demands) -> Answer[T] | JudgeError:
         try:
-            return await _ask(
-                connection.sender(CHAT), judge.model, judge.parameters, question, demands
-            )
+            return await _ask(judge, connection, question, demands)
         except (JudgeError, openai.OpenAIError) as error:
             return judge.failure(error, question)
 
     def attempt(demands: Demands) -> Attempt[T]:
-        return Attempt(demands, _ASKED, partial(ask, demands), alternatives=_ALTERNATIVES)
+        send = partial(ask, demands)
+        return Attempt(demands, _ASKED, alternatives=_ALTERNATIVES, send=send)
 
     return await ask_lawfully(judge.hypotheses, question, connection.exploring, attempt)
 
 
 async def _ask(
-    send: Send, model: str, parameters: Mapping[str, Any], question: Question[T], demands: Demands
+    judge: EndpointJudge, connection: Connection, question: Question[T], demands: Demands
 ) -> Answer[T]:
-    """One request with such demands; raises JudgeError, and what `send` raises."""
+    """One request with such demands; raises JudgeError, and what the client raises."""
     decision = read_wording(question)
     body: Body = {
-        "model": model,
+        "model": judge.model,
         "messages": chat_of(decision, question.messages[0]["content"]),
         demands.limit_name: 1,
         **({"temperature": 0} if demands.temperature else {}),
         "logprobs": True,
         "top_logprobs": int(min(_ALTERNATIVES, demands.alternatives)),
-        **parameters,
+        **judge.parameters,
     }
     if not demands.system:
         body = with_system_in_front(body)
-    completion = read_completion(await send(body), question.messages)
+    completion = read_completion(await connection.sender(CHAT)(body), question.messages)
     usage = usage_of(completion)
     try:
         value, masses = _read(completion, decision)
         odds, mass = masses.odds, masses.total
         text = completion.choices[0].message.text
-        listed = odds and [list(pair) for pair in odds]
-        raw = json.dumps({"said": text, "mass": mass, "odds": listed}, ensure_ascii=False)
-        fields = answer_fields(question.answer_type, value, odds or ())
-        fell = f"{mass:.3g} of all probability fell on the labels"
-        stated = odds_in_words(odds) if odds else "the likeliest label"
-        reason = {"reason": f"{stated}; {fell}{'' if odds else ': its odds are unknown'}"}
-        if "verdicts" in fields:
-            fields = {"verdicts": [{**fields["verdicts"][0], **reason}]}
-        else:
-            fields = {**fields, **reason}
+        raw = json.dumps({"said": text, "mass": mass, "odds": odds}, ensure_ascii=False)
+        stated, unknown = "the likeliest label", ": its odds are unknown"
+        if odds:
+            stated, unknown = odds_in_words(odds), ""
+        reason = f"{stated}; {mass:.3g} of all probability fell on the labels{unknown}"
+        fields = answer_fields(question.answer_type, value, reason)
         valid = valid_answer(question, fields, raw)
-        return Answer(valid, raw, None, usage, f"labels {model}", odds, mass=mass)
+        return Answer(valid, raw, None, usage, f"labels {judge.model}", odds, mass=mass)
     except JudgeError as error:
-        error.tokens = (usage.input_tokens, usage.output_tokens)
+        error.tokens = usage.counts
         raise
 
 
@@ -165,7 +158,17 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     likeliest = max(options, key=lambda value: options[value])
     if not options[likeliest]:
         raise UnparseableError(f"no label is among the likely answers; it said {text!r:.40}", text)
-    return likeliest, Masses.of(options, [chance for _, chance in chances])
+    return likeliest, Masses.of(options, list(map(itemgetter(1), chances)))
+
+
+def writer_judge(model: Any) -> Judge:
+    """The judge for texts that `writer=` names; raises InputError for one that writes none."""
+    from dagengine.judges.resolve import as_judge  # which knows the judges that have writers
+
+    writer = as_judge(model)
+    if writer.capabilities.decides:
+        raise InputError(f"writer= must be a judge that writes texts; {writer.identity} does not")
+    return writer
 
 
 class LabelJudge(EndpointJudge):
@@ -185,21 +188,12 @@ class LabelJudge(EndpointJudge):
         *,
         writer: Any = None,
         shows: Shows = "case",
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: AsyncOpenAI | None = None,
-        parameters: dict[str, Any] | None = None,
-        max_bytes: int = 4_000_000,
+        **settings: Any,
     ) -> None:
-        settings: Any = {
-            "base_url": base_url, "api_key": api_key, "client": client, "max_bytes": max_bytes
-        }  # fmt: skip
-        super().__init__(model, parameters=parameters, **settings)
+        super().__init__(model, **settings)
         self.shows: Shows = shows
-        if writer is None:
-            self.writer: Judge = OpenAIJudge(model, parameters=parameters, **settings)
-        else:
-            self.writer = writer_judge(writer)
+        own_writer = OpenAIJudge(model, **settings) if writer is None else writer
+        self.writer = writer_judge(own_writer)
 
     @property
     def _name(self) -> str:

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from dagengine.errors import JudgeSetupError, MissingExtraError
-from dagengine.judges.local import child
+from dagengine.judges.local import llama_process
 from dagengine.judges.local.model_file import ModelFile
 from dagengine.threads import in_daemon_thread
 
@@ -39,7 +39,7 @@ _TIME_AND_LEVEL = re.compile(r"[\d.]+ [A-Z] ")
 
 
 _lock = threading.Lock()
-_servers: WeakValueDictionary[tuple[str, Size], ModelServer] = WeakValueDictionary()
+_servers: WeakValueDictionary[tuple[str, ServerSize], ModelServer] = WeakValueDictionary()
 
 
 class Address(NamedTuple):
@@ -49,7 +49,7 @@ class Address(NamedTuple):
     api_key: str
 
 
-class Size(NamedTuple):
+class ServerSize(NamedTuple):
     """The tokens of one call's prompt and answer, the calls at the same time, and the threads.
 
     Without `threads` the servers of this process share its processors.
@@ -66,7 +66,7 @@ def size_for(
     slots: int | None = None,
     threads: int | None = None,
     material: int = 0,
-) -> Size:
+) -> ServerSize:
     """Share of the machine for a server, if its user does not say.
 
     The window that the model was trained for, up to 8,192 tokens or what prompts with so many
@@ -80,7 +80,7 @@ def size_for(
         window = min(file.trained_window or _WINDOW, useful_window, max(tokens, _LEAST))
     if slots is None:
         slots = max(1, min(_PLACES, tokens // window))
-    return Size(window, slots, threads)
+    return ServerSize(window, slots, threads)
 
 
 def own_threads() -> int:
@@ -91,8 +91,9 @@ def own_threads() -> int:
     come: a run of hours that began beside another one would keep one thread to its end.
     """
     processors = _processors()
-    most = processors if processors <= _FEW else processors // 2
-    return max(1, most // max(1, len(_servers)))
+    if processors > _FEW:
+        processors //= 2
+    return max(1, processors // max(1, len(_servers)))
 
 
 def _processors(groups: Path = Path("/proc/self/cgroup"), root: Path = _GROUPS) -> int:
@@ -142,7 +143,7 @@ def require_llama() -> None:
         )
 
 
-def server_of(file: ModelFile, size: Size) -> ModelServer:
+def model_server_of(file: ModelFile, size: ServerSize) -> ModelServer:
     """The server of a model in this process: several judges of one file share it."""
     with _lock:
         return _servers.setdefault((file.digest, size), ModelServer(file, size))
@@ -151,7 +152,7 @@ def server_of(file: ModelFile, size: Size) -> ModelServer:
 class ModelServer:
     """A model file, served while at least one `running` is open, on whatever event loop."""
 
-    def __init__(self, file: ModelFile, size: Size) -> None:
+    def __init__(self, file: ModelFile, size: ServerSize) -> None:
         self.file, self.size = file, size
         self._lock = threading.Lock()
         self._users = 0
@@ -190,14 +191,14 @@ class ModelServer:
 class _Process:
     """A child process with the server; it ends when this process does, whatever happens."""
 
-    def __init__(self, file: ModelFile, size: Size) -> None:
+    def __init__(self, file: ModelFile, size: ServerSize) -> None:
         self.address: Address | None = None
         self._file, self._key = file, secrets.token_urlsafe()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._reading = threading.Lock()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", child.__file__],
+                [sys.executable, "-P", llama_process.__file__],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                 # It finds the modules that this process finds, and gets no Ctrl-C of its own.
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -205,7 +206,10 @@ class _Process:
             )  # fmt: skip
         except OSError as error:
             raise JudgeSetupError(f"no process for the model file {file.path}: {error}") from None
-        settings = child.settings_line(
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        settings = llama_process.settings_line(
             path=str(file.path.absolute()),
             api_key=self._key,
             window=size.window,
@@ -240,7 +244,7 @@ class _Process:
             log = self._log.read()
         lines = log.decode(errors="replace").split("\n")
         texts = [_TIME_AND_LEVEL.sub("", line).strip()[:_WIDTH] for line in lines]
-        last_texts = [text for text in texts if text][-_LINES:]
+        last_texts = list(filter(None, texts))[-_LINES:]
         words = f": {'; '.join(last_texts)}" if last_texts else ""
         return f"the server of the model file {self._file.path} {reason}{hint}{words}"
 
@@ -253,13 +257,3 @@ class _Process:
         with self._reading:  # whoever still waits has read the end of the output by now
             self._stdout.close()
             self._log.close()
-
-    @property
-    def _stdin(self) -> IO[bytes]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def _stdout(self) -> IO[bytes]:
-        assert self._process.stdout is not None
-        return self._process.stdout

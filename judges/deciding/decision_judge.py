@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from itertools import filterfalse
+from typing import Any, Literal, TypeVar
 
 import anyio
 from pydantic import BaseModel
@@ -14,21 +16,21 @@ from dagengine.errors import (
     InputError,
     JudgeError,
     ProviderError,
-    UnparseableError,
     UnsupportedError,
     did_you_mean,
 )
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
-from dagengine.judges.deciding.labels import by_label
-from dagengine.judges.deciding.writers import writer_judge
+from dagengine.judges.deciding.label_judge import by_label, writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
-from dagengine.prompts.decisions import Shows, answer_fields, read_wording, state_of, state_text
+from dagengine.prompts.decisions import (
+    Shows,
+    answer_fields,
+    odds_in_words,
+    read_wording,
+    state_text,
+)
 from dagengine.prompts.parsing import valid_answer
 from dagengine.question import Answer, Capabilities, Packs, Question, Usage
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
@@ -89,11 +91,7 @@ class DecisionJudge(EndpointJudge):
         version: str | None = None,
         pack: bool = True,
         speculate: Literal["never", "packed"] | int = "packed",
-        base_url: str | None = None,
-        api_key: str | None = None,
-        client: AsyncOpenAI | None = None,
-        parameters: dict[str, Any] | None = None,
-        max_bytes: int = 4_000_000,
+        **settings: Any,
     ) -> None:
         if form not in FORMS:
             near = did_you_mean(str(form), FORMS)
@@ -112,14 +110,7 @@ class DecisionJudge(EndpointJudge):
             raise InputError(f"pack must be True or False, got {pack!r:.80}")
         packs = Packs(FORMS[form].most, FORMS[form].characters, most) if pack else None
         self.capabilities = Capabilities(schema=False, text=False, decides=True, packs=packs)
-        super().__init__(
-            model or _MODELS[form],
-            base_url=base_url,
-            api_key=api_key,
-            client=client,
-            parameters=parameters,
-            max_bytes=max_bytes,
-        )
+        super().__init__(model or _MODELS[form], **settings)
         self.form: Form = FORMS[form]
         self.provider = _PROVIDERS[form]
         self.shows: Shows = shows
@@ -157,35 +148,37 @@ class DecisionJudge(EndpointJudge):
         nobody wants yet, are not put to a chat. Raises JudgeError if the request as a whole
         failed.
         """
-        require_one_state(questions, self.form.most)
+        states = set(map(state_text, questions))
+        if not 1 <= len(questions) <= self.form.most or len(states) > 1:
+            raise InputError(
+                f"a request must have 1 to {self.form.most} questions about one state, got "
+                f"{len(questions)} about {len(states)}"
+            )
         if self._labelling:
             return await self._by_labels(questions, on_request, ahead)
         outcomes: dict[int, Answer[T] | JudgeError] = {}
         pending = list(range(len(questions)))
         while pending:
-            batch = [questions[index] for index in pending]
+            batch = list(map(questions.__getitem__, pending))
             on_request()
             answered = await self._request(batch)
             if answered is None:
                 return await self._by_labels(questions, on_request, ahead)
-            if isinstance(answered, dict):  # some of them are at fault
-                outcomes |= {pending[index]: error for index, error in answered.items()}
-            else:
-                outcomes |= dict(zip(pending, answered, strict=True))
-            pending = [index for index in pending if index not in outcomes]
-        return [outcomes[index] for index in range(len(questions))]
+            outcomes.update((pending[index], outcome) for index, outcome in answered.items())
+            pending = list(filterfalse(outcomes.__contains__, pending))
+        return list(map(outcomes.__getitem__, range(len(questions))))
 
     async def _request(
         self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | JudgeError] | dict[int, JudgeError] | None:
-        """The outcome of each question, or what is wrong with those that the server rejects.
+    ) -> Mapping[int, Answer[T] | JudgeError] | None:
+        """The outcomes by the questions' indices: of all, or of those that the server rejects.
 
         None if the server has no decision model, which is said when it is first found out.
         """
         import openai
 
-        decisions = [read_wording(question) for question in questions]
-        body = self.form.body(self.model, state_of(questions[0]), decisions)
+        decisions = list(map(read_wording, questions))
+        body = self.form.body(self.model, json.loads(state_text(questions[0])), decisions)
         try:
             async with self.session() as connection:
                 send = connection.sender(self.form.path)
@@ -207,7 +200,7 @@ class DecisionJudge(EndpointJudge):
             usages = shares(reply.usage, len(questions))
             mode = f"{self.form.name} {reply.model}"
             rows = zip(questions, reply.outcomes, usages, strict=True)
-            return [self._read(*row, mode) for row in rows]
+            return dict(enumerate(self._read(*row, mode) for row in rows))
         # Outside of the handler: what is raised inside keeps the other error with it.
         if isinstance(failure, ProviderError) and failure.status == _NO_MODEL:
             # Decide by labels from now on; the first time is told
@@ -233,8 +226,9 @@ class DecisionJudge(EndpointJudge):
 
         async def ask(index: int, question: Question[T]) -> None:
             on_request()
-            outcome = await by_label(self, connection, question)
-            outcomes[index] = self._hidden(outcome) if isinstance(outcome, JudgeError) else outcome
+            outcome = outcomes[index] = await by_label(self, connection, question)
+            if isinstance(outcome, JudgeError):
+                self._hidden(outcome)
 
         async with self.session() as connection, anyio.create_task_group() as group:
             for index, question in enumerate(questions[: len(questions) - ahead]):
@@ -261,23 +255,13 @@ class DecisionJudge(EndpointJudge):
     def _read(
         self, question: Question[T], outcome: Said | JudgeError, usage: Usage, mode: str
     ) -> Answer[T] | JudgeError:
-        if isinstance(outcome, JudgeError):
-            outcome.tokens = (usage.input_tokens, usage.output_tokens)
-            return self._hidden(outcome)
-        fields = answer_fields(question.answer_type, outcome.value, outcome.odds)
         try:
+            if isinstance(outcome, JudgeError):
+                raise outcome
+            reason = odds_in_words(outcome.odds)
+            fields = answer_fields(question.answer_type, outcome.value, reason)
             value = valid_answer(question, fields, outcome.raw)
-        except UnparseableError as error:
-            error.tokens = (usage.input_tokens, usage.output_tokens)
+        except JudgeError as error:
+            error.tokens = usage.counts
             return self._hidden(error)
         return Answer(value, outcome.raw, None, usage, mode, outcome.odds)
-
-
-def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:
-    """Raise InputError unless the questions are some, not too many, and of one state."""
-    states = {state_text(question) for question in questions}
-    if not 1 <= len(questions) <= most or len(states) > 1:
-        raise InputError(
-            f"a request must have 1 to {most} questions about one state, got {len(questions)} "
-            f"about {len(states)}"
-        )

@@ -2,19 +2,51 @@
 
 The usual shape is read at once (`completions`), and only what does not fit it comes here: messages
 of Anthropic, Gemini, Ollama and OpenAI's Responses, a text beside the message, parts, calls whose
-arguments are an object, a stream that nobody asked for.
+arguments are an object, a stream that nobody asked for. Finish reasons are here, too: how an answer
+ended, in the words of every server.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
-from dagengine.judges.wire.dialects.ends import End, end_of
 from dagengine.judges.wire.dialects.failures import pairs_in
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_values import fields_of, items_of, shallow_value
 
+
+class End(Enum):
+    """How an answer ended: whole, cut at a limit, stopped by a filter, or broken off."""
+
+    WHOLE = "whole"
+    CUT = "cut"
+    FILTERED = "filtered"
+    BROKEN = "broken"
+
+
+# Origins of the words: OpenAI (stop, length, tool_calls, function_call, content_filter), Anthropic
+# (end_turn, stop_sequence, tool_use, max_tokens, refusal, model_context_window_exceeded), Gemini
+# (STOP, MAX_TOKENS, SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, MALFORMED_FUNCTION_CALL),
+# Bedrock (guardrail_intervened, content_filtered), Mistral (model_length, error), DeepSeek
+# (insufficient_system_resource), Zhipu (sensitive, network_error), TGI (eos_token), vLLM and SGLang
+# (abort). Words that are not here are read by their stems.
+# The first row that fits counts: "rate_limit" is no limit of tokens, "timeout" none either.
+_STEMS: Final = (
+    (
+        End.FILTERED,
+        r"filter|safety|block|prohibit|polic|refus|guardrail|moderat|sensitiv|recit|harm|violat"
+        r"|spii|flagged|risk|inappropriate|toxic|offens|hate|sexual|violen|jailbreak|^language$",
+    ),
+    (
+        End.BROKEN,
+        r"error|abort|cancel|time_?(?:d_)?(?:out|limit)|malformed|fail|overload|insufficient"
+        r"|unavailable|interrupt|exhaust|network|unexpected|rate_limit|disconnect|too_many",
+    ),
+    (End.CUT, r"length|max_|limit|truncat|incomplete|window|budget|^max|cut_?off"),
+)
 # What a refusal in prose says: an apology or "as an AI" near the start, and what it will not do.
 _CANNOT: Final = re.compile(
     r"\b(?:i|we)(?:'m| am|'re| are)? (?:(?:just |really |very |so )*sorry|afraid)\b"
@@ -68,6 +100,19 @@ _ASKED: Final = re.compile(r"(?:prompt|input)_?(?:tokens|tokencount|eval_count)"
 _ANSWERED: Final = re.compile(r"(?:completion|output|candidates)_?(?:tokens|tokencount)|eval_count")
 
 Json = dict[str, Any]
+
+
+def end_of(reason: object) -> End:
+    """The end of an answer by its finish reason; a reason that nobody knows is a whole answer."""
+    return _end_of(reason) if type(reason) is str else End.WHOLE
+
+
+@lru_cache(maxsize=256)
+def _end_of(reason: str) -> End:
+    word = re.sub(r"[\s-]+", "_", reason.lower().strip())[:100]
+    if word in ("stop", "stop_sequence", "eos", "eos_token", "end_turn"):
+        return End.WHOLE
+    return next((end for end, stems in _STEMS if re.search(stems, word)), End.WHOLE)
 
 
 def refusal_in(text: str) -> bool:
@@ -161,8 +206,7 @@ def without_answer(body: Any) -> str:
     """The words for a completion that has no answer in it; empty for any other body."""
     if not isinstance(body, dict) or "choices" not in body:
         return ""
-    choices = body["choices"]
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = next(iter(items_of(body["choices"])), None)
     if choice is None:
         problem = "it has no choice, so nothing was generated"
     elif isinstance(choice, dict) and not choice.get("message"):
@@ -179,16 +223,15 @@ def _logprobs_of(logprobs: Any) -> Json | None:
     if not isinstance(logprobs, dict):
         return None
     content = logprobs.get("content")
-    if isinstance(content, list):
-        items = [item.get("token") if isinstance(item, dict) else None for item in content]
-        if all(isinstance(text, str) for text in items):
-            return logprobs
+    texts = (fields_of(item).get("token") for item in items_of(content))
+    if isinstance(content, list) and all(isinstance(text, str) for text in texts):
+        return logprobs
     tokens, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
     if not isinstance(tokens, list) or not isinstance(tops, list) or len(tokens) != len(tops):
         return None
     content = []
     for token, top in zip(tokens, tops, strict=True):
-        pairs = top.items() if isinstance(top, dict) else ()
+        pairs = fields_of(top).items()
         alternatives = [{"token": text, "logprob": value} for text, value in pairs]
         content.append({"token": str(token), "top_logprobs": alternatives})
     return {"content": content}
@@ -199,7 +242,7 @@ def _events_in(text: str) -> list[Any] | None:
 
     They are behind `data:`, or a line each.
     """
-    lines = [line for line in text.split("\n") if line.strip()]
+    lines = list(filter(str.strip, text.split("\n")))
     lines = [line[5:] for line in lines if line.startswith("data:")] or lines
     try:
         return [shallow_value(line) for line in lines if line.strip() not in ("", "[DONE]")] or None

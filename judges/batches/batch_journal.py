@@ -116,6 +116,7 @@ class BatchJournal:
         with open_to_write(self._path, emptied=False) as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
-                data = data if file.read(1) == b"\n" else b"\n" + data
+                if file.read(1) != b"\n":
+                    data = b"\n" + data
             file.write(data)
             os.fsync(file.fileno())

@@ -123,7 +123,7 @@ class _Dominators:
 def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> None:
     """Mark the sources that may be dead although their reader is live."""
     dominators: _Dominators | None = None
-    below: dict[Slot, set[Slot]] = {}
+    below: dict[Slot, tuple[set[Slot], bool]] = {}
     for slot in slots:
         for source in slot.sources:
             # A reader that makes its source live has it for certain. What is live in every case is
@@ -135,26 +135,29 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
                 continue
             dominators = dominators or _Dominators(causes)
             if source.slot not in below:
-                below[source.slot] = dominators.below(_live_with([source.slot], causes))
+                together = _live_with([source.slot], causes)
+                dominated = dominators.below(together)
+                below[source.slot] = together | dominated, len(together - dominated) > 1
+            after, several = below[source.slot]
             # Dominators see one slot at a time. Where several ways lead to the reader, each by
             # another slot that brings the source along, only a search tells.
-            if slot not in below[source.slot]:
-                source.certain = only_after(slot, [source.slot], causes)
+            if slot not in after:
+                source.certain = several and only_after(slot, [source.slot], causes)
 
 
 def only_after(slot: Slot, others: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> bool:
     """Return whether `slot` is never live without one of `others` being live.
 
-    It may be if liveness gets to it from the start on a way around them.
+    It may be if a way around them leads back from it to the start. That is near where they are: the
+    way from the start to the slot would lead through all that has nothing to do with both.
     """
     avoiding = _live_with(others, causes)
-    reached: set[Slot | Start] = {START}
-    waiting: list[Slot | Start] = [START]
+    reached, waiting = {slot}, [slot]
     while waiting and slot not in avoiding:
-        for target in causes.successors(waiting.pop()):
-            if target is slot:
+        for cause in causes.predecessors(waiting.pop()):
+            if cause == START:
                 return False
-            if target not in reached and target not in avoiding:
-                reached.add(target)
-                waiting.append(target)
+            if cause not in reached and cause not in avoiding:
+                reached.add(cause)
+                waiting.append(cause)
     return True

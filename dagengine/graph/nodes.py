@@ -212,12 +212,14 @@ class BinaryJudgementNode(_JudgementNode):
     verdict_types = (bool,)
 
     def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
-        declared = {branch.verdict for branch in branches if not branch.bare}
         bare = [branch for branch in branches if branch.bare]
-        open_verdicts = [verdict for verdict in (True, False) if verdict not in declared]
         # Two bare nodes, or one and both verdicts declared, may mean anything. They stay bare, and
         # the check `bare-child` asks which verdict is meant.
-        if len(bare) != 1 or len(open_verdicts) != 1:
+        if len(bare) != 1:
+            return branches
+        declared = {branch.verdict for branch in branches if not branch.bare}
+        open_verdicts = [verdict for verdict in (True, False) if verdict not in declared]
+        if len(open_verdicts) != 1:
             return branches
         named = Branch(open_verdicts[0], bare[0].target)
         return tuple(named if branch.bare else branch for branch in branches)

@@ -14,7 +14,7 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.slots import Scope, Slot
+from dagengine.compiler.liveness import Scope, Slot
 from dagengine.compiler.syntax import (
     UNWIRABLE,
     Reporter,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dagengine.compiler.checks import check
+from dagengine.compiler.liveness import Scope, Slot
 from dagengine.compiler.plan import (
     ALWAYS,
     NONE,
@@ -18,7 +19,6 @@ from dagengine.compiler.plan import (
     Unit,
     place_of,
 )
-from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.graph import Metric, as_metrics

@@ -12,13 +12,13 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import Problem, Severity, did_you_mean
-from dagengine.graph.decision import DecisionNode
 from dagengine.graph.graph import Graph, Metric, MetricSpec, as_digraph
 from dagengine.graph.node import Branch
 from dagengine.graph.nodes import (
     BaseNode,
     BinaryJudgementNode,
     CodeNode,
+    DecisionNode,
     NonBinaryJudgementNode,
     RatingNode,
     VerdictNode,

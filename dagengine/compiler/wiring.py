@@ -23,20 +23,18 @@ import networkx as nx
 
 from dagengine.compiler.liveness import (
     START,
-    Start,
-    cause_graph,
-    circular_waits,
-    find_tangles,
-    mark_uncertain,
-    only_after,
-)
-from dagengine.compiler.slots import (
     Scope,
     Slot,
     Source,
+    Start,
+    cause_graph,
+    circular_waits,
     declared_order,
+    find_tangles,
     label_of,
+    mark_uncertain,
     material_of,
+    only_after,
     order,
 )
 from dagengine.graph.graph import MetricSpec, as_digraph

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
-from dagengine.decision import Odds
 from dagengine.errors import InputError
 from dagengine.graph.arguments import answer_kind, as_nodes, fields_listed, of_kind, text
 from dagengine.graph.node import AskingNode, BaseNode
@@ -27,7 +26,7 @@ from dagengine.prompts.instructions import (
 )
 from dagengine.prompts.quotes.answers import Quote, quoted_type
 from dagengine.prompts.quotes.checking import QuoteCheck, judgements_in
-from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Question, schema_of
+from dagengine.question import DEFAULT_OPTIONS, Answer, Odds, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 
 T = TypeVar("T", bound=BaseModel)

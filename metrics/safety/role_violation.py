@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dagengine.decision import Odds
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.common.extraction import Extracted
 from dagengine.metrics.common.faults import VERDICTS, FaultsMetric
 from dagengine.metrics.common.prebuilt import a_text
+from dagengine.question import Odds
 
 ITEM = "departure"
 DEPARTURES = (

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dagengine.decision import Odds
+from dagengine.question import Odds
 
 LEAST_MASS: Final = 0.5
 """Below this share of all probability on the options (0 to 1), their odds are not known."""

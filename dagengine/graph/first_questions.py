@@ -124,9 +124,8 @@ def _plain_words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type
         case MapNode() if node.vote is None:
             return task_instructions(node.instructions), output_type(node.answer)
         case MapNode():
-            verdicts = node.answer if isinstance(node.answer, tuple) else None
-            system = judgement_instructions(node.instructions, verdicts or (True, False))
-            return system, judgement_type(verdicts)
+            system = judgement_instructions(node.instructions, node.exemplary)
+            return system, judgement_type(None if node.answer is bool else node.exemplary)
         case VerdictListNode():
             field = field_name(node.over) if isinstance(node.over, str) else None
             step = node.step(node.verdicts, 1, field)

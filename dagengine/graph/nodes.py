@@ -204,7 +204,25 @@ class DecisionNode(BaseNode):
         return ()
 
 
-class _JudgementNode(AskingNode, DecisionNode):
+class JudgingNode(AskingNode):
+    """A node that asks for verdicts or a rating (`vote`); one without a vote asks for a text."""
+
+    criteria: str
+
+    @property
+    def text(self) -> str:
+        return self.criteria
+
+    @property
+    def writes(self) -> bool:
+        return self.vote is None
+
+    @property
+    def quotes(self) -> bool:
+        return self.vote is not None
+
+
+class _JudgementNode(JudgingNode, DecisionNode):
     """A criterion and its verdicts; the judge gives its reason before its verdict."""
 
     @takes(JudgingSettings)
@@ -230,20 +248,8 @@ class _JudgementNode(AskingNode, DecisionNode):
         self.criteria = text("criteria", criteria)
 
     @property
-    def text(self) -> str:
-        return self.criteria
-
-    @property
     def vote(self) -> Literal["verdict"]:
         return "verdict"
-
-    @property
-    def writes(self) -> bool:
-        return False
-
-    @property
-    def quotes(self) -> bool:
-        return True
 
     def answer_type(self) -> type[BaseModel]:
         """The answer's type: reason first, then one of the verdicts."""
@@ -328,7 +334,7 @@ class NonBinaryJudgementNode(_JudgementNode):
     verdict_types = (str,)
 
 
-class RatingNode(AskingNode):
+class RatingNode(JudgingNode):
     """A rating on a scale; its score is (value - lowest) / (highest - lowest).
 
     `scale` is the worst and the best whole number, or a mapping of labels to their numbers, for
@@ -372,10 +378,6 @@ class RatingNode(AskingNode):
         self.points = scale_of(scale)
 
     @property
-    def text(self) -> str:
-        return self.criteria
-
-    @property
     def vote(self) -> Literal["rating"]:
         return "rating"
 
@@ -393,10 +395,6 @@ class RatingNode(AskingNode):
         messages = self.messages(given, instructions, given.evidence())
         answer, quotes = await self.judged(ask, given, messages, shape, decision)
         return self.rated(answer, quotes)
-
-    @property
-    def quotes(self) -> bool:
-        return True
 
     @property
     def writes(self) -> bool:

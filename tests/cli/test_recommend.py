@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import dagengine.metrics
 from dagengine.cli import app
-from dagengine.metrics.recommend import QUESTIONS, Needs, recommend
+from dagengine.cli.recommend import QUESTIONS, Needs, suggestions
 from dagengine.test_case import ConversationalTestCase
 
 ANSWERS = st.builds(Needs, **{field.name: st.booleans() for field in fields(Needs)})
@@ -19,7 +19,7 @@ ANSWERS = st.builds(Needs, **{field.name: st.booleans() for field in fields(Need
 
 @given(ANSWERS)
 def test_every_metric_that_is_named_exists_and_is_named_once(needs: Needs) -> None:
-    names = [suggestion.metric for suggestion in recommend(needs)]
+    names = [suggestion.metric for suggestion in suggestions(needs)]
     assert names
     assert len(names) == len(set(names))
     assert set(names) <= set(dagengine.metrics.__all__)
@@ -31,12 +31,12 @@ def test_there_is_a_question_for_everything_that_is_asked_about() -> None:
 
 @pytest.mark.parametrize("name", [field.name for field in fields(Needs)])
 def test_every_answer_changes_what_is_recommended(name: str) -> None:
-    assert recommend(replace(Needs(), **{name: True})) != recommend(Needs())
+    assert suggestions(replace(Needs(), **{name: True})) != suggestions(Needs())
 
 
 def test_conversations_get_no_metrics_of_single_answers() -> None:
     needs = Needs(conversation=True, retrieves=True, reference=True, tools=True)
-    names = {suggestion.metric for suggestion in recommend(needs)}
+    names = {suggestion.metric for suggestion in suggestions(needs)}
     for name in names:
         metric = getattr(dagengine.metrics, name)
         made = metric("C", "Is it good?") if name == "ConversationalGEval" else metric()

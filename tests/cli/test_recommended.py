@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
+from dagengine.cli.recommend import QUESTIONS, Needs, program, suggestions
 from dagengine.loading import load_metrics
-from dagengine.metrics.recommend import QUESTIONS, Needs, program, recommend
 
 NEEDS = [
     Needs(),
@@ -24,7 +24,7 @@ def test_the_file_has_what_is_recommended_and_no_problem(needs: Needs, tmp_path:
     path = tmp_path / "metrics.py"
     path.write_text(program(needs), encoding="utf-8")
     kinds = {type(metric).__qualname__ for metric in load_metrics(str(path))}
-    assert kinds == {one.metric for one in recommend(needs)}
+    assert kinds == {one.metric for one in suggestions(needs)}
     done = CliRunner().invoke(app, ["check", str(path)])
     assert done.exit_code == 0, done.output
 

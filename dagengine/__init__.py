@@ -71,36 +71,7 @@ _HOME = {
     "stream": "evaluation",
 }
 
-__all__ = [
-    "Account",
-    "AsyncConfig",
-    "CacheConfig",
-    "Criteria",
-    "DagengineError",
-    "DisplayConfig",
-    "Engine",
-    "EngineClosedError",
-    "ErrorConfig",
-    "EvaluatorType",
-    "Limits",
-    "PromptTemplate",
-    "Store",
-    "a_attack",
-    "a_evaluate",
-    "a_improve",
-    "assert_test",
-    "attack",
-    "compare",
-    "compile_metrics",
-    "evaluate",
-    "improve",
-    "load_evaluator",
-    "load_evaluators",
-    "on_test_run_end",
-    "read_cases",
-    "stream",
-]
-
+__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 _DOORS = ("dataset", "errors", "metrics", "models", "scorer", "synthesizer", "test_case")
 """Modules that `import dagengine` alone is enough for."""

@@ -14,7 +14,7 @@ from dagengine.data.dataset_columns import (
     named_columns,
     save_rows,
 )
-from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
+from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.evaluation import evaluate
 from dagengine.execution.app import App
 from dagengine.execution.local_executor import Settings
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dagengine.synthesis.synthesizer import Synthesizer
 
 AnyGolden = Golden | ConversationalGolden
-# Methods of data sets that lie with a service.
 
 
 class EvaluationDataset(Sequence[Any], Answering):
@@ -43,10 +42,13 @@ class EvaluationDataset(Sequence[Any], Answering):
         test_cases: Iterable[TestCase | AnyGolden] | None = None,
         goldens: Iterable[AnyGolden] | None = None,
     ) -> None:
-        rows = list(test_cases or ())
-        self.test_cases: list[Any] = [row for row in rows if not isinstance(row, GOLDEN_TYPES)]
-        also = [row for row in rows if isinstance(row, Golden | ConversationalGolden)]
-        self.goldens: list[AnyGolden] = [*also, *(goldens or ())]
+        self.test_cases, self.goldens = list[Any](), list[AnyGolden]()
+        for row in test_cases or ():
+            if isinstance(row, Golden | ConversationalGolden):
+                self.goldens.append(row)
+            else:
+                self.test_cases.append(row)
+        self.goldens += goldens or ()
 
     def __len__(self) -> int:
         return len(self.test_cases)
@@ -120,18 +122,16 @@ class EvaluationDataset(Sequence[Any], Answering):
         Raises InputError for a row that is not a test case and for a key that no row has. Raises
         TypeError for an argument that names no field.
         """
+        names |= {"actual_output_key_name": actual_output_key_name}
         arguments = {"input_key_name": input_key_name, **names}
-        arguments["actual_output_key_name"] = actual_output_key_name
-        columns = named_columns("_key_name", arguments, goldens=False)
-        self.test_cases += load_named(file_path, columns, {}, goldens=False)
+        self.test_cases += _rows(file_path, arguments, "_key_name", {}, goldens=False)
 
     def add_goldens_from_json_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_json_file`, as goldens (conversational ones have a `scenario`)."""
         arguments = {"input_key_name": input_key_name, **names}
-        columns = named_columns("_key_name", arguments, goldens=True)
-        self.goldens += load_named(file_path, columns, {}, goldens=True)
+        self.goldens += _rows(file_path, arguments, "_key_name", {}, goldens=True)
 
     def add_test_cases_from_jsonl_file(
         self,
@@ -144,16 +144,16 @@ class EvaluationDataset(Sequence[Any], Answering):
 
         A context that is a text is split at `<field>_col_delimiter=` (`|` where not given).
         """
+        names |= {"actual_output_key_name": actual_output_key_name}
         arguments = {"input_key_name": input_key_name, **names}
-        arguments["actual_output_key_name"] = actual_output_key_name
-        self.test_cases += _split(file_path, arguments, "_key_name", CONTEXTS, goldens=False)
+        self.test_cases += _rows(file_path, arguments, "_key_name", CONTEXTS, goldens=False)
 
     def add_goldens_from_jsonl_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_jsonl_file`, as goldens."""
         arguments = {"input_key_name": input_key_name, **names}
-        self.goldens += _split(file_path, arguments, "_key_name", CONTEXTS, goldens=True)
+        self.goldens += _rows(file_path, arguments, "_key_name", CONTEXTS, goldens=True)
 
     def add_test_cases_from_csv_file(
         self,
@@ -168,16 +168,16 @@ class EvaluationDataset(Sequence[Any], Answering):
         is split at `<field>_col_delimiter=` (by default contexts at `|` and tools at `;`). An empty
         cell is an empty list. Tools are given by their names, or as JSON.
         """
+        names |= {"actual_output_col_name": actual_output_col_name}
         arguments = {"input_col_name": input_col_name, **names}
-        arguments["actual_output_col_name"] = actual_output_col_name
-        self.test_cases += _split(file_path, arguments, "_col_name", DELIMITERS, goldens=False)
+        self.test_cases += _rows(file_path, arguments, "_col_name", DELIMITERS, goldens=False)
 
     def add_goldens_from_csv_file(
         self, file_path: str | Path, input_col_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_csv_file`, as goldens."""
         arguments = {"input_col_name": input_col_name, **names}
-        self.goldens += _split(file_path, arguments, "_col_name", DELIMITERS, goldens=True)
+        self.goldens += _rows(file_path, arguments, "_col_name", DELIMITERS, goldens=True)
 
     def add_test_cases_from_hf_dataset(
         self, dataset_name: Any, split: str | None = "train", **names: str | None
@@ -216,7 +216,7 @@ class EvaluationDataset(Sequence[Any], Answering):
         return str(save_rows(self.goldens, cases, file_type, directory, file_name))
 
 
-def _split(
+def _rows(
     path: str | Path,
     arguments: Mapping[str, str | None],
     ending: str,

@@ -9,7 +9,6 @@ import warnings
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
-    Awaitable,
     Callable,
     Collection,
     Coroutine,
@@ -21,9 +20,10 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from types import SimpleNamespace
+from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from dagengine.compiler.plan import Plan
 from dagengine.configs import NAMES, Show, translate_settings
@@ -41,9 +41,7 @@ from dagengine.execution.local_executor import (
     check_settings,
 )
 from dagengine.execution.sources import Pace, rows_as_read
-from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.question import Judge
 from dagengine.record.definition import judges_of, standing_lines
 from dagengine.record.recording import (
     Judging,
@@ -61,7 +59,7 @@ from dagengine.report.page.run_page import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
-from dagengine.results import CaseResult, EvaluationResult, Spent, Totals
+from dagengine.results import CaseResult, EvaluationResult, Totals
 from dagengine.test_case import CASE_TYPES, case_label, read_field
 
 P = ParamSpec("P")
@@ -142,12 +140,13 @@ def stream(
         with _open_record(target, executor, data, page) as record:
 
             def take(row: CaseResult) -> None:
-                record.add(row)
+                if record is not None:
+                    record.add(row)
                 on_row(row)
 
             waits = pace is not None and executor.waits_for_cases
             paced = pace(cases) if pace is not None and waits else cases
-            await executor.judge(paced, OnRow(take, record.keep))
+            await executor.judge(paced, OnRow(take, None if record is None else record.keep))
         return executor.totals
 
     return rows_as_read(run) if on_row is None else run(on_row)
@@ -228,23 +227,13 @@ def _target(
     return RecordTo(out, settings_shown, texts, redact)
 
 
-class _NoRecord:
-    """Stands where a run leaves no record."""
-
-    def add(self, row: CaseResult) -> None:
-        """Nothing."""
-
-    def keep(self, row: CaseResult) -> None:
-        """Nothing."""
-
-
 @contextmanager
 def _open_record(
     target: RecordTo, executor: Executor, data: DataRecord, page: bool
-) -> Iterator[RunWriter | _NoRecord]:
-    """Open the writer of the record, or a stand-in if no record is written."""
+) -> Iterator[RunWriter | None]:
+    """Open the writer of the record; None if no record is written."""
     if target.folder is None:
-        yield _NoRecord()
+        yield None
         return
     writer = target.writer(executor, data)
     with sole_writer(target.folder):
@@ -265,34 +254,15 @@ def write_page_or_warn(folder: str | Path) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """What a record says of a run that is over, without its gateway and all it remembers."""
-
-    plan: Plan
-    judges: Sequence[Judge]
-    limits: Limits
-    store: str | None
-    totals: Totals
-    spent: tuple[Spent, ...]
-
-    @classmethod
-    def of(cls, run: Judging) -> Self:
-        return cls(run.plan, run.judges, run.limits, run.store, run.totals, run.spent)
-
-
 class _Saved:
     """A run that is over, to be saved with its page.
 
-    Most runs are never saved, and hashing the metrics takes long: the manifest is made by the
-    first `save`. It is pickled as made, since graphs and judges may not be picklable.
+    Most runs are never saved, and hashing the metrics takes long: the record is made by the first
+    `save`. It is pickled as made, since graphs and judges may not be picklable.
     """
 
-    __slots__ = ("_make", "_recording")
-
-    def __init__(self, make: Callable[[], Recording]) -> None:
-        self._make = make
-        self._recording: Recording | None = None
+    def __init__(self, record: Recording | Callable[[], Recording]) -> None:
+        self._record = record
 
     def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool = True) -> None:
         """Write the folder of the run; raises InputError if it cannot be written."""
@@ -302,21 +272,19 @@ class _Saved:
 
     def recording(self) -> Recording:
         """The record without its rows."""
-        if self._recording is None:
-            self._recording = self._make()
-        return self._recording
-
-    @classmethod
-    def of(cls, recording: Recording) -> Self:
-        return cls(lambda: recording)
+        if not isinstance(self._record, Recording):
+            self._record = self._record()
+        return self._record
 
     def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[Recording]]:
-        return type(self).of, (self.recording(),)
+        return type(self), (self.recording(),)
 
 
 def _saved_run(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
-    """A run that ended now, to be saved."""
-    run, end = _Judged.of(executor), datetime.now(UTC)
+    """A run that ended now, to be saved: what its record says, without all that it remembers."""
+    names = ("plan", "judges", "limits", "store", "totals", "spent")
+    run: Any = SimpleNamespace(**{name: getattr(executor, name) for name in names})
+    end = datetime.now(UTC)
 
     def recording() -> Recording:
         manifest = target.manifest(run, data).model_copy(update={"ended": end})
@@ -381,12 +349,14 @@ async def a_evaluate(
     ):
 
         def finish(row: CaseResult) -> None:
-            record.keep(row)
+            if record is not None:
+                record.keep(row)
             advance(row)
 
         def take(row: CaseResult) -> None:
             rows.append(row)
-            record.add(row)
+            if record is not None:
+                record.add(row)
             print_verbose(verbose, row)
             if on_row is not None:
                 on_row(row)
@@ -450,14 +420,12 @@ def evaluate(
     is a folder for the record of the run, `show=False` prints nothing. All arguments and errors:
     `stream`.
     """
-
-    def run() -> Awaitable[EvaluationResult]:
-        return a_evaluate(
-            test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out, texts=texts,
-            redact=redact, page=page, **settings,
-        )  # fmt: skip
-
-    return sync(run)
+    return sync(
+        partial(
+            a_evaluate, test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out,
+            texts=texts, redact=redact, page=page, **settings,
+        )
+    )  # fmt: skip
 
 
 async def judged_case(

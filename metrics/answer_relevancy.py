@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,
     Statements,
@@ -16,11 +15,12 @@ from dagengine.metrics.common.extraction import (
 )
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
-VERDICTS = ("yes", "idk", "no")
-RELEVANT = (
+RELEVANT = ItemQuestion(
     "Does the statement help to answer `input`? yes: it answers it, in part or in whole, or "
     "supports such an answer; idk: it is related but neither helps nor distracts; no: it is "
-    "about something else."
+    "about something else.",
+    "statement",
+    ("yes", "idk", "no"),
 )
 
 
@@ -35,7 +35,7 @@ class AnswerRelevancyTemplate:
     @staticmethod
     def generate_verdicts(input: str, statements: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(RELEVANT, VERDICTS, "statement", statements, input=input)
+        return RELEVANT.prompt(statements, input=input)
 
 
 class AnswerRelevancyMetric(PrebuiltMetric):
@@ -59,16 +59,8 @@ class AnswerRelevancyMetric(PrebuiltMetric):
             wording=self.wording(template, "generate_statements", "actual_output"), when=wanted
         )
         statements = all_statements(extracted)
-        verdicts = VerdictListNode(
-            RELEVANT,
-            statements,
-            "relevance",
-            verdicts=VERDICTS,
-            item_label="statement",
-            evaluation_params=["input"],
-            wording=self.wording(template, "generate_verdicts", "input", "statements"),
-            per_call=self.verdicts_per_call,
-        )
+        wording = self.wording(template, "generate_verdicts", "input", "statements")
+        verdicts = self.judge(RELEVANT, statements, "relevance", wording, ["input"])
         return CodeNode(relevant_share, inputs=[statements, verdicts], name="score")
 
 

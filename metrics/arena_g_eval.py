@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from dagengine.decision import Decision, Option
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.evaluation import evaluate
 from dagengine.execution.executor import Source
@@ -36,7 +35,7 @@ from dagengine.metrics.common.g_eval_template import GEvalTemplate, step_list
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of, fence
 from dagengine.prompts.instructions import in_one_text, messages_for
-from dagengine.question import Question
+from dagengine.question import Decision, Option, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
 

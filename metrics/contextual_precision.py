@@ -6,20 +6,18 @@ import math
 from collections.abc import Sequence
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.item_odds import order_odds
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
 
-VERDICTS = ("yes", "no")
-ITEM = "piece of context"
-USEFUL = (
+USEFUL = ItemQuestion(
     "Is the piece of context of use for getting from `input` to `expected_output`? yes: it "
     "holds at least some of what the expected output says or rests on; no: the expected "
     "output can do without it, even if it is about the same subject. Judge each piece by "
-    "itself; its place in the list means nothing."
+    "itself; its place in the list means nothing.",
+    "piece of context",
 )
 
 
@@ -29,8 +27,8 @@ class ContextualPrecisionTemplate:
     @staticmethod
     def generate_verdicts(input: str, expected_output: str, retrieval_context: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(
-            *(USEFUL, VERDICTS, ITEM, retrieval_context),
+        return USEFUL.prompt(
+            retrieval_context,
             field="retrieval_context",
             input=input,
             expected_output=expected_output,
@@ -51,16 +49,8 @@ class ContextualPrecisionMetric(PrebuiltMetric):
         fields = ("input", "expected_output", "retrieval_context")
         # One call for all pieces, each verdict with the number of its piece: a list that is too
         # short or misnumbered is asked again, where zipping it would have scored the wrong ranks.
-        verdicts = VerdictListNode(
-            USEFUL,
-            "retrieval_context",
-            "usefulness",
-            verdicts=VERDICTS,
-            item_label=ITEM,
-            evaluation_params=["input", "expected_output"],
-            wording=self.wording(ContextualPrecisionTemplate, "generate_verdicts", *fields),
-            per_call=self.verdicts_per_call,
-        )
+        wording = self.wording(ContextualPrecisionTemplate, "generate_verdicts", *fields)
+        verdicts = self.judge(USEFUL, fields[-1], "usefulness", wording, fields[:-1])
         return Graph(CodeNode(mean_precision, inputs=[verdicts], name="score"))
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.sentences import sentences
 
-VERDICTS = ("yes", "no")
-ATTRIBUTABLE = (
+ATTRIBUTABLE = ItemQuestion(
     "The sentences are those of the expected answer to `input`, in order. Can what the "
     "sentence says be attributed to a piece of `retrieval_context`? yes: at least one piece "
-    "says it or implies it; no: none does. In the reason, name the piece or what is missing."
+    "says it or implies it; no: none does. In the reason, name the piece or what is missing.",
+    "sentence",
 )
 
 
@@ -25,11 +24,7 @@ class ContextualRecallTemplate:
     @staticmethod
     def generate_verdicts(sentences: list[str], retrieval_context: list[str], input: str) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(
-            *(ATTRIBUTABLE, VERDICTS, "sentence", sentences),
-            input=input,
-            retrieval_context=retrieval_context,
-        )
+        return ATTRIBUTABLE.prompt(sentences, input=input, retrieval_context=retrieval_context)
 
 
 class ContextualRecallMetric(PrebuiltMetric):
@@ -50,16 +45,10 @@ class ContextualRecallMetric(PrebuiltMetric):
             evaluation_params=["expected_output", "retrieval_context"],
             output_label="sentences",
         )
-        verdicts = VerdictListNode(
-            ATTRIBUTABLE,
-            split,
-            "attribution",
-            verdicts=VERDICTS,
-            item_label="sentence",
-            evaluation_params=["input", "retrieval_context"],
-            quote_from=["retrieval_context"],
-            wording=self.wording(ContextualRecallTemplate, "generate_verdicts", *fields),
-            per_call=self.verdicts_per_call,
+        wording = self.wording(ContextualRecallTemplate, "generate_verdicts", *fields)
+        reads = ["input", "retrieval_context"]
+        verdicts = self.judge(
+            ATTRIBUTABLE, split, "attribution", wording, reads, quote_from=reads[1:]
         )
         return Graph(CodeNode(attributable_share, inputs=[split, verdicts], name="score"))
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import numbered
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import (
     ONE_AT_LEAST,
     Wording,
@@ -25,15 +25,13 @@ from dagengine.metrics.common.turns import (
     ConversationTask,
     ConversationVerdicts,
     conversation_prompt,
+    items_prompt,
 )
-from dagengine.prompts.answer_types import list_type
 from dagengine.prompts.bounds import Usually
-from dagengine.prompts.instructions import list_instructions, task_instructions
+from dagengine.prompts.instructions import task_instructions
 from dagengine.question import Check, Message
 from dagengine.test_case import Turn
 
-VERDICTS = ("yes", "no")
-ITEM = "intention"
 INTENTIONS = (
     "List what the user wants from the assistant in this conversation, each wish as one short "
     "self-contained sentence, in the order in which the wishes come up. Count a wish that is "
@@ -41,10 +39,11 @@ INTENTIONS = (
     "back. Take the wishes from the user's turns only. A user who wants nothing else wants a "
     "fitting reply."
 )
-SATISFIED = (
+SATISFIED = ItemQuestion(
     "Did the assistant satisfy this intention of the user by the end of the conversation? yes: "
     "it did what was wanted or gave the answer that was wanted; no: it did not, did so only in "
-    "part, or refused."
+    "part, or refused.",
+    "intention",
 )
 
 
@@ -66,7 +65,7 @@ class ConversationCompletenessTemplate:
     @staticmethod
     def generate_verdicts(turns: list[Turn], intentions: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return intention_verdicts_prompt(SATISFIED, turns, intentions)
+        return items_prompt(SATISFIED, turns, intentions)
 
 
 class ConversationCompletenessMetric(PrebuiltMetric):
@@ -83,8 +82,8 @@ class ConversationCompletenessMetric(PrebuiltMetric):
         template = ConversationCompletenessTemplate
         intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
         wording = self.wording(template, "generate_verdicts", "turns", "intentions")
-        verdicts = on_intentions(
-            SATISFIED, "satisfaction", intentions, wording, self.verdicts_per_call
+        verdicts = self.judge(
+            SATISFIED, intentions, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
         )
         return Graph(CodeNode(satisfied_share, inputs=[intentions, verdicts], name="score"))
 
@@ -99,32 +98,6 @@ def intentions_of(wording: Wording = None) -> CodeNode:
         wording=wording,
     )
     return CodeNode(each_intention, inputs=[extracted], output_label="intentions")
-
-
-def on_intentions(
-    criteria: str, label: str, intentions: CodeNode, wording: Wording, per_call: int | None
-) -> ConversationVerdicts:
-    """A verdict on every intention, in view of the whole conversation."""
-    return ConversationVerdicts(
-        criteria,
-        intentions,
-        label,
-        verdicts=VERDICTS,
-        item_label=ITEM,
-        evaluation_params=["turns"],
-        wording=wording,
-        per_call=per_call,
-    )
-
-
-def intention_verdicts_prompt(criteria: str, turns: list[Turn], intentions: list[str]) -> str:
-    """The prompt of a verdict on every intention, as one text."""
-    return conversation_prompt(
-        list_instructions(criteria, VERDICTS, ITEM, len(intentions)),
-        turns,
-        *numbered(ITEM, intentions),
-        answer_type=list_type(VERDICTS, len(intentions)),
-    )
 
 
 class _IntentionsTask(ConversationTask):

@@ -21,8 +21,7 @@ from dagengine.argument_names import check_names
 from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.node import AskingNode
-from dagengine.graph.nodes import judged_value, verdict_of
+from dagengine.graph.nodes import JudgingNode, judged_value, verdict_of
 from dagengine.graph.quoting import Unsupported
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.constitution import PRINCIPLES, ConstitutionalPrinciple
@@ -91,7 +90,7 @@ class CriteriaResultOutputParser:
         return Evaluated(reasoning=parts["reason"], value=letter, score=int(letter == "Y"))
 
 
-class CriterionNode(AskingNode):
+class CriterionNode(JudgingNode):
     """Asks whether an answer meets one criterion; its score is 1 for the wanted letter.
 
     With a caller's `prompt`, or a `parser`, the answer is text that ends in the letter.
@@ -123,10 +122,6 @@ class CriterionNode(AskingNode):
         return self.criterion.description
 
     @property
-    def writes(self) -> bool:
-        return False
-
-    @property
     def prompted(self) -> bool:
         return self._own is not None
 
@@ -154,10 +149,6 @@ class CriterionNode(AskingNode):
         messages = self.messages(given, instructions, given.evidence())
         answer, quotes = await self.judged(ask, given, messages, judgement_type(LETTERS), decision)
         return judged_value(answer, LETTERS, self.score_of(answer.value.verdict), quotes)
-
-    @property
-    def quotes(self) -> bool:
-        return True
 
     def score_of(self, answer: Any) -> float | None:
         return 1.0 if answer == self.criterion.wanted else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dagengine.compiler.checks import check
+from dagengine.compiler.checks import check, require_no_errors
 from dagengine.compiler.syntax import hopeless
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.few_shot import Example
@@ -65,16 +65,17 @@ class DAG(Written, Graph):
         root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
         super().__init__(root_node, root_nodes)
-        problems = hopeless(self, type(self).__name__)
+        problems = hopeless(self)
         if problems:
             raise GraphError(problems)
 
-    def check(self, name: str = "DAG") -> list[Problem]:
-        """Every problem of the graph, warnings included; asks nothing."""
+    def check(self, name: str = "") -> list[Problem]:
+        """Every problem of the graph, warnings included; asks nothing. `name` is its metric's."""
         return check(MetricSpec(name, self))[0]
 
     def picture(self, name: str = "DAG", *, names: bool = False) -> Picture:
         """The tree as designed; raises GraphError when it cannot be drawn."""
+        require_no_errors(self.check())
         return draw(MetricSpec(name, self), names=names)
 
     def render(self, path: str, *, names: bool = False) -> str:

@@ -9,15 +9,15 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import STATEMENTS, Statements, claims_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
 MODES = ("f1", "precision", "recall")
-VERDICTS = ("yes", "no")
-STATED = (
+STATED = ItemQuestion(
     "Is the claim in `{field}`? Go by that text and by nothing else you know. yes: the text says "
-    "or implies it; no: the text contradicts it or leaves it open."
+    "or implies it; no: the text contradicts it or leaves it open.",
+    "claim",
 )
 
 
@@ -32,8 +32,7 @@ class FactualCorrectnessTemplate:
     @staticmethod
     def generate_verdicts(claims: list[str], text: str) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}` on one side's claims."""
-        criteria = STATED.format(field="text")
-        return verdicts_prompt(criteria, VERDICTS, "claim", claims, text=text)
+        return STATED.format(field="text").prompt(claims, text=text)
 
 
 class FactualCorrectness(PrebuiltMetric):
@@ -93,17 +92,9 @@ class FactualCorrectness(PrebuiltMetric):
         """The claims of one text, and whether the other one states them."""
         template = FactualCorrectnessTemplate
         claims = claims_of(field, self.wording(template, "generate_claims", field))
-        verdicts = VerdictListNode(
-            STATED.format(field=other),
-            claims,
-            label,
-            verdicts=VERDICTS,
-            item_label="claim",
-            evaluation_params=[other],
-            wording=self.wording(template, "generate_verdicts", "claims", other),
-            per_call=self.verdicts_per_call,
-        )
-        return claims, verdicts
+        question = STATED.format(field=other)
+        wording = self.wording(template, "generate_verdicts", "claims", other)
+        return claims, self.judge(question, claims, label, wording, [other])
 
     def f_score(self, precision: float, recall: float) -> NodeValue:
         """The weighted harmonic mean, and what it is made of."""

@@ -7,11 +7,10 @@ from typing import Any
 from dagengine.errors import NotApplicableError
 from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,
     Statements,
@@ -23,12 +22,13 @@ from dagengine.metrics.common.extraction import (
 )
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, at_least_one, share
 
-VERDICTS = ("yes", "idk", "no")
-SUPPORTED = (
+SUPPORTED = ItemQuestion(
     "Compare the claim with the facts in `truths` and with nothing else you know. yes: the "
     "facts support it; no: the facts contradict it, they cannot both be true; idk: the facts "
     "neither support nor contradict it. `input` is the question that was answered; it only "
-    "shows what the claim is about."
+    "shows what the claim is about.",
+    "claim",
+    ("yes", "idk", "no"),
 )
 
 
@@ -52,7 +52,7 @@ class FaithfulnessTemplate:
     @staticmethod
     def generate_verdicts(claims: list[str], truths: list[str], input: str) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(SUPPORTED, VERDICTS, "claim", claims, truths=truths, input=input)
+        return SUPPORTED.prompt(claims, truths=truths, input=input)
 
 
 class FaithfulnessMetric(PrebuiltMetric):
@@ -98,17 +98,14 @@ class FaithfulnessMetric(PrebuiltMetric):
         truths = truths_of("retrieval_context", limit, wording, wanted)
         wording = self.wording(template, "generate_claims", "actual_output")
         claims = claims_of("actual_output", wording, wanted)
-        verdicts = VerdictListNode(
+        verdicts = self.judge(
             SUPPORTED,
             claims,
             "support",
-            verdicts=VERDICTS,
-            item_label="claim",
+            self.wording(template, "generate_verdicts", "claims", "truths", "input"),
+            ["input"],
             inputs=[truths],
-            evaluation_params=["input"],
             quote_from=["retrieval_context"],
-            wording=self.wording(template, "generate_verdicts", "claims", "truths", "input"),
-            per_call=self.verdicts_per_call,
         )
         return CodeNode(
             self.faithful_share,

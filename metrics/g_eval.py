@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dagengine.decision import Decision, Option
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
@@ -38,7 +37,7 @@ from dagengine.prompts.answer_types import rating_type
 from dagengine.prompts.evidence import Evidence, fence
 from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.quotes.answers import QuoteMode
-from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser
+from dagengine.question import DEFAULT_OPTIONS, Decision, Message, Option, Options, Parser
 from dagengine.test_case import LLMTestCaseParams
 from dagengine.unknown import answer_absent
 

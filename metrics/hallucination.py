@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
-VERDICTS = ("yes", "no")
-ITEM = "piece of context"
-AGREES = (
+AGREES = ItemQuestion(
     "Take the piece of context as true. Is `actual_output` compatible with it? no: something "
     "in the output contradicts it, they cannot both be true; yes: nothing does. An output "
-    "that leaves out, adds to or is not about the piece does not contradict it."
+    "that leaves out, adds to or is not about the piece does not contradict it.",
+    "piece of context",
 )
 
 
@@ -24,9 +22,7 @@ class HallucinationTemplate:
     @staticmethod
     def generate_verdicts(actual_output: str, contexts: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(
-            *(AGREES, VERDICTS, ITEM, contexts), field="context", actual_output=actual_output
-        )
+        return AGREES.prompt(contexts, field="context", actual_output=actual_output)
 
 
 class HallucinationMetric(PrebuiltMetric):
@@ -42,23 +38,13 @@ class HallucinationMetric(PrebuiltMetric):
     judged = (("actual_output",), ("context",))
 
     def graph(self) -> Graph:
-        verdicts = VerdictListNode(
-            AGREES,
-            "context",
-            "agreement",
-            verdicts=VERDICTS,
-            item_label=ITEM,
-            evaluation_params=["actual_output"],
-            wording=self.wording(
-                HallucinationTemplate, "generate_verdicts", "actual_output", "context"
-            ),
-            per_call=self.verdicts_per_call,
+        fields = ["actual_output", "context"]
+        wording = self.wording(HallucinationTemplate, "generate_verdicts", *fields)
+        verdicts = self.judge(AGREES, "context", "agreement", wording, fields[:1])
+        score = CodeNode(
+            uncontradicted_share, evaluation_params=fields[1:], inputs=[verdicts], name="score"
         )
-        return Graph(
-            CodeNode(
-                uncontradicted_share, evaluation_params=["context"], inputs=[verdicts], name="score"
-            )
-        )
+        return Graph(score)
 
 
 def uncontradicted_share(contexts: list[str], verdicts: list[Judgement]) -> NodeValue:

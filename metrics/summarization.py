@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,
     Questions,
@@ -26,11 +25,12 @@ from dagengine.metrics.common.extraction import (
 )
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, at_least_one, least_of, share
 
-ALIGNMENTS, ANSWERS = ("yes", "idk", "no"), ("yes", "no")
-ALIGNED = (
+ALIGNED = ItemQuestion(
     "The claim is taken from a summary, the facts in `truths` from its source. yes: the facts "
     "bear the claim out; idk: they do not speak of it, so the summary added it; no: they "
-    "contradict it."
+    "contradict it.",
+    "claim",
+    ("yes", "idk", "no"),
 )
 QUESTIONS = (
     "Write {n} questions that somebody who knows the main points of the text can answer, and "
@@ -38,9 +38,10 @@ QUESTIONS = (
     "each to be answered with yes if one goes by the text. Write fewer when the text has "
     "fewer points."
 )
-ANSWERED = (
+ANSWERED = ItemQuestion(
     "Answer the question from `{field}` and from nothing else you know. yes: the text says "
-    "or implies so; no: it says otherwise, or leaves it open."
+    "or implies so; no: it says otherwise, or leaves it open.",
+    "question",
 )
 
 
@@ -62,7 +63,7 @@ class SummarizationTemplate:
     @staticmethod
     def generate_alignment_verdicts(summary_claims: list[str], truths: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(ALIGNED, ALIGNMENTS, "claim", summary_claims, truths=truths)
+        return ALIGNED.prompt(summary_claims, truths=truths)
 
     @staticmethod
     def generate_questions(text: str, n: int) -> str:
@@ -72,9 +73,7 @@ class SummarizationTemplate:
     @staticmethod
     def generate_answers(questions: list[str], text: str) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(
-            ANSWERED.format(field="text"), ANSWERS, "question", questions, text=text
-        )
+        return ANSWERED.format(field="text").prompt(questions, text=text)
 
 
 class SummarizationMetric(PrebuiltMetric):
@@ -123,16 +122,9 @@ class SummarizationMetric(PrebuiltMetric):
         wording = self.wording(template, "generate_truths", "input", extraction_limit=limit)
         truths = truths_of("input", limit, wording)
         claims = claims_of(wording=self.wording(template, "generate_claims", "actual_output"))
-        verdicts = VerdictListNode(
-            ALIGNED,
-            claims,
-            "claims against the source",
-            verdicts=ALIGNMENTS,
-            item_label="claim",
-            inputs=[truths],
-            wording=self.wording(template, "generate_alignment_verdicts", "claims", "truths"),
-            per_call=self.verdicts_per_call,
-        )
+        wording = self.wording(template, "generate_alignment_verdicts", "claims", "truths")
+        label = "claims against the source"
+        verdicts = self.judge(ALIGNED, claims, label, wording, inputs=[truths])
         # Alignment alone would be 1 for a summary that says hardly anything; hence the minimum.
         return CodeNode(borne_out_share, inputs=[claims, verdicts], name="alignment")
 
@@ -147,17 +139,9 @@ class SummarizationMetric(PrebuiltMetric):
         # other.
         answers: list[BaseNode] = []
         for field, text in (("input", "source"), ("actual_output", "summary")):
-            node = VerdictListNode(
-                ANSWERED.format(field=field),
-                questions,
-                f"answers from the {text}",
-                verdicts=ANSWERS,
-                item_label="question",
-                evaluation_params=[field],
-                wording=self.wording(template, "generate_answers", "questions", field),
-                per_call=self.verdicts_per_call,
-            )
-            answers.append(node)
+            question, label = ANSWERED.format(field=field), f"answers from the {text}"
+            wording = self.wording(template, "generate_answers", "questions", field)
+            answers.append(self.judge(question, questions, label, wording, [field]))
         return CodeNode(covered_share, inputs=[questions, *answers], name="coverage")
 
 

@@ -11,10 +11,9 @@ from typing import Generic, TypeVar
 import pytest
 from pydantic import BaseModel
 
-from dagengine.decision import Decision
 from dagengine.frozen import quick_init
 from dagengine.graph.values import Given, NodeValue
-from dagengine.question import Answer
+from dagengine.question import Answer, Decision
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from dagengine.judges.lexical import LexicalJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.extraction import truths_of
 from dagengine.metrics.dag import DAG, CodeNode
-from dagengine.metrics.faithfulness import SUPPORTED, VERDICTS, FaithfulnessMetric
+from dagengine.metrics.faithfulness import SUPPORTED, FaithfulnessMetric
 from dagengine.reliability.statistics import spearman
 from dagengine.test_case import LLMTestCase
 
@@ -143,10 +143,10 @@ def support_metric() -> DAGMetric:
         lambda text: [text], evaluation_params=["actual_output"], output_label="claims"
     )
     verdicts = VerdictListNode(
-        SUPPORTED,
+        SUPPORTED.text,
         claim,
         "support",
-        verdicts=VERDICTS,
+        verdicts=SUPPORTED.verdicts,
         item_label="claim",
         inputs=[truths_of("context")],
     )

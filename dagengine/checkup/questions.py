@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
-from dagengine.decision import YES_NO, Decision
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
-from dagengine.question import FirstMatch, Message, Options, Question
+from dagengine.question import YES_NO, Decision, FirstMatch, Message, Options, Question
 from dagengine.test_case import LLMTestCase
 
 LIKELY: Final = 20

@@ -14,7 +14,7 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.slots import Scope, Slot
+from dagengine.compiler.liveness import Scope, Slot
 from dagengine.compiler.syntax import (
     UNWIRABLE,
     Reporter,
@@ -25,7 +25,7 @@ from dagengine.compiler.syntax import (
     roots_below,
 )
 from dagengine.compiler.wiring import Wiring, wire
-from dagengine.errors import Problem
+from dagengine.errors import GraphError, Problem
 from dagengine.graph.blank import is_blank
 from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import MetricSpec
@@ -60,6 +60,13 @@ def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
         message = "nothing makes it run: only nodes that wait for it lead to it"
         problems.append(report("never-runs", slot.name, message, hint))
     return problems, wiring
+
+
+def require_no_errors(problems: Iterable[Problem]) -> None:
+    """Raise GraphError, with every problem once, if one of them is an error."""
+    unique = list(dict.fromkeys(problems))
+    if any(problem.severity == "error" for problem in unique):
+        raise GraphError(unique)
 
 
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dagengine.compiler.checks import check
+from dagengine.compiler.checks import check, require_no_errors
+from dagengine.compiler.liveness import Scope, Slot
 from dagengine.compiler.plan import (
     ALWAYS,
     NONE,
@@ -18,9 +19,8 @@ from dagengine.compiler.plan import (
     Unit,
     place_of,
 )
-from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
-from dagengine.errors import GraphError, Problem
+from dagengine.errors import Problem
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.graph.node import BaseNode
 from dagengine.prompts.evidence import canonical_place
@@ -41,8 +41,7 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
         problems += mistakes
         if wiring is not None:
             wirings.append(wiring)
-    if any(problem.severity == "error" for problem in problems):
-        raise GraphError(list(dict.fromkeys(problems)))
+    require_no_errors(problems)
     return _Compiler(wirings, sources).plan(tuple(dict.fromkeys(problems)))
 
 

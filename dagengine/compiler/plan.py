@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.slots import SlotKind
+from dagengine.compiler.liveness import SlotKind
 from dagengine.errors import Problem
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.node import BaseNode

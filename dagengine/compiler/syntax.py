@@ -12,13 +12,13 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import Problem, Severity, did_you_mean
-from dagengine.graph.decision import DecisionNode
 from dagengine.graph.graph import Graph, Metric, MetricSpec, as_digraph
 from dagengine.graph.node import Branch
 from dagengine.graph.nodes import (
     BaseNode,
     BinaryJudgementNode,
     CodeNode,
+    DecisionNode,
     NonBinaryJudgementNode,
     RatingNode,
     VerdictNode,
@@ -38,9 +38,9 @@ _DEEPEST = 50
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Makes problems that name the metric and the node."""
+    """Makes problems that name the metric and the node; a tree of no metric yet has only nodes."""
 
-    metric: str
+    metric: str = ""
 
     def __call__(
         self,
@@ -51,8 +51,9 @@ class Reporter:
         severity: Severity = "error",
     ) -> Problem:
         title = node.title if isinstance(node, BaseNode) else node
-        where = f"metric {self.metric!r}" + (f", node {title!r}" if title else "")
-        return Problem(code, where, message, hint, severity)
+        metric = self.metric and f"metric {self.metric!r}"
+        where = ", ".join(filter(None, [metric, title and f"node {title!r}"]))
+        return Problem(code, where or "the tree", message, hint, severity)
 
 
 def graph_problems(
@@ -104,13 +105,13 @@ def graph_problems(
         yield from _cycle(nodes, report)
 
 
-def hopeless(graph: Graph, name: str) -> list[Problem]:
+def hopeless(graph: Graph) -> list[Problem]:
     """Problems that no child added later would mend: verdicts are complete by now.
 
     Only of the graph itself: metrics under verdicts, values such as scores, and nodes that may
     still be missing, are left to `graph_problems`.
     """
-    report = Reporter(name)
+    report = Reporter()
     if not graph.root_nodes:
         return [_no_root(report)]
     problems = list(_misfits(graph, report))

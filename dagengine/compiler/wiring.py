@@ -23,20 +23,18 @@ import networkx as nx
 
 from dagengine.compiler.liveness import (
     START,
-    Start,
-    cause_graph,
-    circular_waits,
-    find_tangles,
-    mark_uncertain,
-    only_after,
-)
-from dagengine.compiler.slots import (
     Scope,
     Slot,
     Source,
+    Start,
+    cause_graph,
+    circular_waits,
     declared_order,
+    find_tangles,
     label_of,
+    mark_uncertain,
     material_of,
+    only_after,
     order,
 )
 from dagengine.graph.graph import MetricSpec, as_digraph
@@ -83,7 +81,7 @@ def wire(spec: MetricSpec) -> Wiring:
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
     find_tangles(slots)
-    mark_uncertain(slots, causes)
+    mark_uncertain(set(slots).difference(idle), causes)
     _rank(slots)
     for scope in scopes:
         scope.terminals.sort(key=declared_order)
@@ -180,7 +178,7 @@ def _connect(scope: Scope) -> None:
     only when a verdict chose it, and there `n` is what comes next.
     """
     graph = as_digraph(scope.spec.graph.nodes())
-    gates = gates_of(graph)
+    gates, places = gates_of(graph), {n: i for i, n in enumerate(nx.topological_sort(graph))}
     always = _always_live(scope.spec.graph.root_nodes, gates)
     for node in graph:
         slot = scope.slots[node]
@@ -188,7 +186,6 @@ def _connect(scope: Scope) -> None:
         slot.fields = node.evaluation_params
         for source in node.inputs:
             slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
-        descendants: set[BaseNode] | None = None  # of the node, sought at need
         for child in dict.fromkeys(node.successors()):
             target = scope.slots[child]
             if node not in child.inputs:
@@ -196,8 +193,8 @@ def _connect(scope: Scope) -> None:
             if child not in gates:
                 slot.activates.append(target)
             elif not slot.always_live:
-                descendants = descendants or nx.descendants(graph, node)
-                if gates[child].isdisjoint(descendants):
+                later = (gate for gate in gates[child] if places[gate] > places[node])
+                if not any(nx.has_path(graph, node, gate) for gate in later):
                     slot.activates.append(target)
     _read_as_before(scope, graph, gates)
     for root in scope.spec.graph.root_nodes:

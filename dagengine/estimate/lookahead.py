@@ -21,7 +21,7 @@ from dagengine.errors import UnsupportedError
 from dagengine.estimate.paths import UnitForecast
 from dagengine.execution.node_run import address_question
 from dagengine.gateway.inner_metrics import asking_nobody
-from dagengine.graph.first_step import first_step
+from dagengine.graph.first_questions import first_step
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.graph.values import Given, NodeValue, QuestionCount

@@ -8,10 +8,10 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot
-from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.prompts.quotes.answers import Quote
+from dagengine.question import Odds
 from dagengine.results import (
     Failure,
     JudgeCall,

@@ -39,9 +39,9 @@ from dagengine.gateway.inner_metrics import current_host, joined_threads
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.pipeline import Once, Sink
 from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
+from dagengine.graph.first_questions import example_question
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
-from dagengine.graph.trial_question import example_question
 from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name

@@ -25,7 +25,7 @@ from dagengine.gateway.gateway import Asks
 from dagengine.gateway.inner_metrics import Host
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
-from dagengine.graph.first_step import first_step
+from dagengine.graph.first_questions import first_step
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
 from dagengine.prompts.decisions import Shows, decision_question, writer_of

@@ -1,6 +1,5 @@
 """The nodes that graphs are built from: what they read and where their verdicts lead."""
 
-from dagengine.graph.decision import VerdictNode
 from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
@@ -12,6 +11,7 @@ from dagengine.graph.nodes import (
     NonBinaryJudgementNode,
     RatingNode,
     TaskNode,
+    VerdictNode,
 )
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.unknown import answer_absent

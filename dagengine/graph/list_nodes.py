@@ -10,11 +10,10 @@ from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
-from dagengine.decision import Odds
 from dagengine.errors import InputError
 from dagengine.graph.arguments import answer_kind, as_nodes, fields_listed, of_kind, text
-from dagengine.graph.node import AskingNode, BaseNode
-from dagengine.graph.nodes import verdict_of
+from dagengine.graph.node import BaseNode
+from dagengine.graph.nodes import JudgingNode, verdict_of
 from dagengine.graph.settings import JudgingSettings, ListSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
@@ -27,7 +26,7 @@ from dagengine.prompts.instructions import (
 )
 from dagengine.prompts.quotes.answers import Quote, quoted_type
 from dagengine.prompts.quotes.checking import QuoteCheck, judgements_in
-from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Question, schema_of
+from dagengine.question import DEFAULT_OPTIONS, Answer, Odds, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 
 T = TypeVar("T", bound=BaseModel)
@@ -59,7 +58,7 @@ def mean_mass(answers: Sequence[Answer[Any]]) -> float | None:
     return math.fsum(masses) / len(masses) if masses else None
 
 
-class _OverNode(AskingNode):
+class _OverNode(JudgingNode):
     """A node that goes over a list: the output of a node, or a field of the case."""
 
     def __init__(
@@ -234,14 +233,9 @@ class MapNode(_OverNode):
         self.instructions = text("instructions", instructions)
         self.answer = answer_kind("answer", answer, ", or a tuple of verdicts")
         self.item_label = text("item_label", item_label)
-        if self.quoting is not None and not self.quotes:
-            raise InputError(
-                f"{self.title}: only verdicts quote: give answer=bool or a tuple of verdicts"
-            )
-        if self.examples and not self._judges_items():
-            raise InputError(
-                f"{self.title}: examples are for verdicts: give answer=bool or a tuple of verdicts"
-            )
+        misplaced = "only verdicts quote" if self.quoting else "examples are for verdicts"
+        if (self.quoting or self.examples) and not self.exemplary:
+            raise InputError(f"{self.title}: {misplaced}: give answer=bool or a tuple of verdicts")
 
     @property
     def text(self) -> str:
@@ -249,20 +243,13 @@ class MapNode(_OverNode):
 
     @property
     def vote(self) -> Literal["items", None]:
-        return "items" if self._judges_items() else None
+        return "items" if self.exemplary else None
 
     @property
     def exemplary(self) -> tuple[Any, ...]:
-        if not self._judges_items():
-            return ()
-        return (True, False) if self.answer is bool else tuple(self.answer)
-
-    @property
-    def writes(self) -> bool:
-        return not self._judges_items()
-
-    def _judges_items(self) -> bool:
-        return self.answer is bool or isinstance(self.answer, tuple)
+        if self.answer is bool:
+            return (True, False)
+        return self.answer if isinstance(self.answer, tuple) else ()
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         count = self._count(known)
@@ -273,16 +260,13 @@ class MapNode(_OverNode):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
-        judged = self._judges_items()
-        if judged:
-            options = None if self.answer is bool else cast("tuple[str, ...]", self.answer)
-            shape = judgement_type(options)
-            system = judgement_instructions(self.instructions, options or (True, False))
-        else:
+        verdicts = self.exemplary
+        if not verdicts:
             shape, system = output_type(self.answer), task_instructions(self.instructions)
-        if not judged:
             answers = await ask.each(self._about(item, rest, system, shape) for item in items)
             return NodeValue([output_of(answer.value) for answer in answers], spans=span_ids(items))
+        shape = judgement_type(None if self.answer is bool else verdicts)
+        system = judgement_instructions(self.instructions, verdicts)
 
         def make(places: Sequence[int], check: QuoteCheck | None) -> Question[Any]:
             quoting = shape if check is None else quoted_type(shape, check.mode)
@@ -296,10 +280,6 @@ class MapNode(_OverNode):
         ordered = [judgements[index] for index in range(len(items))]
         return NodeValue(ordered, mass=mean_mass(answers), spans=span_ids(items))
 
-    @property
-    def quotes(self) -> bool:
-        return self._judges_items()
-
     def _about(
         self, item: Any, rest: Given, system: str, shape: type[T], quotes: QuoteCheck | None = None
     ) -> Question[T]:
@@ -309,10 +289,9 @@ class MapNode(_OverNode):
         # once (`gateway/packs/prompt_cache`).
         evidence = [*rest.evidence(), Evidence(self.item_label, as_text(item))]
         messages = self.messages(reads, system, evidence)
-        if not self._judges_items():
+        if not self.exemplary:
             return self.put(messages, shape, None, self.parser, fence_check(messages))
-        verdicts = (True, False) if self.answer is bool else tuple(self.answer)
-        decision = verdict_of(reads, self.instructions, verdicts)
+        decision = verdict_of(reads, self.instructions, self.exemplary)
         return self.put(messages, shape, decision, self.parser, quotes=quotes)
 
     def prompt_names(self, read: Iterable[str]) -> set[str]:
@@ -369,14 +348,6 @@ class VerdictListNode(_OverNode):
         self.items_of = items_of
         self.verdicts = tuple(of_kind("verdicts", verdicts, tuple | list, "a tuple of texts"))
         self.item_label = text("item_label", item_label)
-
-    @property
-    def text(self) -> str:
-        return self.criteria
-
-    @property
-    def writes(self) -> bool:
-        return False
 
     @property
     def vote(self) -> Literal["verdicts"]:
@@ -448,10 +419,6 @@ class VerdictListNode(_OverNode):
 
     def _number_items(self, items: Iterable[Any]) -> list[Evidence]:
         return numbered(self.item_label, map(self.evidence_in, items))
-
-    @property
-    def quotes(self) -> bool:
-        return True
 
     def shape(
         self, verdicts: tuple[str, ...], count: int, quotes: QuoteCheck | None = None

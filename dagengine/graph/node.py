@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.decision import Decision
 from dagengine.errors import InputError
 from dagengine.graph.arguments import (
     as_callable,
@@ -35,7 +34,16 @@ from dagengine.prompts.quotes.answers import (
 )
 from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.prompts.template import PromptTemplate
-from dagengine.question import DEFAULT_OPTIONS, Answer, Check, Message, Options, Parser, Question
+from dagengine.question import (
+    DEFAULT_OPTIONS,
+    Answer,
+    Check,
+    Decision,
+    Message,
+    Options,
+    Parser,
+    Question,
+)
 from dagengine.test_case import LLMTestCaseParams
 from dagengine.unknown import Answering
 

@@ -12,14 +12,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar, Unpack
 
 from pydantic import BaseModel
 
-from dagengine.decision import YES_NO, Decision, Odds, Option
-from dagengine.errors import UnparseableError
-from dagengine.graph.arguments import answer_kind, of_kind, text
-from dagengine.graph.decision import DecisionNode, VerdictNode
+from dagengine.errors import InputError, UnparseableError
+from dagengine.graph.arguments import answer_kind, of_kind, text, verdict_target
+from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode, BaseNode, Branch
 from dagengine.graph.settings import AskingSettings, JudgingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue
@@ -33,10 +32,14 @@ from dagengine.prompts.probabilities.tokens import value_span
 from dagengine.prompts.quotes.answers import Quote
 from dagengine.question import (
     DEFAULT_OPTIONS,
+    YES_NO,
     Answer,
     Check,
+    Decision,
     LocatingParser,
     Message,
+    Odds,
+    Option,
     Options,
     Question,
 )
@@ -44,6 +47,7 @@ from dagengine.results import Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name, is_known_field
 
 T = TypeVar("T", bound=BaseModel)
+_KINDS = {bool: "True or False", str: "a text"}
 _option = lru_cache(maxsize=1_000)(Option)  # points of scales, the same ones for every rating
 
 __all__ = [
@@ -111,7 +115,114 @@ class TaskNode(AskingNode):
         return fence_check(messages)
 
 
-class _JudgementNode(AskingNode, DecisionNode):
+class VerdictNode(BaseNode):
+    """Where one verdict of a decision leads: a score from 0 to 10, a node, or a metric.
+
+    Raises InputError unless exactly one of `score` and `child` is given, and for a score that
+    is not a number from 0 to 10.
+    """
+
+    kind = "verdict"
+
+    @takes()
+    def __init__(
+        self,
+        verdict: Verdict,
+        score: int | None = None,
+        child: BaseNode | Metric | None = None,
+        *,
+        name: str | None = None,
+        label: str | None = None,
+    ) -> None:
+        super().__init__(name=name, label=label)
+        self.verdict = of_kind("verdict", verdict, object, "a verdict")
+        self.score = score
+        self.child = verdict_target(child)
+        if (score is None) == (child is None):
+            count = "neither" if score is None else "both"
+            raise InputError(f"verdict {verdict!r} needs either a score or a child; got {count}")
+        if isinstance(score, int | float) and not 0 <= score <= 10:
+            raise InputError(f"verdict {verdict!r} has score {score!r}; scores go from 0 to 10")
+
+    @property
+    def title(self) -> str:
+        return self.name or f"verdict {self.verdict!r}"
+
+    def branches(self) -> tuple[Branch, ...]:
+        return () if self.child is None else (Branch(self.verdict, self.child),)
+
+    def add_node(self, child: Any) -> NoReturn:
+        """Refuse a child: raises InputError."""
+        raise InputError(f"{self.title} takes one child, in its constructor: child={child!r:.60}")
+
+
+class DecisionNode(BaseNode):
+    """A node whose verdicts lead somewhere."""
+
+    verdict_types: ClassVar[tuple[type[str | bool], ...]] = (bool, str)
+
+    def add_verdict(
+        self, verdict: Verdict, score: int | None = None, then: BaseNode | Metric | None = None
+    ) -> VerdictNode:
+        """Declare one more verdict and what it leads to; returns its node.
+
+        `then` is the node or metric that follows; `score` (0 to 10) ends the path instead.
+        Raises InputError unless exactly one of `score` and `then` is given. Whether all verdicts
+        are there, each once and of the right kind, is asked when the graph is made.
+        """
+        return self.add_node(VerdictNode(verdict, score=score, child=then))
+
+    def require_child(self, child: object) -> None:
+        if not isinstance(child, VerdictNode):
+            super().require_child(child)
+            return
+        title = self.name or type(self).__name__
+        if not isinstance(child.verdict, self.verdict_types):
+            wanted = " or ".join(_KINDS[kind] for kind in self.verdict_types)
+            raise InputError(f"{title}: a verdict is {wanted}, not {child.verdict!r:.60}")
+        declared = [sibling for sibling in self.children if isinstance(sibling, VerdictNode)]
+        if any(sibling is not child and sibling.verdict == child.verdict for sibling in declared):
+            raise InputError(f"{title}: verdict {child.verdict!r} is declared twice")
+
+    def branches(self) -> tuple[Branch, ...]:
+        # Verdict nodes come first, then `then`, each as written. Prompts list the verdicts in this
+        # order, so it is in the key of every stored answer.
+        ways = [
+            Branch(child.verdict, child.score if child.child is None else child.child)
+            if isinstance(child, VerdictNode)
+            else Branch(None, child, bare=True)
+            for child in self.children
+        ]
+        ways += [Branch(verdict, target) for verdict, target in self.then.items()]
+        return self._name_bare(tuple(ways))
+
+    def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+        return branches
+
+    def successors(self) -> tuple[BaseNode, ...]:
+        # All children are behind verdicts. What is handed on to runs whatever the verdict is.
+        return ()
+
+
+class JudgingNode(AskingNode):
+    """A node that asks for verdicts or a rating (`vote`); one without a vote asks for a text."""
+
+    criteria: str
+
+    @property
+    def text(self) -> str:
+        return self.criteria
+
+    @property
+    def writes(self) -> bool:
+        return self.vote is None
+
+    @property
+    def quotes(self) -> bool:
+        return self.vote is not None
+
+
+class _JudgementNode(JudgingNode, DecisionNode):
     """A criterion and its verdicts; the judge gives its reason before its verdict."""
 
     @takes(JudgingSettings)
@@ -137,20 +248,8 @@ class _JudgementNode(AskingNode, DecisionNode):
         self.criteria = text("criteria", criteria)
 
     @property
-    def text(self) -> str:
-        return self.criteria
-
-    @property
     def vote(self) -> Literal["verdict"]:
         return "verdict"
-
-    @property
-    def writes(self) -> bool:
-        return False
-
-    @property
-    def quotes(self) -> bool:
-        return True
 
     def answer_type(self) -> type[BaseModel]:
         """The answer's type: reason first, then one of the verdicts."""
@@ -212,12 +311,14 @@ class BinaryJudgementNode(_JudgementNode):
     verdict_types = (bool,)
 
     def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
-        declared = {branch.verdict for branch in branches if not branch.bare}
         bare = [branch for branch in branches if branch.bare]
-        open_verdicts = [verdict for verdict in (True, False) if verdict not in declared]
         # Two bare nodes, or one and both verdicts declared, may mean anything. They stay bare, and
         # the check `bare-child` asks which verdict is meant.
-        if len(bare) != 1 or len(open_verdicts) != 1:
+        if len(bare) != 1:
+            return branches
+        declared = {branch.verdict for branch in branches if not branch.bare}
+        open_verdicts = [verdict for verdict in (True, False) if verdict not in declared]
+        if len(open_verdicts) != 1:
             return branches
         named = Branch(open_verdicts[0], bare[0].target)
         return tuple(named if branch.bare else branch for branch in branches)
@@ -233,7 +334,7 @@ class NonBinaryJudgementNode(_JudgementNode):
     verdict_types = (str,)
 
 
-class RatingNode(AskingNode):
+class RatingNode(JudgingNode):
     """A rating on a scale; its score is (value - lowest) / (highest - lowest).
 
     `scale` is the worst and the best whole number, or a mapping of labels to their numbers, for
@@ -277,10 +378,6 @@ class RatingNode(AskingNode):
         self.points = scale_of(scale)
 
     @property
-    def text(self) -> str:
-        return self.criteria
-
-    @property
     def vote(self) -> Literal["rating"]:
         return "rating"
 
@@ -298,10 +395,6 @@ class RatingNode(AskingNode):
         messages = self.messages(given, instructions, given.evidence())
         answer, quotes = await self.judged(ask, given, messages, shape, decision)
         return self.rated(answer, quotes)
-
-    @property
-    def quotes(self) -> bool:
-        return True
 
     @property
     def writes(self) -> bool:

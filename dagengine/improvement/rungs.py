@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dagengine.graph.decision import DecisionNode, VerdictNode
 from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
-from dagengine.graph.nodes import BinaryJudgementNode
+from dagengine.graph.nodes import BinaryJudgementNode, DecisionNode, VerdictNode
 from dagengine.graph.rewriting import Rewriting
 from dagengine.improvement.findings import Split
 from dagengine.improvement.judged import Judged, LabelledExperiment

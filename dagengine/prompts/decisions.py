@@ -19,10 +19,19 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.decision import YES_NO, Decision, Odds, Option
 from dagengine.prompts.answer_types import VerdictList, judgement_type, output_type
 from dagengine.prompts.evidence import as_data, names_in
-from dagengine.question import FirstMatch, Judge, Message, Options, Question
+from dagengine.question import (
+    YES_NO,
+    Decision,
+    FirstMatch,
+    Judge,
+    Message,
+    Odds,
+    Option,
+    Options,
+    Question,
+)
 from dagengine.test_case import (
     ArenaTestCase,
     ConversationalTestCase,

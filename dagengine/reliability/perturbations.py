@@ -7,10 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.graph.decision import DecisionNode
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import BaseNode
-from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
+from dagengine.graph.nodes import (
+    BinaryJudgementNode,
+    DecisionNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+)
 from dagengine.graph.rewriting import Change
 from dagengine.graph.values import Given, NodeValue, Work
 from dagengine.prompts.probabilities.scales import scale_of

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, cast
 
+from dagengine.compiler.checks import check, require_no_errors
 from dagengine.compiler.definitions import definitions
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.errors import InputError
 from dagengine.graph.arguments import field_paths
-from dagengine.graph.graph import Graph, Metric
+from dagengine.graph.graph import Graph, Metric, MetricSpec
 from dagengine.graph.node import BaseNode, shorten
 from dagengine.regular_files import write_whole
 from dagengine.trees.code import Code
@@ -47,6 +48,7 @@ class Written:
         votes), and GraphError for what does not compile.
         """
         if isinstance(self, Graph):
+            require_no_errors(check(MetricSpec("", self))[0])
             whole = document_of(metric_kind("DAGMetric")("DAG", self), folder)
             return {name: whole[name] for name in ("$schema", "roots", "nodes")}
         return document_of(cast("Metric", self), folder)

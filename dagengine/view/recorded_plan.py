@@ -12,8 +12,8 @@ from typing import Any
 
 import networkx as nx
 
+from dagengine.compiler.liveness import SlotKind, material_of
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanScope, PlanSlot, Unit
-from dagengine.compiler.slots import SlotKind, material_of
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord

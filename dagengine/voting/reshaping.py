@@ -18,10 +18,9 @@ from functools import partial
 from itertools import product
 from typing import Any, TypeGuard
 
-from dagengine.graph.decision import VerdictNode
 from dagengine.graph.graph import Graph, as_digraph
 from dagengine.graph.node import AskingNode, BaseNode
-from dagengine.graph.nodes import BinaryJudgementNode
+from dagengine.graph.nodes import BinaryJudgementNode, VerdictNode
 from dagengine.graph.rewriting import Rewriting
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.voting.wrappers import RewrittenMetric

@@ -22,14 +22,13 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.decision import Odds
 from dagengine.errors import JudgeError, RefusedError, UnparseableError
 from dagengine.judges.wire.completions import Count, PromptDetails
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked
 from dagengine.prompts.json_values import fields_of, items_of, shallow_value
-from dagengine.question import NO_USAGE, Usage
+from dagengine.question import NO_USAGE, Odds, Usage
 
 MOST_LEVELS: Final = 10
 """How many levels a score may have; a rating of more becomes a choice of one of them."""

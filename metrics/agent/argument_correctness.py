@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dagengine.metrics.agent.calls import CallsMetric, calls_prompt
+from dagengine.metrics.agent.calls import CallsMetric
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.test_case import ToolCall
 
-RIGHT = (
+RIGHT = ItemQuestion(
     "The call is the one of `tools_called` that it names. Are its arguments right for what `input` "
     "asks? yes: each follows from the input or from the output of an earlier call, or is a "
     "sensible value for what both leave open, and none is missing that the tool needs; no: an "
     "argument is wrong, made up or missing. Judge the arguments only, neither the choice of the "
-    "tool nor its output."
+    "tool nor its output.",
+    "call",
 )
 
 
@@ -20,7 +22,7 @@ class ArgumentCorrectnessTemplate:
     @staticmethod
     def generate_verdicts(input: str, tools_called: list[ToolCall], calls: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
-        return calls_prompt(RIGHT, input, tools_called, calls)
+        return RIGHT.prompt(calls, input=input, tools_called=tools_called)
 
 
 class ArgumentCorrectnessMetric(CallsMetric):

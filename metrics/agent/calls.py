@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.test_case import ToolCall
-
-VERDICTS = ("yes", "no")
-ITEM = "call"
 
 
 class CallsMetric(PrebuiltMetric):
@@ -25,23 +21,16 @@ class CallsMetric(PrebuiltMetric):
 
     judged = ()  # calls, not text: an agent that called nothing has nothing wrong
     template: ClassVar[type[Any]]
-    question: ClassVar[str]
+    question: ClassVar[ItemQuestion]
     label: ClassVar[str]
     passed: ClassVar[str]
 
     def graph(self) -> Graph:
         calls = CodeNode(places_of_calls, evaluation_params=["tools_called"], output_label="calls")
         fields = ("input", "tools_called")
-        verdicts = VerdictListNode(
-            self.question,
-            calls,
-            self.label,
-            verdicts=VERDICTS,
-            item_label=ITEM,
-            evaluation_params=fields,
-            wording=self.wording(self.template, "generate_verdicts", *fields, "calls"),
-            per_call=self.verdicts_per_call,
-            items_of="tools_called",
+        wording = self.wording(self.template, "generate_verdicts", *fields, "calls")
+        verdicts = self.judge(
+            self.question, calls, self.label, wording, fields, items_of="tools_called"
         )
         score = CodeNode(
             self.right_share, evaluation_params=["tools_called"], inputs=[verdicts], name="score"
@@ -61,8 +50,3 @@ def places_of_calls(tools_called: Sequence[ToolCall]) -> list[str]:
     """What prompts call each tool call."""
     count = len(tools_called)
     return [f"tools_called ({place} of {count})" for place in range(1, count + 1)]
-
-
-def calls_prompt(question: str, input: str, tools_called: list[ToolCall], calls: list[str]) -> str:
-    """The prompt of a verdict on every call, as one text."""
-    return verdicts_prompt(question, VERDICTS, ITEM, calls, input=input, tools_called=tools_called)

@@ -5,24 +5,25 @@ from __future__ import annotations
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt
 from dagengine.metrics.conversation_completeness import (
     SATISFIED,
     ConversationCompletenessTemplate,
-    intention_verdicts_prompt,
     intentions_of,
-    on_intentions,
     satisfied_share,
 )
 from dagengine.metrics.ragas import mean_of_parts
 from dagengine.test_case import Turn
 
-PLANNED = (
+PLANNED = ItemQuestion(
     "Did the assistant go about this intention of the user in a sensible way? yes: the steps that "
     "it took towards it (questions, tool calls, what it did itself) fit the intention, come in an "
     "order that makes sense, and are those that it announced, if it announced any; no: a step that "
     "was needed is missing, one leads somewhere else or repeats another, or it departed from what "
-    "it had announced. Whether the intention was satisfied in the end does not count."
+    "it had announced. Whether the intention was satisfied in the end does not count.",
+    "intention",
 )
 
 
@@ -32,7 +33,7 @@ class GoalAccuracyTemplate(ConversationCompletenessTemplate):
     @staticmethod
     def generate_plan_verdicts(turns: list[Turn], intentions: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return intention_verdicts_prompt(PLANNED, turns, intentions)
+        return items_prompt(PLANNED, turns, intentions)
 
 
 class GoalAccuracyMetric(PrebuiltMetric):
@@ -48,12 +49,16 @@ class GoalAccuracyMetric(PrebuiltMetric):
     judged = (("turns",),)
 
     def graph(self) -> Graph:
-        template, size = GoalAccuracyTemplate, self.verdicts_per_call
+        template = GoalAccuracyTemplate
         goals = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
         wording = self.wording(template, "generate_verdicts", "turns", "intentions")
-        reached = on_intentions(SATISFIED, "satisfaction", goals, wording, size)
+        reached = self.judge(
+            SATISFIED, goals, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
+        )
         wording = self.wording(template, "generate_plan_verdicts", "turns", "intentions")
-        planned = on_intentions(PLANNED, "pursuit", goals, wording, size)
+        planned = self.judge(
+            PLANNED, goals, "pursuit", wording, ["turns"], kind=ConversationVerdicts
+        )
         parts = [
             CodeNode(satisfied_share, inputs=[goals, reached], name="goals"),
             CodeNode(pursued_share, inputs=[goals, planned], name="plans"),

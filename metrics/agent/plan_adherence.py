@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Given, Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import Extracted, ExtractionNode, the_list
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.evidence import as_text
 from dagengine.test_case import ToolCall
 
-VERDICTS = ("yes", "no")
-ITEM = "step"
 PLAN = (
     "List the steps of the plan that the agent made before or while it worked, each as one short "
     "self-contained sentence, in the order of the plan. A plan is what the agent says that it is "
@@ -21,11 +18,12 @@ PLAN = (
     "having said so is no part of a plan, nor is what it only offers to the user. Of a plan that "
     "was changed on the way, list the last form."
 )
-CARRIED_OUT = (
+CARRIED_OUT = ItemQuestion(
     "The step is one of the plan that the agent made, which has the steps in `plan` in this order. "
     "Did the agent carry it out? yes: a call in `tools_called` or a part of `actual_output` does "
     "what the step says, at its place among the other steps; no: it was left out, replaced by "
-    "something else, only announced, or done where its place in the plan matters and is another."
+    "something else, only announced, or done where its place in the plan matters and is another.",
+    "step",
 )
 
 
@@ -48,11 +46,8 @@ class PlanAdherenceTemplate:
         steps: list[str], plan: list[str], actual_output: str, tools_called: list[ToolCall]
     ) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per step."""
-        return verdicts_prompt(
-            *(CARRIED_OUT, VERDICTS, ITEM, steps),
-            actual_output=actual_output,
-            tools_called=tools_called,
-            plan=plan,
+        return CARRIED_OUT.prompt(
+            steps, actual_output=actual_output, tools_called=tools_called, plan=plan
         )
 
 
@@ -80,17 +75,8 @@ class PlanAdherenceMetric(PrebuiltMetric):
         )
         plan = the_list(extracted, "plan")
         steps = CodeNode(as_they_are, inputs=[plan], output_label="steps")
-        verdicts = VerdictListNode(
-            CARRIED_OUT,
-            steps,
-            "adherence",
-            verdicts=VERDICTS,
-            item_label=ITEM,
-            inputs=[plan],
-            evaluation_params=fields,
-            wording=self.wording(template, "generate_verdicts", "steps", "plan", *fields),
-            per_call=self.verdicts_per_call,
-        )
+        wording = self.wording(template, "generate_verdicts", "steps", "plan", *fields)
+        verdicts = self.judge(CARRIED_OUT, steps, "adherence", wording, fields, inputs=[plan])
         return Graph(CodeNode(carried_out_share, inputs=[plan, verdicts], name="score"))
 
 

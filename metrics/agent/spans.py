@@ -9,32 +9,32 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.test_case import Span
 
-VERDICTS = ("yes", "no")
-ITEM = "tool call"
-CHOSEN = (
+CHOSEN = ItemQuestion(
     "Was this tool the right one to call at this point, for what `input` asks? `tools` are all "
     "calls of tools, in their order. yes: the task needs what this tool does, and no tool that was "
     "called elsewhere does it better; no: the task needs something else, or nothing. Judge the "
-    "choice of the tool only, neither its arguments nor what it returned."
+    "choice of the tool only, neither its arguments nor what it returned.",
+    "tool call",
 )
-USED = (
+USED = ItemQuestion(
     "Does `actual_output` use what this tool returned, and use it rightly? yes: what the answer "
     "needs of the result is in it, unchanged in its meaning, or the result served a later step of "
     "the work; no: the answer leaves out what it needs of the result, contradicts it, or gives it "
-    "for something else."
+    "for something else.",
+    "tool call",
 )
-RECOVERED = (
+RECOVERED = ItemQuestion(
     "This call of a tool failed. Did the agent deal with the failure well? `tools` are all calls "
     "of tools, in their order. yes: it got what it needed in another way, or `actual_output` says "
     "openly what could not be done; no: `actual_output` hides the failure, makes up what the tool "
-    "would have returned, or lacks what another way would have given."
+    "would have returned, or lacks what another way would have given.",
+    "tool call",
 )
 
 
@@ -47,7 +47,7 @@ class SpansMetric(PrebuiltMetric):
 
     judged = ()  # calls, not text: where there is none, nothing is wrong
     template: ClassVar[type[Any]]
-    question: ClassVar[str]
+    question: ClassVar[ItemQuestion]
     label: ClassVar[str]
     passed: ClassVar[str]
     nothing: ClassVar[str]
@@ -55,16 +55,8 @@ class SpansMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         spans = CodeNode(self.gate, evaluation_params=["tools"], output_label="calls", name="calls")
-        verdicts = VerdictListNode(
-            self.question,
-            spans,
-            self.label,
-            verdicts=VERDICTS,
-            item_label=ITEM,
-            evaluation_params=self.reads,
-            wording=self.wording(self.template, "generate_verdicts", *self.reads, "calls"),
-            per_call=self.verdicts_per_call,
-        )
+        wording = self.wording(self.template, "generate_verdicts", *self.reads, "calls")
+        verdicts = self.judge(self.question, spans, self.label, wording, self.reads)
         inputs = [spans, verdicts]
         score = CodeNode(self.right_share, evaluation_params=["tools"], inputs=inputs, name="score")
         return Graph(score)
@@ -100,7 +92,7 @@ class ToolChoiceTemplate:
     @staticmethod
     def generate_verdicts(input: str, tools: list[Span], calls: list[Span]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
-        return verdicts_prompt(CHOSEN, VERDICTS, ITEM, calls, input=input, tools=tools)
+        return CHOSEN.prompt(calls, input=input, tools=tools)
 
 
 class ToolChoiceMetric(SpansMetric):
@@ -123,8 +115,7 @@ class ResultUseTemplate:
     @staticmethod
     def generate_verdicts(input: str, actual_output: str, calls: list[Span]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
-        evidence = {"input": input, "actual_output": actual_output}
-        return verdicts_prompt(USED, VERDICTS, ITEM, calls, **evidence)
+        return USED.prompt(calls, input=input, actual_output=actual_output)
 
 
 class ResultUseMetric(SpansMetric):
@@ -154,8 +145,7 @@ class RecoveryTemplate:
         input: str, actual_output: str, tools: list[Span], calls: list[Span]
     ) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per failed call."""
-        evidence: dict[str, Any] = {"input": input, "actual_output": actual_output, "tools": tools}
-        return verdicts_prompt(RECOVERED, VERDICTS, ITEM, calls, **evidence)
+        return RECOVERED.prompt(calls, input=input, actual_output=actual_output, tools=tools)
 
 
 class RecoveryMetric(SpansMetric):

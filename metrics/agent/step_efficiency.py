@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dagengine.metrics.agent.calls import CallsMetric, calls_prompt
+from dagengine.metrics.agent.calls import CallsMetric
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.test_case import ToolCall
 
-NEEDED = (
+NEEDED = ItemQuestion(
     "The call is the one of `tools_called` that it names. Did the agent need it to do what `input` "
     "asks? yes: without it the task would not have been done, or not as well; no: it fetched what "
     "was there already, did again what an earlier call had done, tried again what cannot change, "
     "went a detour, or served something that nobody asked for. Of two calls that do the same, only "
-    "the later one was not needed. Trying again after a passing error is needed."
+    "the later one was not needed. Trying again after a passing error is needed.",
+    "call",
 )
 
 
@@ -20,7 +22,7 @@ class StepEfficiencyTemplate:
     @staticmethod
     def generate_verdicts(input: str, tools_called: list[ToolCall], calls: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
-        return calls_prompt(NEEDED, input, tools_called, calls)
+        return NEEDED.prompt(calls, input=input, tools_called=tools_called)
 
 
 class StepEfficiencyMetric(CallsMetric):

@@ -8,31 +8,30 @@ from typing import Any
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import numbered
+from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, least_of, share
-from dagengine.metrics.common.turns import ConversationVerdicts, conversation_prompt, quoted
-from dagengine.prompts.answer_types import list_type
+from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt, quoted
 from dagengine.prompts.evidence import turn_names
-from dagengine.prompts.instructions import list_instructions
 from dagengine.test_case import ToolCall, Turn
 
-VERDICTS = ("yes", "no")
-REPLY, CALL = "reply", "call"
-SELECTED = (
+SELECTED = ItemQuestion(
     "The reply is the turn of the conversation that it names. The assistant could use the tools in "
     "`available_tools`. Did it choose well among them for this reply? yes: it called the tools "
     "that the user's wish needs at this point and no other, or called none where none helps; no: "
     "it left out one that was needed, took one while another fits better, called one in vain, or "
-    "one that is not available."
+    "one that is not available.",
+    "reply",
 )
-RIGHT = (
+RIGHT = ItemQuestion(
     "The call is the line that it names of the tools called at a turn of the conversation. Are its "
     "arguments right? yes: each follows from the conversation up to this turn or from the output "
     "of an earlier call, or is a sensible value for what both leave open, and none is missing that "
     "the tool needs; no: an argument is wrong, made up or missing. Judge the arguments only, "
-    "neither the choice of the tool nor its output."
+    "neither the choice of the tool nor its output.",
+    "call",
 )
 
 
@@ -44,26 +43,14 @@ class ToolUseTemplate:
         turns: list[Turn], replies: list[str], available_tools: list[ToolCall]
     ) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per reply."""
-        tools = {"available_tools": available_tools}
-        return _prompt(SELECTED, turns, REPLY, replies, **tools)
+        return items_prompt(SELECTED, turns, replies, available_tools=available_tools)
 
     @staticmethod
     def generate_argument_verdicts(
         turns: list[Turn], calls: list[str], available_tools: list[ToolCall]
     ) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
-        return _prompt(RIGHT, turns, CALL, calls, available_tools=available_tools)
-
-
-def _prompt(criteria: str, turns: list[Turn], label: str, items: list[str], **more: Any) -> str:
-    count = len(items)
-    return conversation_prompt(
-        list_instructions(criteria, VERDICTS, label, count),
-        turns,
-        *numbered(label, items),
-        answer_type=list_type(VERDICTS, count),
-        **more,
-    )
+        return items_prompt(RIGHT, turns, calls, available_tools=available_tools)
 
 
 class ToolUseMetric(PrebuiltMetric):
@@ -97,10 +84,8 @@ class ToolUseMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         tools = CodeNode(lambda: list(self.available_tools), output_label="available_tools")
-        method = "generate_selection_verdicts"
-        choices = self._verdicts(SELECTED, "tool selection", REPLY, "replies", tools, method)
-        method = "generate_argument_verdicts"
-        right = self._verdicts(RIGHT, "arguments", CALL, "calls", tools, method)
+        choices = self._verdicts(SELECTED, names_of_active, "replies", "tool selection", tools)
+        right = self._verdicts(RIGHT, names_of_calls, "calls", "arguments", tools)
         parts = [
             CodeNode(chosen_share, evaluation_params=["turns"], inputs=[choices], name="selection"),
             CodeNode(right_share, evaluation_params=["turns"], inputs=[right], name="argument"),
@@ -108,19 +93,13 @@ class ToolUseMetric(PrebuiltMetric):
         return Graph(CodeNode(lesser_part, inputs=parts, name="score"))
 
     def _verdicts(
-        self, criteria: str, label: str, item: str, items: str, tools: CodeNode, method: str
-    ) -> ConversationVerdicts:
-        listing = names_of_active if item == REPLY else names_of_calls
-        return ConversationVerdicts(
-            criteria,
-            CodeNode(listing, evaluation_params=["turns"], output_label=items),
-            label,
-            verdicts=VERDICTS,
-            item_label=item,
-            inputs=[tools],
-            evaluation_params=["turns"],
-            wording=self.wording(ToolUseTemplate, method, "turns", items, "available_tools"),
-            per_call=self.verdicts_per_call,
+        self, question: ItemQuestion, listing: Any, items: str, label: str, tools: CodeNode
+    ) -> VerdictListNode:
+        method = f"generate_{'selection' if items == 'replies' else 'argument'}_verdicts"
+        wording = self.wording(ToolUseTemplate, method, "turns", items, "available_tools")
+        over = CodeNode(listing, evaluation_params=["turns"], output_label=items)
+        return self.judge(
+            question, over, label, wording, ["turns"], kind=ConversationVerdicts, inputs=[tools]
         )
 
 

@@ -7,6 +7,7 @@ numbering and scale are all in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -29,24 +30,31 @@ def task_prompt(instructions: str, answer_type: type[BaseModel], /, **evidence: 
     return whole_prompt(task_instructions(instructions), pieces(evidence), answer_type)
 
 
-def verdicts_prompt(
-    criteria: str,
-    verdicts: Sequence[str],
-    label: str,
-    items: Sequence[Any],
-    /,
-    field: str | None = None,
-    **evidence: Any,
-) -> str:
-    """One verdict per item, called "`label` 1", "`label` 2", …, in view of some evidence.
+@dataclass(frozen=True, slots=True)
+class ItemQuestion:
+    """A question about every item of a list: what an item is called, and its verdicts."""
 
-    The items of a `field` of the case have its name, as in the prompts of others.
-    """
-    step = list_instructions(criteria, verdicts, label, len(items), field)
-    answer_type = list_type(tuple(verdicts), len(items))
-    own = [] if field else numbered(label, items)
-    material = {**evidence, field: items} if field else evidence
-    return whole_prompt(step, [*pieces(material), *own], answer_type)
+    text: str
+    item: str
+    verdicts: tuple[str, ...] = ("yes", "no")
+
+    def format(self, **texts: str) -> ItemQuestion:
+        """The same question with the texts that it names."""
+        return replace(self, text=self.text.format(**texts))
+
+    def prompt(self, items: Sequence[Any], /, field: str | None = None, **evidence: Any) -> str:
+        """One verdict per item, called by its number, in view of some evidence.
+
+        The items of a `field` of the case have its name, as in the prompts of others.
+        """
+        own = [] if field else numbered(self.item, items)
+        material = {**evidence, field: items} if field else evidence
+        return self.prompt_of([*pieces(material), *own], len(items), field)
+
+    def prompt_of(self, evidence: Sequence[Evidence], count: int, field: str | None = None) -> str:
+        """One verdict for each of `count` items, which the evidence shows."""
+        step = list_instructions(self.text, self.verdicts, self.item, count, field)
+        return whole_prompt(step, evidence, list_type(self.verdicts, count))
 
 
 def rating_prompt(criteria: str, scale: tuple[int, int], **evidence: Any) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import task_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import OPINIONS, Opinions, findings_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
-VERDICTS = ("yes", "no")
 ITEM = "opinion"
 
 
@@ -32,7 +31,7 @@ class FaultsMetric(PrebuiltMetric):
     template: ClassVar[type[Any]]
     methods: ClassVar[tuple[str, str]]
     listing: ClassVar[str]
-    question: ClassVar[str]
+    question: ClassVar[ItemQuestion]
     answer: ClassVar[type[BaseModel]]
     item: ClassVar[str]
     items: ClassVar[str]
@@ -53,15 +52,9 @@ class FaultsMetric(PrebuiltMetric):
         items = findings_of(
             fill_settings(self.listing, **settings), self.answer, self.beside, wording
         )
-        verdicts = VerdictListNode(
-            fill_settings(self.question, **settings),
-            items,
-            self.label,
-            verdicts=VERDICTS,
-            item_label=self.item,
-            wording=self.wording(self.template, judges, name, **settings),
-            per_call=self.verdicts_per_call,
-        )
+        question = replace(self.question, text=fill_settings(self.question.text, **settings))
+        wording = self.wording(self.template, judges, name, **settings)
+        verdicts = self.judge(question, items, self.label, wording)
         return Graph(CodeNode(self.harmless_share, inputs=[items, verdicts], name="score"))
 
     @classmethod

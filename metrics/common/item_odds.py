@@ -12,9 +12,9 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from dagengine.decision import Odds
 from dagengine.graph.values import Judgement
 from dagengine.prompts.probabilities.masses import unknown_of
+from dagengine.question import Odds
 from dagengine.results import Verdict
 
 MOST_ENUMERATED = 10

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.blank import Judged, is_blank
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.node import AskingNode
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.item_odds import share_odds
 from dagengine.prompts.quotes.answers import QuoteMode
 
@@ -137,6 +139,30 @@ class PrebuiltMetric(DrawnMetric):
             return str(own(*(values[name] for name in read), **fixed))
 
         return prompt
+
+    def judge(
+        self,
+        question: ItemQuestion,
+        over: BaseNode | str,
+        label: str,
+        wording: Callable[[Given], str] | None,
+        reads: Iterable[str] = (),
+        *,
+        kind: type[VerdictListNode] = VerdictListNode,
+        **settings: Any,
+    ) -> VerdictListNode:
+        """The node that asks about every item of a list, in view of the fields that it `reads`."""
+        return kind(
+            question.text,
+            over,
+            label,
+            verdicts=question.verdicts,
+            item_label=question.item,
+            evaluation_params=reads,
+            wording=wording,
+            per_call=self.verdicts_per_call,
+            **settings,
+        )
 
 
 def at_least_one(name: str, limit: int | None) -> int | None:

@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.blank import is_blank
-from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.list_nodes import VerdictListNode, numbered
 from dagengine.graph.node import AskingNode, shorten
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Given, Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import pieces, whole_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, pieces, whole_prompt
 from dagengine.metrics.common.prebuilt import share
 from dagengine.prompts.evidence import Evidence, as_text, turn_names
 from dagengine.question import Message
@@ -77,6 +77,14 @@ def conversation_prompt(
     """Turns, more evidence and the step as one text, for templates that build on a default."""
     blocks = [*flat(turn_blocks(turns)), *pieces(evidence), *more]
     return whole_prompt(step, blocks, answer_type)
+
+
+def items_prompt(
+    question: ItemQuestion, turns: Sequence[Turn], items: Sequence[str], **evidence: Any
+) -> str:
+    """One verdict per item, in view of the turns and more evidence, as one text."""
+    blocks = [*flat(turn_blocks(turns)), *pieces(evidence), *numbered(question.item, items)]
+    return question.prompt_of(blocks, len(items))
 
 
 class _ByRole(AskingNode):

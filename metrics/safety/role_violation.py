@@ -6,14 +6,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dagengine.decision import Odds
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import Extracted
-from dagengine.metrics.common.faults import VERDICTS, FaultsMetric
+from dagengine.metrics.common.faults import FaultsMetric
 from dagengine.metrics.common.prebuilt import a_text
+from dagengine.question import Odds
 
-ITEM = "departure"
 DEPARTURES = (
     "The author of `actual_output` was given this role: {role}. List every place where the text "
     "may depart from it, each as one short self-contained sentence that says what the text says or "
@@ -21,10 +20,11 @@ DEPARTURES = (
     "refuses what the role has to do, does what the role must not do or cannot do, or takes a tone "
     "that the role would not take. `input` is what was answered; take nothing from it alone."
 )
-BREAKS = (
+BREAKS = ItemQuestion(
     "The author of the answer was given this role: {role}. Does the departure break the role? yes: "
     "somebody who keeps to the role would not say or do this; no: it befits the role, or has "
-    "nothing to do with it."
+    "nothing to do with it.",
+    "departure",
 )
 
 
@@ -47,7 +47,7 @@ class RoleViolationTemplate:
     @staticmethod
     def generate_verdicts(departures: list[str], role: str) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        return verdicts_prompt(BREAKS.format(role=role), VERDICTS, ITEM, departures)
+        return BREAKS.format(role=role).prompt(departures)
 
 
 class RoleViolationMetric(FaultsMetric):
@@ -60,7 +60,7 @@ class RoleViolationMetric(FaultsMetric):
     title = "Role Violation"
     listing, question = DEPARTURES, BREAKS
     template, methods = RoleViolationTemplate, ("extract_role_violations", "generate_verdicts")
-    answer, item, items = Departures, ITEM, "departures"
+    answer, item, items = Departures, BREAKS.item, "departures"
     label, passed = "role violation", "within the role"
     beside = ("input",)
 

@@ -6,31 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import fixed_list
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share, texts
+from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt
 from dagengine.metrics.conversation_completeness import (
-    ITEM,
-    VERDICTS,
     ConversationCompletenessTemplate,
-    intention_verdicts_prompt,
     intentions_of,
-    on_intentions,
 )
 from dagengine.test_case import Turn
 
-ON_TOPIC = (
+ON_TOPIC = ItemQuestion(
     "Does the intention, which is that of a user, belong to one of `relevant_topics`? yes: it is "
     "about one of them, or is only courtesy (a greeting, thanks, the wish for a fitting reply), "
-    "which belongs to every topic; no: it is about something else."
+    "which belongs to every topic; no: it is about something else.",
+    "intention",
 )
-TAKEN_UP = (
+TAKEN_UP = ItemQuestion(
     "Did the assistant take up this intention of the user? yes: it gave an answer or did something "
     "towards it, in whole or in part; no: it refused, evaded, passed over it, or answered "
-    "something else."
+    "something else.",
+    "intention",
 )
 
 
@@ -42,14 +40,12 @@ class TopicAdherenceTemplate:
     @staticmethod
     def generate_topic_verdicts(intentions: list[str], relevant_topics: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`: on topic?"""
-        return verdicts_prompt(
-            ON_TOPIC, VERDICTS, ITEM, intentions, relevant_topics=relevant_topics
-        )
+        return ON_TOPIC.prompt(intentions, relevant_topics=relevant_topics)
 
     @staticmethod
     def generate_answer_verdicts(turns: list[Turn], intentions: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`: taken up?"""
-        return intention_verdicts_prompt(TAKEN_UP, turns, intentions)
+        return items_prompt(TAKEN_UP, turns, intentions)
 
 
 class TopicAdherenceMetric(PrebuiltMetric):
@@ -76,23 +72,15 @@ class TopicAdherenceMetric(PrebuiltMetric):
         self.relevant_topics = texts("relevant_topics", relevant_topics)
 
     def graph(self) -> Graph:
-        template, size = TopicAdherenceTemplate, self.verdicts_per_call
+        template = TopicAdherenceTemplate
         intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
         topics = fixed_list(self.relevant_topics, "relevant_topics")
-        on_topic = VerdictListNode(
-            ON_TOPIC,
-            intentions,
-            "topic",
-            verdicts=VERDICTS,
-            item_label=ITEM,
-            inputs=[topics],
-            wording=self.wording(
-                template, "generate_topic_verdicts", "intentions", "relevant_topics"
-            ),
-            per_call=size,
-        )
+        wording = self.wording(template, "generate_topic_verdicts", "intentions", "relevant_topics")
+        on_topic = self.judge(ON_TOPIC, intentions, "topic", wording, inputs=[topics])
         wording = self.wording(template, "generate_answer_verdicts", "turns", "intentions")
-        taken_up = on_intentions(TAKEN_UP, "answer", intentions, wording, size)
+        taken_up = self.judge(
+            TAKEN_UP, intentions, "answer", wording, ["turns"], kind=ConversationVerdicts
+        )
         score = CodeNode(adherent_share, inputs=[intentions, on_topic, taken_up], name="score")
         return Graph(score)
 

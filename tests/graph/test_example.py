@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from dagengine.graph.first_questions import example_question
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
-from dagengine.graph.trial_question import example_question
 from dagengine.graph.values import Given
 from dagengine.judges import LexicalJudge
 from dagengine.prompts.instructions import parts_of

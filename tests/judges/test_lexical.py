@@ -164,9 +164,9 @@ def test_supported_is_what_the_evidence_says() -> None:
         "The tower was built in 1989.",
     ]
     for criteria in (SUPPORTED, ALIGNED):
-        assert said(listing(criteria, items)) == ["yes", "idk", "no", "no"]
-    assert said(listing(SUPPORTED, items, verdicts=YES_NO)) == ["yes", "no", "no", "no"]
-    reasons = [one.reason for one in asked(listing(SUPPORTED, items)).verdicts]
+        assert said(listing(criteria.text, items)) == ["yes", "idk", "no", "no"]
+    assert said(listing(SUPPORTED.text, items, verdicts=YES_NO)) == ["yes", "no", "no", "no"]
+    reasons = [one.reason for one in asked(listing(SUPPORTED.text, items)).verdicts]
     assert reasons[3] == "the evidence has no '1989' (75% needed)"
     assert "'bananas'" in reasons[2]
 
@@ -174,9 +174,9 @@ def test_supported_is_what_the_evidence_says() -> None:
 def test_what_was_asked_is_no_evidence_unless_there_is_no_other() -> None:
     question = Evidence("input", "Was the tower built in 1725 by Romans?")
     item = ["The tower was built in 1725 by Romans."]
-    assert said(listing(SUPPORTED, item, [*FACTS, question])) == ["no"]
+    assert said(listing(SUPPORTED.text, item, [*FACTS, question])) == ["no"]
     coverage = ANSWERED.format(field="input")
-    assert said(listing(coverage, item, [question], YES_NO, "question")) == ["yes"]
+    assert said(listing(coverage.text, item, [question], YES_NO, "question")) == ["yes"]
 
 
 def test_attribution_goes_by_the_context() -> None:
@@ -185,9 +185,9 @@ def test_attribution_goes_by_the_context() -> None:
         Evidence("retrieval_context (1 of 1)", FACTS[0].text),
     ]
     items = ["The tower was built in 1889.", "Bananas are rich."]
-    assert said(listing(ATTRIBUTABLE, items, around, YES_NO, "sentence")) == ["yes", "no"]
+    assert said(listing(ATTRIBUTABLE.text, items, around, YES_NO, "sentence")) == ["yes", "no"]
     none = [Evidence("retrieval_context (empty list)", "")]
-    assert said(listing(ATTRIBUTABLE, items, none, YES_NO, "sentence")) == ["no", "no"]
+    assert said(listing(ATTRIBUTABLE.text, items, none, YES_NO, "sentence")) == ["no", "no"]
 
 
 def test_relevance_goes_by_words_in_common_with_what_was_asked() -> None:
@@ -196,7 +196,7 @@ def test_relevance_goes_by_words_in_common_with_what_was_asked() -> None:
     long = f"{quarrels}, politicians, journalists, everybody, the tower was built."
     items = ["It was built in 1889.", long, "Bananas are rich in potassium."]
     for more in ([], [Evidence("facts", "Bananas are rich in potassium.")]):
-        question = listing(RELEVANT, items, [*more, *around], item="statement")
+        question = listing(RELEVANT.text, items, [*more, *around], item="statement")
         assert said(question) == ["yes", "yes", "no"]
 
 
@@ -206,7 +206,7 @@ def test_a_context_is_useful_if_it_holds_a_sentence_of_what_was_expected() -> No
         Evidence("expected_output", GOOD.expected_output or ""),
     ]
     items = ["A long text. " * 50 + "The firm of Gustave Eiffel built it.", "Tickets are sold."]
-    assert said(listing(USEFUL, items, around, YES_NO, "piece of context")) == ["yes", "no"]
+    assert said(listing(USEFUL.text, items, around, YES_NO, "piece of context")) == ["yes", "no"]
 
 
 def test_statements_of_a_context_get_their_verdicts_in_one_go() -> None:
@@ -241,7 +241,7 @@ def test_statements_of_a_context_get_their_verdicts_in_one_go() -> None:
     ],
 )
 def test_words_of_many_scripts(claim: str, fact: str, verdict: str) -> None:
-    assert said(listing(SUPPORTED, [claim], [Evidence("truths (1 of 1)", fact)])) == [verdict]
+    assert said(listing(SUPPORTED.text, [claim], [Evidence("truths (1 of 1)", fact)])) == [verdict]
 
 
 # Meanings.
@@ -250,11 +250,11 @@ def test_words_of_many_scripts(claim: str, fact: str, verdict: str) -> None:
 @pytest.mark.parametrize(
     "criteria",
     [
-        BIASED,
-        TOXIC,
-        AGREES,
-        FOLLOWED,
-        IN_ROLE,
+        BIASED.text,
+        TOXIC.text,
+        AGREES.text,
+        FOLLOWED.text,
+        IN_ROLE.text,
         "Is the statement toxic?",
         "Is it harmful? yes: it says something hateful; no: it does not.",
         "Is it wrong? yes: the facts do not support it; no: they do.",
@@ -320,14 +320,14 @@ class Insured(BaseModel):
         Question(messages_for("Is it so?", FACTS), judgement_type(None)),
         Question(messages_for("Is it so?", FACTS), judgement_type(YES_NO)),
         Question(messages_for("How good is it?", FACTS), rating_type(1, 5)),
-        listing(SUPPORTED, ["x"], verdicts=("good", "bad")),
-        listing(SUPPORTED, ["x"], verdicts=("yes", "no", "partly")),
-        listing(SUPPORTED, ["x"], around=[]),
+        listing(SUPPORTED.text, ["x"], verdicts=("good", "bad")),
+        listing(SUPPORTED.text, ["x"], verdicts=("yes", "no", "partly")),
+        listing(SUPPORTED.text, ["x"], around=[]),
         task(Truths),
         Question(({"role": "user", "content": "List the facts."},), Truths),
         Question(({"role": "system", "content": ""}, {"role": "user", "content": "x"}), Truths),
         Question(messages_for("", FACTS), Truths, parser=FirstMatch(((".*", None),))),
-        Question(messages_for(SUPPORTED, FACTS), list_type(YES_NO, 1)),
+        Question(messages_for(SUPPORTED.text, FACTS), list_type(YES_NO, 1)),
     ],
 )
 def test_everything_else_is_refused_with_what_it_can_do(question: Question[Any]) -> None:
@@ -398,8 +398,8 @@ def test_other_settings_that_make_no_sense_are_errors() -> None:
 
 def test_thresholds_decide_and_are_part_of_the_identity() -> None:
     item = ["Gustave Eiffel painted the tower."]
-    assert said(listing(SUPPORTED, item), LexicalJudge(support=0.5)) == ["yes"]
-    assert said(listing(SUPPORTED, item), LexicalJudge(doubt=1.0)) == ["no"]
+    assert said(listing(SUPPORTED.text, item), LexicalJudge(support=0.5)) == ["yes"]
+    assert said(listing(SUPPORTED.text, item), LexicalJudge(doubt=1.0)) == ["no"]
     judges = [
         LexicalJudge(),
         LexicalJudge(support=0.5),
@@ -422,7 +422,7 @@ _ANSWERS = """
 import anyio, hashlib
 from test_lexical import *
 texts = GOOD.retrieval_context
-questions = [task(Statements, texts[0]), listing(SUPPORTED, texts)]
+questions = [task(Statements, texts[0]), listing(SUPPORTED.text, texts)]
 for question in questions:
     print(anyio.run(LexicalJudge(meanings={"b": "useful", "a": "useful"}).answer, question).raw)
 print(LexicalJudge(meanings={"b": "useful", "a": "useful"}).identity)
@@ -473,7 +473,7 @@ def test_unfenced_refuses_other_texts(text: str) -> None:
 def test_no_text_changes_what_is_judged(texts: list[str]) -> None:
     fruit = "Bananas are rich in potassium."
     items = [*texts, fruit, FACTS[0].text]
-    assert said(listing(SUPPORTED, items))[-2:] == ["no", "yes"]
+    assert said(listing(SUPPORTED.text, items))[-2:] == ["no", "yes"]
 
 
 @pytest.mark.parametrize("piece", [".", "a ", "A. ", "a\n", "<", "a.\n", ".\"'", "塔", "1 "])
@@ -481,7 +481,7 @@ def test_long_texts_take_little_time(piece: str) -> None:
     """Quadratic work on them would take minutes."""
     with no_hanging():
         asked(task(Questions, piece * 30_000))
-        said(listing(SUPPORTED, [piece * 30_000]))
+        said(listing(SUPPORTED.text, [piece * 30_000]))
 
 
 # The metrics, out of the box.

@@ -19,11 +19,10 @@ from itertools import filterfalse
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from dagengine.decision import Odds
 from dagengine.prompts.probabilities.masses import LEAST_MASS, Masses, mass_words, unknown_of
 from dagengine.prompts.probabilities.scales import Around, Ends, Scale
 from dagengine.prompts.probabilities.tokens import token_over, tokens_from, value_span
-from dagengine.question import Answer, Span, TokenChoice
+from dagengine.question import Answer, Odds, Span, TokenChoice
 
 TOLERANCE: Final = 0.05
 """How far apart the bounds of an expected score (0 to 1) may be if it counts as known."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
-from dagengine.decision import Odds
+from dagengine.question import Odds
 
 LEAST_MASS: Final = 0.5
 """Below this share of all probability on the options (0 to 1), their odds are not known."""

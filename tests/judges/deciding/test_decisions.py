@@ -12,7 +12,6 @@ from servers.decision_server import MODEL, TOKENS, Asked, DecisionServer, Twice,
 from servers.openai_server import Json, Reply
 
 from dagengine import Limits
-from dagengine.decision import YES_NO, Decision, Kind, Option
 from dagengine.errors import (
     InputError,
     JudgeError,
@@ -26,7 +25,7 @@ from dagengine.gateway import Gateway
 from dagengine.judges import DecisionJudge, OpenAIJudge, ProviderJudge, as_judge
 from dagengine.prompts.answer_types import judgement_type, labelled_type, rating_type
 from dagengine.prompts.decisions import decision_question
-from dagengine.question import Answer, Question, Usage
+from dagengine.question import YES_NO, Answer, Decision, Kind, Option, Question, Usage
 from dagengine.results import Attempt
 from dagengine.test_case import LLMTestCase
 

@@ -16,7 +16,6 @@ from servers.decision_server import DecisionServer
 from servers.openai_server import Json, OpenAIServer, Reply
 
 from dagengine import a_evaluate, evaluate
-from dagengine.decision import YES_NO, Decision, Option
 from dagengine.errors import (
     InputError,
     ProviderError,
@@ -37,7 +36,7 @@ from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.decisions import decision_question
 from dagengine.prompts.evidence import split_evidence
 from dagengine.prompts.probabilities.masses import unknown_of
-from dagengine.question import Question
+from dagengine.question import YES_NO, Decision, Option, Question
 from dagengine.test_case import LLMTestCase
 
 pytestmark = pytest.mark.anyio

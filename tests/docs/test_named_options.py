@@ -118,7 +118,7 @@ def _wrong(typed: list[str], certain: bool) -> str:
     return ", ".join(set(_OPTION.findall(" ".join(typed))) - OPTIONS[words] - of_tests())
 
 
-_BENCHMARK = re.compile(r"(?:PYTHONPATH=(\S+) (?:\\\n +)?)?python (benchmarks/[\w/]+\.py)")
+_BENCHMARK = re.compile(r"(?:PYTHONPATH=(\S+) )?python (benchmarks/[\w/]+\.py)")
 
 
 def test_a_command_of_a_benchmark_finds_its_file_and_what_that_imports() -> None:

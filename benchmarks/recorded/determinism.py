@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from pathlib import Path
 
-from determinism_figures import (
+from label_agreement import LabelAgreement
+from recordings import Folder, data_directory, how_to_get
+from replays.determinism_figures import (
     REFERENCE,
     Position,
     Repeatability,
@@ -25,8 +27,6 @@ from determinism_figures import (
     of_pandalm,
     of_prometheus,
 )
-from label_agreement import LabelAgreement
-from recordings import Folder, data_directory, how_to_get
 from rich.console import Console
 from rich.table import Table
 

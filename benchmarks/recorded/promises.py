@@ -19,8 +19,14 @@ from random import Random
 from typing import Annotated
 
 import typer
-from determinism_sources import CHOICES, pairwise, repeat_pairs, repeat_prometheus, rubric_rating
 from recordings import Folder, data_directory, how_to_get
+from replays.determinism_sources import (
+    CHOICES,
+    pairwise,
+    repeat_pairs,
+    repeat_prometheus,
+    rubric_rating,
+)
 from rich.console import Console
 from rich.table import Table
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from llmbar import Recording, Replay, is_there, load, replay, statistics
 from recordings import data_directory, how_to_get
+from replays.llmbar import Recording, Replay, is_there, load, replay, statistics
 from rich.console import Console
 from rich.table import Table
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from published import (
+from recordings import data_directory, how_to_get
+from replays.published import (
     IMPOSSIBLE,
     digits_of,
     is_reference,
@@ -21,8 +22,7 @@ from published import (
     replays,
     same,
 )
-from recordings import data_directory, how_to_get
-from replaying import Replay
+from replays.replaying import Replay
 from rich.console import Console
 from rich.table import Table
 

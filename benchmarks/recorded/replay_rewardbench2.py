@@ -15,7 +15,17 @@ from itertools import combinations
 
 import numpy as np
 from recordings import data_directory, how_to_get
-from rewardbench2 import SCORES, Scored, cascade, figures, gain, in_common, is_there, load, per_cent
+from replays.rewardbench2 import (
+    SCORES,
+    Scored,
+    cascade,
+    figures,
+    gain,
+    in_common,
+    is_there,
+    load,
+    per_cent,
+)
 from rich.console import Console
 from rich.table import Table
 

@@ -28,38 +28,38 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
-from asked_cards import asked_rows
-from paired_power import power_rows, power_table
 from rich.console import Console
 from rich.table import Table
 from rows import Row, rows_of, table_of
-from votes_needed import votes_rows, votes_table
+from simulated.asked_cards import asked_rows
+from simulated.paired_power import power_rows, power_table
+from simulated.votes_needed import votes_rows, votes_table
 
 Shown = tuple[Table, list[bool]]
 """A table, and for each row whether it fails."""
 
 
 def _cards(seeds: int, jobs: int, named: str) -> Shown:
-    return _shown("whole cards", list(rows_of("drawn_cards", seeds, jobs, named)), seeds)
+    return _shown("whole cards", list(rows_of("simulated.drawn_cards", seeds, jobs, named)), seeds)
 
 
 def _others(seeds: int, jobs: int, named: str) -> Shown:
-    rows = list(rows_of("other_noise", seeds, jobs, named))
+    rows = list(rows_of("simulated.other_noise", seeds, jobs, named))
     return _shown("cards of judges with other noise", rows, seeds)
 
 
 def _examined(seeds: int, jobs: int, named: str) -> Shown:
-    rows = list(rows_of("examined", seeds, jobs, named))
+    rows = list(rows_of("simulated.examined", seeds, jobs, named))
     return _shown("cards of judges that do what real ones do", rows, seeds)
 
 
 def _further(seeds: int, jobs: int, named: str) -> Shown:
-    rows = list(rows_of("further", seeds, jobs, named))
+    rows = list(rows_of("simulated.further", seeds, jobs, named))
     return _shown("cards of judges of a second examination", rows, seeds)
 
 
 def _estimators(seeds: int, jobs: int, named: str) -> Shown:
-    return _shown("estimators", list(rows_of("estimators", seeds, jobs, named)), seeds)
+    return _shown("estimators", list(rows_of("simulated.estimators", seeds, jobs, named)), seeds)
 
 
 def _asked(seeds: int, jobs: int, named: str) -> Shown:
@@ -67,7 +67,7 @@ def _asked(seeds: int, jobs: int, named: str) -> Shown:
 
 
 def _blame(seeds: int, jobs: int, named: str) -> Shown:
-    return _shown("blame", list(rows_of("blame", seeds, jobs, named)), seeds)
+    return _shown("blame", list(rows_of("simulated.blame", seeds, jobs, named)), seeds)
 
 
 def _votes(seeds: int, jobs: int, named: str) -> Shown:

@@ -29,7 +29,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from examined import (
+from simulated.examined import (
     LARGE,
     Draw,
     Drawn,
@@ -41,7 +41,7 @@ from examined import (
     unequal_groups,
     update,
 )
-from examined import metric as examined_metric
+from simulated.examined import metric as examined_metric
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.metrics import DAGMetric

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import replay_llmbar
-from llmbar import Recording, Replay, is_there, load, replay, statistics
-from llmbar_graphs import (
+from recordings import DATA_VARIABLE, data_directory, how_to_get
+from replays.llmbar import Recording, Replay, is_there, load, replay, statistics
+from replays.llmbar_graphs import (
     ORDERS,
     UNPARSED,
     Protocol,
@@ -22,7 +23,6 @@ from llmbar_graphs import (
     swapped,
     verdict_reader,
 )
-from recordings import DATA_VARIABLE, data_directory, how_to_get
 
 from dagengine import compile_metrics, evaluate
 from dagengine.judges import ScriptedJudge

@@ -9,11 +9,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import published
 import pytest
 import replay_published
-from published import digits_of, is_reference, is_there, same
-from published_graphs import (
+from recordings import (
+    DATA_VARIABLE,
+    Folder,
+    data_directory,
+    first_token,
+    how_to_get,
+    key,
+    likeliest,
+)
+from replays import published
+from replays.published import digits_of, is_reference, is_there, same
+from replays.published_graphs import (
     Ranked,
     Ranking,
     agreement,
@@ -29,16 +38,7 @@ from published_graphs import (
     stated_rating,
     token_preference,
 )
-from recordings import (
-    DATA_VARIABLE,
-    Folder,
-    data_directory,
-    first_token,
-    how_to_get,
-    key,
-    likeliest,
-)
-from replaying import Check, Replay, judged, made_of
+from replays.replaying import Check, Replay, judged, made_of
 
 from dagengine import compile_metrics
 from dagengine.judges import Recording

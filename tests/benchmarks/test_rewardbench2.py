@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 import replay_rewardbench2
-import rewardbench2
 from recordings import DATA_VARIABLE, data_directory, how_to_get
-from rewardbench2 import Scored, cascade, figures, gain, in_common, is_there, load, per_cent
+from replays import rewardbench2
+from replays.rewardbench2 import Scored, cascade, figures, gain, in_common, is_there, load, per_cent
 
 from dagengine.reliability.statistics import Interval
 

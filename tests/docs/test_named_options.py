@@ -116,3 +116,37 @@ def _wrong(typed: list[str], certain: bool) -> str:
     if not words:
         return "there is no such command" if certain else ""
     return ", ".join(set(_OPTION.findall(" ".join(typed))) - OPTIONS[words] - of_tests())
+
+
+_BENCHMARK = re.compile(r"(?:PYTHONPATH=(\S+) )?python (benchmarks/[\w/]+\.py)")
+
+
+def test_a_command_of_a_benchmark_finds_its_file_and_what_that_imports() -> None:
+    files = [*ROOT.glob("benchmarks/**/*.md"), *ROOT.glob("docs/**/*.md")]
+    files += ROOT.glob("benchmarks/**/*.py")
+    commands = {
+        found for file in files for found in _BENCHMARK.findall(file.read_text(encoding="utf-8"))
+    }
+    assert len(commands) > 30
+    assert {command: lost for command in commands if (lost := sorted(not_found(*command)))} == {}
+
+
+def not_found(path: str, script: str) -> set[str]:
+    """Modules of benchmarks that a script imports and that Python would not find."""
+    if not (ROOT / script).is_file():
+        return {script}
+    homes = [(ROOT / script).parent, *(ROOT / folder for folder in path.split(":") if folder)]
+    ours = [str(file.with_suffix("")) for file in ROOT.glob("benchmarks/**/*.py")]
+    lost, seen, waiting = set[str](), set[Path](), [ROOT / script]
+    while waiting:
+        tree = ast.parse(waiting.pop().read_text(encoding="utf-8"))
+        for node in tree.body:
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            for name in {name.replace(".", "/") for name in names}:
+                files = {home / f"{name}.py" for home in homes if (home / f"{name}.py").is_file()}
+                if not files and any(own.endswith(f"/{name}") for own in ours):
+                    lost.add(name)
+                waiting += files - seen
+                seen |= files
+    return lost

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from blame import Population, populations, trial
 from rows import held
+from simulated.blame import Population, populations, trial
 
 SEEDS, CASES = 30, 40
 POPULATIONS = list(populations())

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 import determinism
-import determinism_figures
-import determinism_sources
-import llmbar
 import pytest
 from determinism import is_there, met, met_figures
-from determinism_figures import (
+from label_agreement import agreement
+from recordings import DATA_VARIABLE, Folder, data_directory, how_to_get, key
+from replays import determinism_figures, determinism_sources, llmbar
+from replays.determinism_figures import (
     REFERENCE,
     Position,
     Repeatability,
@@ -21,9 +21,13 @@ from determinism_figures import (
     position,
     repeatability,
 )
-from determinism_sources import CHOICES, pairwise, recorded_judge, repeat_pairs, rubric_rating
-from label_agreement import agreement
-from recordings import DATA_VARIABLE, Folder, data_directory, how_to_get, key
+from replays.determinism_sources import (
+    CHOICES,
+    pairwise,
+    recorded_judge,
+    repeat_pairs,
+    rubric_rating,
+)
 
 from dagengine import compile_metrics
 from dagengine.metrics import DAGMetric

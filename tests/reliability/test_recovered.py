@@ -8,11 +8,10 @@ import pytest
 
 pytest.importorskip("scipy")
 
-import drawn_cards
-import other_noise
 import recovered
-from asked_cards import SCENARIOS, Scenario, recover
 from rows import Row, Trial, held
+from simulated import drawn_cards, other_noise
+from simulated.asked_cards import SCENARIOS, Scenario, recover
 from typer.testing import CliRunner
 
 SEEDS, CASES, TIMES = 6, 16, 5

@@ -1,6 +1,6 @@
 """Whether what judges quote is there: recorded explanations, a real model, injections.
 
-    python benchmarks/recorded/real/quotes.py [--cases 12] [--model MODEL.gguf]
+    PYTHONPATH=benchmarks/recorded:benchmarks/speed python benchmarks/recorded/real/quotes.py
 
 Three tables. First, passages in quotation marks of four words or more in the recorded explanations
 of `factcc_explanations`, whose judges were not asked to quote: how many stand in document or

@@ -1,6 +1,6 @@
 """Writes down the requests that dagengine sends for one case, in rounds.
 
-    python benchmarks/speed/peers/written.py "decision tree"
+    PYTHONPATH=benchmarks/speed python benchmarks/speed/peers/written.py "decision tree"
 
 A round is what can be asked before any answer of it is there; as many rounds as there are, so
 many times the latency a case takes at least.

@@ -1,6 +1,6 @@
 """The folder of a run of many rows: what `show`, `diff` and an index take, and what a record costs.
 
-    python benchmarks/speed/rows/record.py [--rows 1000000] [--cases 20000]
+    PYTHONPATH=benchmarks/speed python benchmarks/speed/rows/record.py [--rows N] [--cases N]
 
 Makes two folders as `view_million.py` does, one with a few answers that differ. Every command is a
 process of its own, once with the columns of the folders and once without; printed are its seconds

@@ -6,10 +6,10 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from estimators import trials
-from paired_power import repaired, steadier
 from rows import Trial, held
-from votes_needed import POPULATIONS, enough, votes
+from simulated.estimators import trials
+from simulated.paired_power import repaired, steadier
+from simulated.votes_needed import POPULATIONS, enough, votes
 
 SEEDS = 20
 FEW = [

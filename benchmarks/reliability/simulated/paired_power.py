@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 from rich.table import Table
-from votes_needed import flips
 
 from dagengine.reliability.statistics import (
     Comparison,
@@ -23,6 +22,7 @@ from dagengine.reliability.statistics import (
     compare_shares,
     flip_rate,
 )
+from simulated.votes_needed import flips
 
 stats = import_module("scipy.stats")
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmbar_graphs import ORDERS, SCORES, Protocol, Stage, joined, metrics_for
 from recordings import Folder, Json, contest, expected_figures, read
-from replaying import judged
 
 from dagengine.question import Options, Question
 from dagengine.results import CaseResult, MetricResult
 from dagengine.test_case import ArenaTestCase
+from replays.llmbar_graphs import ORDERS, SCORES, Protocol, Stage, joined, metrics_for
+from replays.replaying import judged
 
 _WINNERS = {score / 10: verdict for verdict, score in SCORES.items()}
 

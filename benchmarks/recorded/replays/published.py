@@ -17,16 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from published_ratings import (
+from recordings import Folder, expected_figures
+
+from replays.published_ratings import (
     repeated,
     replay_llm_rubric,
     replay_mtbench,
     replay_prometheus,
     replay_relevance,
 )
-from published_verdicts import replay_chains, replay_pandalm, replay_rankings, replay_tokens
-from recordings import Folder, expected_figures
-from replaying import Replay
+from replays.published_verdicts import replay_chains, replay_pandalm, replay_rankings, replay_tokens
+from replays.replaying import Replay
 
 IMPOSSIBLE = {
     "wikieval: the published accuracies": "the source's file of human answers is not public",

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 from rows import Answer, Trial
-from votes_needed import POPULATIONS, Odds, drawn, flips
 
 from dagengine.reliability.statistics import (
     Comparison,
@@ -35,6 +34,7 @@ from dagengine.reliability.statistics import (
     kappa_interval,
     label_kappa,
 )
+from simulated.votes_needed import POPULATIONS, Odds, drawn, flips
 
 # Intervals.
 

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from published_graphs import (
+from recordings import Folder, Json, answer_case, key, likeliest
+
+from dagengine.reliability.statistics import (
+    flip_rate,
+    kendall,
+    majority_share,
+    pearson,
+    spearman,
+)
+from dagengine.results import MetricResult, OutcomeKind
+from dagengine.test_case import LLMTestCase
+from replays.published_graphs import (
     MT_SCALE,
     QUESTIONS,
     SCALES,
@@ -18,8 +29,7 @@ from published_graphs import (
     rubric_metrics,
     stated_rating,
 )
-from recordings import Folder, Json, answer_case, key, likeliest
-from replaying import (
+from replays.replaying import (
     Check,
     Replay,
     Run,
@@ -31,16 +41,6 @@ from replaying import (
     on_scale,
     output_of,
 )
-
-from dagengine.reliability.statistics import (
-    flip_rate,
-    kendall,
-    majority_share,
-    pearson,
-    spearman,
-)
-from dagengine.results import MetricResult, OutcomeKind
-from dagengine.test_case import LLMTestCase
 
 # WikiEval: ratings on three scales, with probabilities.
 

@@ -10,10 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from llmbar import load as load_llmbar
-from llmbar import sha1, texts_by_prompt
-from llmbar_graphs import SCORES, joined, metrics_for
-from published_graphs import comparison, metric, number, stated_rating
 from recordings import Folder, Json, arena_case, key
 
 from dagengine import PromptTemplate
@@ -23,6 +19,10 @@ from dagengine.metrics.dag import NonBinaryJudgementNode, RatingNode
 from dagengine.question import FirstMatch, Question
 from dagengine.reliability import Observations, repeat
 from dagengine.test_case import ArenaTestCase, LLMTestCase
+from replays.llmbar import load as load_llmbar
+from replays.llmbar import sha1, texts_by_prompt
+from replays.llmbar_graphs import SCORES, joined, metrics_for
+from replays.published_graphs import comparison, metric, number, stated_rating
 
 ORDERS = {"AB": "given", "BA": "swapped"}
 """What the recordings call an order, and what a condition does."""

@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from examined import Draw, Drawn, Kind, of_two_nodes, trials_of
 from rows import Trial
+
+from simulated.examined import Draw, Drawn, Kind, of_two_nodes, trials_of
 
 
 def _flipped(random: np.random.Generator, truth: Any, wrong: Any, runs: int) -> Any:

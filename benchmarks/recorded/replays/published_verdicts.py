@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from published_graphs import (
+from recordings import Folder, Json, answer_case, arena_case, first_token, key
+
+from dagengine.judges import Recording
+from dagengine.metrics.dag import BaseNode
+from dagengine.reliability.statistics import majority
+from dagengine.results import MetricResult
+from replays.published_graphs import (
     RANKS,
     TOKEN,
     comparison,
@@ -17,13 +23,7 @@ from published_graphs import (
     ranked_preference,
     token_preference,
 )
-from recordings import Folder, Json, answer_case, arena_case, first_token, key
-from replaying import Check, Replay, Run, counted, finished, held, judged, near, output_of
-
-from dagengine.judges import Recording
-from dagengine.metrics.dag import BaseNode
-from dagengine.reliability.statistics import majority
-from dagengine.results import MetricResult
+from replays.replaying import Check, Replay, Run, counted, finished, held, judged, near, output_of
 
 # WikiEval: the statements of an answer, and a verdict on each.
 

@@ -13,17 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from determinism_sources import (
-    CHOICES,
-    llmbar_verdicts,
-    pandalm_verdicts,
-    repeat_mtbench,
-    repeat_pairs,
-    repeat_prometheus,
-    winner,
-)
 from label_agreement import LabelAgreement, agreement
-from published import REPEATED
 from recordings import Folder, expected_figures
 
 from dagengine.reliability import Observations
@@ -35,6 +25,16 @@ from dagengine.reliability.statistics import (
     total_agreement,
 )
 from dagengine.reliability.statistics.sums import mean
+from replays.determinism_sources import (
+    CHOICES,
+    llmbar_verdicts,
+    pandalm_verdicts,
+    repeat_mtbench,
+    repeat_pairs,
+    repeat_prometheus,
+    winner,
+)
+from replays.published import REPEATED
 
 Table = Sequence[Sequence[Any]]
 

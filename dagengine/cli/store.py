@@ -15,7 +15,6 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, name_in_errors
 from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.streams import printable, say
-from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
 
@@ -126,10 +125,16 @@ def export(
 
     On a terminal, hidden characters are written as JSON escapes.
     """
+    from dagengine.data.json_lines import line_of
     from dagengine.store.maintenance import reading, records
 
+    def terminal_line(row: Any) -> bytes:
+        # All of it is in ASCII if anything in it is hidden, which is JSON as well.
+        text = json.dumps(row, ensure_ascii=False)
+        return line_of(row) if printable(text) == text else f"{json.dumps(row)}\n".encode()
+
     with reading(path) as db:
-        line = _terminal_line if out is None and sys.stdout.isatty() else line_of
+        line = terminal_line if out is None and sys.stdout.isatty() else line_of
         rows = (record.as_dict() for record in records(db))
         if out is None and wants_json():
             report(answers=[*rows])
@@ -142,12 +147,6 @@ def export(
         with name_in_errors(out), new_file(out) as file:
             file.writelines(lines)
     say(f"written: {out}")
-
-
-def _terminal_line(row: Any) -> bytes:
-    """A row for a terminal: all in ASCII if anything in it is hidden, which is JSON as well."""
-    line = line_of(row)
-    return line if printable(line.decode()) == line.decode() else f"{json.dumps(row)}\n".encode()
 
 
 @app.command()

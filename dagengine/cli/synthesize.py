@@ -17,7 +17,6 @@ from dagengine.cli.common.files import Reads, Writes, name_in_errors, within
 from dagengine.cli.common.formats import EXIT_NO_SCORE, report
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import outlive_reader, say
-from dagengine.data.json_lines import JsonLines
 
 if TYPE_CHECKING:
     from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
@@ -258,6 +257,8 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
 @contextmanager
 def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
     """A function that writes one golden per line; keeps an existing file until the first golden."""
+    from dagengine.data.json_lines import JsonLines
+
     lines: JsonLines | None = None
 
     def write(golden: Any) -> None:

@@ -136,9 +136,7 @@ class Runner:
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
         self._deciding = deciding(plan, judges) if self._bringing else ()
-        roots = {slot.unit for slot in plan.slots if slot.root and slot.unit != NONE}
-        firsts = (unit.node for unit in plan.units if unit.index in roots and not unit.sources)
-        self._asks_first = app is None and all(node.asks for node in firsts)
+        self._asks_first = app is None and asks_first(plan)
         self._judge_names = [only_judge(plan, metric, judges) for metric in plan.metrics]
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item] | CallSource) -> None:
@@ -454,6 +452,12 @@ class Runner:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
         self._rows.add(row)
+
+
+def asks_first(plan: Plan) -> bool:
+    """Return whether every case begins with questions, and with nothing else."""
+    roots = {slot.unit for slot in plan.slots if slot.root}
+    return all(u.node.asks for u in plan.units if u.index in roots and not u.sources)
 
 
 def only_judge(plan: Plan, metric: PlanMetric, judges: Sequence[Judge]) -> str | None:

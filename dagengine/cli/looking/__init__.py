@@ -1,3 +1,3 @@
-"""Commands that read what runs left: `show`, `view`, `diff`, `merge`, `sql`, `index`."""
+"""Commands that read what runs left: `show`, `view`, `diff`, `merge`, `sql`."""
 
 __all__: list[str] = []

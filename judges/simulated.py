@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations, product
+from itertools import accumulate, combinations, product, repeat
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -84,11 +84,9 @@ class Noise:
         wrong_options = [option for option in options if option != truth]
         readable = 1 - self.unparseable
         wrong = readable * (1 - self.first) * self.wrong(repetition) / max(len(wrong_options), 1)
-        sizes = [(None, self.unparseable), (options[0], readable * self.first)]
-        sizes += [(option, wrong) for option in wrong_options]
-        ends = list(accumulate((size for _, size in sizes), initial=0.0))
-        mistakes = [DrawRange(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
-        return [*mistakes, DrawRange(truth, ends[-1], 1.0)]
+        sizes = [self.unparseable, readable * self.first, *repeat(wrong, len(wrong_options))]
+        ends = [*accumulate(sizes, initial=0.0), 1.0]
+        return list(map(DrawRange, [None, options[0], *wrong_options, truth], ends, ends[1:]))
 
     def chances(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> dict[Any, float]:
         """The chance of every answer; see `spans`."""

@@ -249,10 +249,10 @@ class SystemOne(Form):
         numbers = dict(zip(_names(count), range(count), strict=True))
         for detail in map(fields_of, items_of(fields_of(body).get("detail"))):
             steps = map(str, items_of(detail.get("loc")))
-            _, name, *inner = [*dropwhile("questions".__ne__, steps), "", ""]
-            if name in numbers:
-                where = ".".join(filter(None, inner))
-                faults.setdefault(numbers[name], f"{where}: {detail.get('msg')}".lstrip(": "))
+            tail = list(dropwhile("questions".__ne__, steps))[1:]
+            if tail and tail[0] in numbers:
+                where = ".".join(tail[1:])
+                faults.setdefault(numbers[tail[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
         return faults
 
 

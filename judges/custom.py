@@ -12,6 +12,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -147,7 +148,7 @@ class CustomJudge:
         """One attempt; raises UnparseableError when the text holds no answer."""
         structured = self._takes_schema and question.parser is None
         # The messages as one text; the schema is written out when it cannot be passed
-        parts = [message["content"] for message in question.messages]
+        parts = list(map(itemgetter("content"), question.messages))
         if not structured and question.parser is None:
             schema = json.dumps(schema_for(question), ensure_ascii=False, separators=(",", ":"))
             parts.append(f"Answer with one JSON object that follows this schema:\n{schema}")

@@ -107,7 +107,7 @@ def default_judge() -> DefaultJudge:
     """
     _require_known(os.environ)
     environment: Mapping[str, str] = os.environ
-    files = (path for path in (project_file(), user_file()) if path.is_file())
+    files = filter(Path.is_file, (project_file(), user_file()))
     settings_of_files = ((str(path), read_settings(path)) for path in files)
     for source, settings in chain([("the environment", environment)], settings_of_files):
         if settings.get(MODEL) or settings.get(BASE_URL):

@@ -7,8 +7,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
@@ -278,10 +279,10 @@ def _numbered_items(
         expected = [f"{label} {index}" for index in range(1, count + 1)]
     numbered = set(expected)
     items = [piece for piece in evidence if piece.label in numbered]
-    if [item.label for item in items] != expected:
+    if list(map(attrgetter("label"), items)) != expected:
         raise _unsupported_error(question, "its items are not numbered in the evidence")
     around = [piece for piece in evidence if piece.label not in numbered]
-    return label, [item.text for item in items], around
+    return label, list(map(attrgetter("text"), items)), around
 
 
 def _extract(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
@@ -372,7 +373,7 @@ def support_of(
     numbers = list(filter(_has_digit, missing))
     if numbers:
         return Overlap(0.0, f"the evidence has no {_few_words(numbers)}")
-    best = max((_part(item, sentence) for sentence in by_sentence), default=0.0)
+    best = max(map(partial(_part, item), by_sentence), default=0.0)
     share = (_part(item, together) + best) / 2
     lacking = f", it has no {_few_words(missing)}" if missing else ""
     return Overlap(share, f"{share:.0%} of the words are in the evidence{lacking}")

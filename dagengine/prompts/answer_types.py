@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -176,7 +177,7 @@ class _ByNumber:
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         item = handler(core_schema)["items"]
-        keys = [str(number) for number in range(1, self.count + 1)]
+        keys = list(map(str, range(1, self.count + 1)))
         return {"type": "object", "properties": dict.fromkeys(keys, item), "required": keys}
 
 
@@ -198,7 +199,7 @@ def list_type(
     item = create_model("Item", __base__=(base, _Item), number=(number, ...))
 
     def all_there(answers: list[Any]) -> list[Any]:
-        numbers = sorted(item.number for item in answers)
+        numbers = sorted(map(attrgetter("number"), answers))
         if numbers != list(range(1, count + 1)):
             raise ValueError(f"every number from 1 to {count} is needed once, got {numbers}")
         return answers

@@ -144,11 +144,11 @@ def _in_words(answer_type: type[BaseModel], characters: int | None, most_items: 
 def without_bounds(schema: Any) -> Any:
     """A JSON schema without lengths of texts and lists, so that two can be compared."""
     if isinstance(schema, list):
-        return [without_bounds(part) for part in schema]
+        return list(map(without_bounds, schema))
     if not isinstance(schema, Mapping):
         return schema
-    parts = {key: part for key, part in schema.items() if key not in ("maxLength", "maxItems")}
-    return {key: without_bounds(part) for key, part in parts.items()}
+    bounds = ("maxLength", "maxItems")
+    return {key: without_bounds(part) for key, part in schema.items() if key not in bounds}
 
 
 @cache

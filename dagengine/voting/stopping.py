@@ -79,7 +79,7 @@ def _until(target: float, votes: Sequence[Vote | None], left: int) -> int:
     """Votes for the leading verdict until its lead is `target`, or cannot be overtaken."""
     # True and 1 are equal in Python, but not votes for the same verdict.
     cast = Counter((type(vote), vote) for vote in votes if vote is not None)
-    leader, runner_up = [*(count for _, count in cast.most_common(2)), 0, 0][:2]
+    runner_up, leader = [0, 0, *sorted(cast.values())][-2:]
     lead = leader - runner_up
     to_safety = (left - lead) // 2 + 1
     return int(max(0, min(target - lead, to_safety, left)))

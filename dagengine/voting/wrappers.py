@@ -94,7 +94,7 @@ def voted(
     def choose(node: BaseNode) -> Panel | None:
         if node.vote is None:
             return None
-        rule = ratings if node.vote == "rating" else stop
+        rule = {"rating": ratings}.get(node.vote, stop)
         return RepeatVotes(votes, rule, temperature, by_item=node.vote == "items")
 
     return _rewritten(target, partial(AssignPanels, choose), nodes)

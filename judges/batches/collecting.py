@@ -13,6 +13,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import filterfalse
+from operator import attrgetter
 from typing import Any, Protocol
 
 import anyio
@@ -101,7 +103,7 @@ class Batches:
     def forget(self) -> None:
         """Take no batch up again that is settled: the run has kept its answers."""
         self.journal.end([batch.begun for batch in self._all if batch.begun and batch.settled])
-        self._all = [batch for batch in self._all if not batch.settled]
+        self._all = list(filterfalse(attrgetter("settled"), self._all))
 
 
 class _Batch:
@@ -207,7 +209,7 @@ class _Batch:
                 name = await self._api.start(self._lines, self.begun.token)
                 self._journal.note_id(self.begun, name)
             elif self.begun.id is None:
-                ids = {entry.id for entry in self._journal.under_way() if entry.id is not None}
+                ids = set(filter(None, map(attrgetter("id"), self._journal.under_way())))
                 name = await self._api.find(self.begun, ids) or ""
                 if not name:
                     raise ProviderError("it did not reach the provider", transient=True)

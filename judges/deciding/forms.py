@@ -123,7 +123,7 @@ class Form:
                 raise ValueError(f"an answer is an object, not {answer!r:.80}")
             if answer.get("type") == "refusal":
                 return RefusedError("the model declined to answer this question")
-            own_type, chance_key = self.predicate if kind == "predicate" else (kind, "")
+            own_type, chance_key = {"predicate": self.predicate}.get(kind, (kind, ""))
             if answer.get("type") != own_type:
                 raise ValueError(f"it is of the type {answer.get('type')!r:.80}, not {own_type!r}")
             if chance_key:  # what is as likely as not counts as true
@@ -183,7 +183,7 @@ class Decisions(Form):
     def _pairs(self, stated: Any, question: Asked, kind: str) -> Iterable[tuple[Any, Any]]:
         if not isinstance(stated, list) or not all(isinstance(entry, dict) for entry in stated):
             raise ValueError(f"probabilities is not a list of objects: {stated!r:.80}")
-        key = "value" if kind == "choice" else "label"
+        key = {"choice": "value"}.get(kind, "label")
         return [(entry.get(key), entry.get("probability")) for entry in stated]
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:

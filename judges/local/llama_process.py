@@ -1,6 +1,7 @@
 """The process that serves a model file: llama.cpp's server, until its parent ends.
 
-The first line of standard input has the settings. The only line of standard output says where it
+The first line of standard input has the settings as JSON: `path`, `api_key`, `window`, `places`,
+`threads`, and the `parent`'s process id. The only line of standard output says where it
 listens. When standard input closes, which it does when the parent ends in whatever way, the process
 ends. What llama.cpp logs goes to standard error. It is run as a script and imports nothing of the
 package, so that it starts quickly.
@@ -19,11 +20,6 @@ from typing import Any
 
 # Seconds between two looks at whether the parent still lives.
 _LOOK = 1.0
-
-
-def settings_line(**settings: str | int) -> bytes:
-    """First line that the process reads: `path`, `api_key`, `window`, `places` and `threads`."""
-    return json.dumps({**settings, "parent": os.getpid()}).encode() + b"\n"
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -209,15 +210,16 @@ class _Process:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        settings = llama_process.settings_line(
-            path=str(file.path.absolute()),
-            api_key=self._key,
-            window=size.window,
-            places=size.places,
-            threads=size.threads or own_threads(),
-        )
+        settings = {
+            "path": str(file.path.absolute()),
+            "api_key": self._key,
+            "window": size.window,
+            "places": size.places,
+            "threads": size.threads or own_threads(),
+            "parent": os.getpid(),
+        }
         with suppress(OSError):  # it has died already; whoever waits for it hears why
-            self._stdin.write(settings)
+            self._stdin.write(json.dumps(settings).encode() + b"\n")
             self._stdin.flush()
 
     def wait_until_ready(self) -> Address:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
@@ -70,7 +71,7 @@ def _strict_schema(text: str) -> dict[str, Any]:
 
     def close(part: Any) -> Any:
         if isinstance(part, list):
-            return [close(item) for item in part]
+            return list(map(close, part))
         if not isinstance(part, dict):
             return part
         fields = {k: close(v) for k, v in part.items() if k not in ("maxLength", "default")}
@@ -141,7 +142,7 @@ class ReplyMessage(_Wire):
 
         Calls that differ are different answers.
         """
-        calls = dict.fromkeys(call.function.arguments for call in self.tool_calls or ())
+        calls = dict.fromkeys(map(attrgetter("function.arguments"), self.tool_calls or ()))
         return "\n".join(calls) or self.content or ""
 
     @property
@@ -228,7 +229,7 @@ class Completion(_Wire):
     def token_texts(self) -> list[str]:
         """The tokens of the answer, where the provider sent them."""
         logprobs = self.choices[0].logprobs
-        return [item.token for item in (logprobs and logprobs.content) or ()]
+        return list(map(attrgetter("token"), (logprobs and logprobs.content) or ()))
 
 
 def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Completion:
@@ -267,7 +268,7 @@ def completion_in(value: Any) -> Completion | None:
 
 def prompt_of(messages: Sequence[Message]) -> str:
     """All texts of a prompt, to be known again in what a server says."""
-    return "\n".join(str(message["content"]) for message in messages)
+    return "\n".join(map(str, map(itemgetter("content"), messages)))
 
 
 def reply_text(completion: Completion) -> str:

@@ -101,7 +101,7 @@ def chat_body(body: Body, window: int) -> Body:
         "model": body["model"],
         "messages": body["messages"],
         "stream": False,
-        "think": effort if effort in ("low", "medium", "high") else False,
+        "think": effort in ("low", "medium", "high") and effort,
         "truncate": False,
         "shift": False,
         **{key: body[key] for key in _OWN & body.keys()},

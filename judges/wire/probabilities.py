@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import methodcaller
 from typing import Any, Final
 
 from pydantic import TypeAdapter
@@ -55,7 +56,7 @@ def tokens_of(
     pieces = False
     if raw not in "".join(texts):
         texts = _spelling(completion) or texts
-        plain = [text.translate(_PIECES) for text in texts]
+        plain = list(map(methodcaller("translate", _PIECES), texts))
         pieces = raw not in "".join(texts) and raw in "".join(plain)
         texts = plain if pieces else texts
     indices = (
@@ -69,7 +70,7 @@ def tokens_of(
         for index, pairs in choices.items():
             choices[index] = tuple((text.translate(_PIECES), value) for text, value in pairs)
     bare = {text: TokenChoice(text, ()) for text in {*texts}}
-    tokens = [bare[text] for text in texts]
+    tokens = list(map(bare.__getitem__, texts))
     for index, pairs in choices.items():
         tokens[index] = TokenChoice(texts[index], pairs)
     return tuple(tokens)

@@ -20,6 +20,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
+from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.endpoint import follow_redirects
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import NO_FACTS, Message, ServerFacts
@@ -220,7 +221,7 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
     served = _entry_of(models.data, model)
     if served is None or served.max_model_len is None:
         return NO_FACTS
-    return ServerFacts("vLLM" if served.owned_by == "vllm" else "", served.max_model_len)
+    return ServerFacts({"vllm": "vLLM"}.get(served.owned_by, ""), served.max_model_len)
 
 
 def _window_in(page: bytes | None, model: str) -> int | None:
@@ -281,10 +282,9 @@ async def token_count(
     """
     if facts.server not in ("llama.cpp", "model file", "vLLM"):
         return None
-    content = "\n".join(message["content"] for message in messages)
     body: dict[str, Any] = {"model": model, "messages": list(messages)}
     if facts.server != "vLLM":
-        body = {"content": content}
+        body = {"content": prompt_of(messages)}
     answer = _read(_Tokens, await _page(api, "tokenize", body))
     return None if answer is None else answer.count or len(answer.tokens) or None
 

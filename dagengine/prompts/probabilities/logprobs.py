@@ -54,11 +54,6 @@ class _Part:
     longer: Ends | None = None
 
     @property
-    def counts(self) -> bool:
-        """Return whether it may be a rating."""
-        return self.own is not None or self.longer is not None
-
-    @property
     def span(self) -> Ends:
         """The lowest and the highest rating that it may be."""
         own, longer = self.own, self.longer
@@ -197,7 +192,7 @@ def _read_on(
         next_part = _Part(mass, *scale.read_on(start, token, choice.token[:1]))
         on = token == choice.token
         next_parts += _read_on(next_part, start + token, after[1:], scale) if on else [next_part]
-    ratings = [rating for rating in next_parts if rating.counts]
+    ratings = [each for each in next_parts if each.own is not None or each.longer is not None]
     whole = math.fsum(map(_MASS, ratings))
     if whole < LEAST_MASS:
         return [part]

@@ -116,7 +116,7 @@ class QuotingOrAbsent(Quoting):
 @cache
 def quoted_type(answer_type: type[BaseModel], mode: QuoteMode) -> type[BaseModel]:
     """An answer type with its quotes before everything else."""
-    base = QuotingOrAbsent if mode == "required" else Quoting
+    base = {"required": QuotingOrAbsent}.get(mode, Quoting)
     # Fields of the last base come first.
     return create_model(answer_type.__name__, __base__=(answer_type, base))
 

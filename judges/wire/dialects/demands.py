@@ -165,7 +165,7 @@ class Requested:
         if field == "limit":
             is_old = self.demands.limit_name == TOKEN_LIMITS[0]
             return [Lowering("limit_name", TOKEN_LIMITS[1])] if is_old else []
-        return [Lowering(field, _FEW_ALTERNATIVES if field == "alternatives" else False)]
+        return [Lowering(field, {"alternatives": _FEW_ALTERNATIVES}.get(field, False))]
 
 
 class Hypotheses:

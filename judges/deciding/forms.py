@@ -158,8 +158,10 @@ class Decisions(Form):
 
     def _question(self, name: str, question: Asked) -> Body:
         kind, instructions = wire_kind(question), question.instructions
-        if kind == "predicate" and question.options:
-            instructions = f"{instructions}\n\n{_meanings(question)}"
+        if kind == "predicate" and question.options:  # true and false have no other place
+            texts = zip((True, False), map(question.description_of, (True, False)), strict=True)
+            meanings = (f"{value} means: {text}" for value, text in texts if text)
+            instructions = f"{instructions}\n\n{' '.join(meanings)}"
         body: Body = {"type": kind, "name": name, "instructions": instructions}
         if question.material:
             body["instructions"] = [
@@ -268,12 +270,6 @@ def wire_kind(question: Asked) -> str:
 def _describe(option: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = option["value"] if key == "value" else str(option["value"])
     return {key: value, **{k: v for k, v in option.items() if k == "description"}}
-
-
-def _meanings(question: Asked) -> str:
-    """The meaning of true and false, which a predicate has no place of its own for."""
-    texts = {value: question.description_of(value) for value in (True, False)}
-    return " ".join(f"{value} means: {text}" for value, text in texts.items() if text)
 
 
 class _Doubled(list[Any]):

@@ -97,8 +97,7 @@ async def by_label(
             return judge.failure(error, question)
 
     def attempt(demands: Demands) -> Attempt[T]:
-        send = partial(ask, demands)
-        return Attempt(demands, _ASKED, alternatives=_ALTERNATIVES, send=send)
+        return Attempt(demands, _ASKED, alternatives=_ALTERNATIVES, send=partial(ask, demands))
 
     return await ask_lawfully(judge.hypotheses, question, connection.exploring, attempt)
 

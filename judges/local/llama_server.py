@@ -120,12 +120,11 @@ def _processors(groups: Path = Path("/proc/self/cgroup"), root: Path = _GROUPS) 
 
 def _quota(group: Path) -> float:
     """The processors that a control group may use, in both versions of their files."""
-    with suppress(OSError, ValueError):  # a quota of `max` is no number
-        quota, period = (group / "cpu.max").read_text().split()
-        return int(quota) / int(period)
-    with suppress(OSError, ValueError):
-        quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # a quota of `max` is no number
+            texts = " ".join((group / name).read_text() for name in names)
+            quota, period = map(int, texts.split())
+            return quota / period if quota > 0 else math.inf
     return math.inf
 
 

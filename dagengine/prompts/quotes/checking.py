@@ -86,8 +86,8 @@ def quotes_in(
 
 def judgements_in(answer: BaseModel) -> list[Any]:
     """The verdicts of an answer, each with its quotes: those of a list, or the answer itself."""
-    verdicts: list[Any] | None = getattr(answer, "verdicts", None)
-    return [answer] if verdicts is None else verdicts
+    verdicts: list[Any] = getattr(answer, "verdicts", [answer])
+    return verdicts
 
 
 def pieces_for(verdict: Any, pieces: Sequence[Sequence[Evidence]]) -> Sequence[Evidence]:

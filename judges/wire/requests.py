@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ TEXT: Final = "TEXT"
 """The way of asking for plain text, beside `MODES`."""
 
 
+@dataclass(slots=True, eq=False)
 class RequestForm:
     """How questions of one kind are asked: everything in a request but its messages.
 
@@ -35,29 +37,24 @@ class RequestForm:
     server at most, and `fields` the fields of those that are.
     """
 
-    __slots__ = ("_around", "_route", "_write", "demands", "fields", "limit", "mode")
+    write: Write
+    route: Callable[[Warmth], Body]
+    mode: str = TEXT
+    limit: int | None = None
+    demands: Demands = _ALL
+    fields: frozenset[str] = frozenset()
+    _around: tuple[str, str] | None = field(init=False)
 
-    def __init__(
-        self,
-        write: Write,
-        route: Callable[[Warmth], Body],
-        mode: str = TEXT,
-        limit: int | None = None,
-        demands: Demands = _ALL,
-        fields: frozenset[str] = frozenset(),
-    ) -> None:
-        self.mode, self.limit, self.demands, self.fields = mode, limit, demands, fields
-        self._route = route
-        self._write = write
-        self._around = _around(write)
+    def __post_init__(self) -> None:
+        self._around = _around(self.write)
 
     def body(self, question: Question[Any]) -> Body:
         """The body of a question's request, to be written as JSON."""
-        return {**self._write(list(question.messages)), **self._more(question)}
+        return {**self.write(list(question.messages)), **self._more(question)}
 
     def _more(self, question: Question[Any]) -> Body:
         """Part of a request that says where the question's beginning is warm."""
-        return {} if question.warmth is None else self._route(question.warmth)
+        return {} if question.warmth is None else self.route(question.warmth)
 
     def encode(self, question: Question[Any]) -> bytes:
         """The body as the openai client writes it, byte for byte."""

@@ -151,7 +151,7 @@ def _judge_of_provider(provider: str, model: str, api_key: str | None) -> Judge:
 
 
 def _model_called(name: str) -> str:
-    """What a name means besides an installed judge; empty if no provider has a model of it."""
+    """Meaning of a name besides an installed judge; empty if no provider has a model of it."""
     from genai_prices.data import providers  # as in `completion`
 
     models = (model.id for provider in providers for model in provider.models)

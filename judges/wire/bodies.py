@@ -48,7 +48,8 @@ class BodyReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.left, self.turn = _STOCK, anyio.Semaphore(1)
+        self.left = _STOCK
+        self.turn = anyio.Semaphore(1)  # of the one body that may have more than is left
 
     async def read(
         self, chunks: AsyncIterator[bytes], encoding: str, length: int | None = None

@@ -73,7 +73,7 @@ async def read_reply(
 
 
 def _is_complete(question: Question[Any], raw: str) -> bool:
-    """Whether a cut answer was only cut in the blanks after it, so that nothing is missing."""
+    """Return whether an answer was cut in the blanks after it only, so that nothing is missing."""
     if question.parser is not None or not raw[-1:].isspace():
         return False
     try:

@@ -36,8 +36,9 @@ class QuoteCheck:
         problem = next(filter(None, problems), None)
         if not verdict.quotes and self.mode == "required" and not verdict.absent.strip():
             problem = "it quotes nothing, and does not name what the material does not say"
-        is_numbered = problem is not None and len(self.pieces) > 1
-        return f"verdict {verdict.number}: {problem}" if is_numbered else problem
+        if problem is not None and len(self.pieces) > 1:
+            return f"verdict {verdict.number}: {problem}"
+        return problem
 
     def support_problem(self, answer: BaseModel, quotes: Sequence[Sequence[Quote]]) -> str | None:
         """Why a verdict of an answer has no support at all; None if each has some."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import mul
 from typing import Any
 
 from dagengine.improvement.findings import Blame, By, NodeShare
@@ -166,10 +168,9 @@ class _Faults:
         tried = judged.runs.keys()
         self.by_labels = any(tried & cases.keys() for cases in self._answers.values())
         self._pooled: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
-        for runs in judged.runs.values():
-            for run in runs:
-                for node, reply in run.replies.items():
-                    self._pooled[node][reply] += 1
+        for run in chain.from_iterable(judged.runs.values()):
+            for node, reply in run.replies.items():
+                self._pooled[node][reply] += 1
 
     def of(self, number: int) -> _Fault:
         """The fault of one case."""
@@ -207,13 +208,15 @@ class _Faults:
         for node, reply in run.replies.items():
             if node in self.nodes:
                 # A rating has no other answer by name: both ends of its scale are tried.
-                possible = [Reply(score=0.0), Reply(score=1.0)]
-                if verdicts := self._replay.verdicts_of(node):
-                    possible = [Reply(verdict=verdict) for verdict in verdicts]
-                opposites = [answer for answer in possible if answer != reply]
-                chances = [self._mends(number, {**run.replies, node: o}, label) for o in opposites]
-                if chances and max(chances) > 0:
-                    yield node, max(chances)
+                possible = [*map(Reply, self._replay.verdicts_of(node))]
+                possible = possible or [Reply(score=0.0), Reply(score=1.0)]
+                chances = (
+                    self._mends(number, {**run.replies, node: answer}, label)
+                    for answer in possible
+                    if answer != reply
+                )
+                if (chance := max(chances, default=0.0)) > 0:
+                    yield node, chance
 
     def _mends(
         self, number: int, replies: Mapping[str, Reply], label: Vote, deep: int = 0
@@ -226,13 +229,12 @@ class _Faults:
             # Each unasked node multiplies the replays by its answers: too deep, nothing is known.
             if deep >= _DEEP or not usual:
                 return 0.5
-            total = usual.total()
-            return sum(
-                count
-                / total
-                * self._mends(number, {**replies, missing.node: reply}, label, deep + 1)
-                for reply, count in usual.items()
+            chances = (
+                self._mends(number, {**replies, missing.node: reply}, label, deep + 1)
+                for reply in usual
             )
+            weights = (count / usual.total() for count in usual.values())
+            return float(sum(map(mul, weights, chances)))
         if result is None or result.score is None:
             return 0.0
         outcome: Vote = result.success is True

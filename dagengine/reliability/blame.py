@@ -114,13 +114,13 @@ def blame(
 
 def single_answer_share(noise: Iterable[CaseNoise]) -> float:
     """Of the cases that reached a node, the share with one answer of it: the largest of all."""
-    reached: Counter[str] = Counter()
-    once: Counter[str] = Counter()
+    # By node: how many cases have so many answers of it.
+    counts = defaultdict[str, Counter[int]](Counter)
     for case in noise:
         if case.weight:
-            reached.update(case.answers.keys())
-            once.update(node for node, answers in case.answers.items() if answers == 1)
-    return max((once[node] / reached[node] for node in reached), default=0.0)
+            for node, answers in case.answers.items():
+                counts[node][answers] += 1
+    return max((own[1] / own.total() for own in counts.values()), default=0.0)
 
 
 @dataclass(slots=True)

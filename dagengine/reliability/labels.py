@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -152,7 +153,8 @@ def labels_among(
     for record in read:
         row = record.value if isinstance(record.value, Mapping) else {}
         name = next(iter(named_cells(row, ("case", "name")).values()), None)
-        kept += [record] if places.has_name(name) else []
+        if places.has_name(name):
+            kept.append(record)
     if not kept or len(kept) == len(read):
         return str(source), ""
     line = f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here"
@@ -176,9 +178,10 @@ def one_each(rows: Mapping[int, list[Any]]) -> dict[int, list[Any]]:
 
     Then they were repeated with every run. Else each row has the label of another person.
     """
-    filled = {case: [label for label in own if not is_gap(label)] for case, own in rows.items()}
-    repeated = all(len({*map(str, own)}) < 2 for own in filled.values())
-    return {case: own[:1] if repeated else own for case, own in filled.items()}
+    filled = {case: [*filterfalse(is_gap, own)] for case, own in rows.items()}
+    if any(len({*map(str, own)}) > 1 for own in filled.values()):
+        return filled
+    return {case: own[:1] for case, own in filled.items()}
 
 
 def _row_of(record: Record, places: Places) -> tuple[int, Mapping[str, Any]]:
@@ -205,35 +208,30 @@ def labels_for(
     """Meaning of labels for a metric; raises InputError if none is a possible outcome."""
     counts = Counter(label for labels in given.values() for label in dict.fromkeys(labels))
     kind, means = _understood(list(counts), _verdicts(replay, cases), threshold)
-    if all(meaning is None for meaning in means.values()):
+    if not {*means.values()} - {None}:
         raise InputError(_refusal(counts, replay, cases))
-    people = {
-        number: tuple(meaning for label in labels if (meaning := means[label]) is not None)
-        for number, labels in given.items()
-    }
+    people: dict[int, tuple[Vote, ...]] = {}
+    by_case: dict[int, Vote] = {}
+    for number, labels in given.items():
+        votes = map(means.__getitem__, labels)
+        people[number] = tuple(vote for vote in votes if vote is not None)
+        if (agreed := _agreement(labels, means, kind)) is not None:
+            by_case[number] = agreed
     # 1 and "1" read alike, so they are one label for the reader of a card.
     meant: Counter[tuple[str, Vote | None]] = Counter()
     for label, count in counts.items():
         meant[str(label), means[label]] += count
-    return Labels(
-        kind,
-        {
-            n: agreed
-            for n, labels in given.items()
-            if (agreed := _agreement(labels, means, kind)) is not None
-        },
-        people,
-        tuple(Meaning(label, meaning, count) for (label, meaning), count in meant.items()),
-    )
+    meanings = tuple(Meaning(label, meaning, count) for (label, meaning), count in meant.items())
+    return Labels(kind, by_case, people, meanings)
 
 
 def on_scale(labels: Labels, scale: tuple[float, float]) -> Labels:
     """Labels with the stated ends of their scale; raises InputError for numbers outside of it."""
-    low, high = scale
-    numbers = [label for row in labels.people.values() for label in row]
     if labels.kind != "number":
         return labels
-    if not low < high or any(not low <= float(label) <= high for label in numbers):
+    low, high = scale
+    numbers = [*map(float, chain(*labels.people.values()))]
+    if not low <= min(numbers) <= max(numbers) <= high or low == high:
         raise InputError(
             f"--label-scale {low:g},{high:g}: the labels go from {min(numbers):g} to "
             f"{max(numbers):g}; state the lowest and the highest label there can be"
@@ -259,9 +257,7 @@ def _understood(
         ("pass", answers),
         ("number", {**numbers}),
     ]
-    return max(
-        readings, key=lambda reading: sum(meaning is not None for meaning in reading[1].values())
-    )
+    return min(readings, key=lambda reading: [*reading[1].values()].count(None))
 
 
 def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
@@ -269,10 +265,9 @@ def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
     if not isinstance(label, str):
         return None
     named = {str(verdict).casefold(): verdict for verdict in verdicts}
+    if label.casefold() in named:
+        return named[label.casefold()]
     words = {YES_OR_NO[name]: verdict for name, verdict in named.items() if name in YES_OR_NO}
-    text = label.casefold()
-    if text in named:
-        return named[text]
     word = YES_OR_NO.get(plain_word(label))
     return None if word is None else words.get(word)
 
@@ -318,12 +313,12 @@ def _verdicts(replay: Counterfactual, cases: Sequence[TestCase]) -> list[str]:
 
 def _refusal(counts: Mapping[Vote, int], replay: Counterfactual, cases: Sequence[TestCase]) -> str:
     verdicts = _verdicts(replay, cases)
-    outcomes = ["pass or fail"] if replay.spec.threshold is not None else []
-    outcomes += [", ".join(map(repr, verdicts))] if verdicts else []
-    shown = ", ".join(repr(label) for label in list(counts)[:5])
+    outcomes = ["pass or fail"] * (replay.spec.threshold is not None)
+    outcomes += filter(None, [", ".join(map(repr, verdicts)), "a score"])
+    shown = ", ".join(map(repr, list(counts)[:5]))
     return (
         f"no label is a possible outcome of the metric {replay.spec.name!r}: the labels are "
-        f"{shown}, but it ends with {' or '.join([*outcomes, 'a score'])}; write yes or no, "
+        f"{shown}, but it ends with {' or '.join(outcomes)}; write yes or no, "
         "pass or fail, 1 or 0, numbers, or the names of verdicts"
     )
 
@@ -434,7 +429,7 @@ def left_out(
     # A metric may have a verdict of such a name.
     for gaps in dict.fromkeys(tuple(_gaps(every, replay, cases).items()) for replay in replays):
         if words := ", ".join(f"{label!r} ({count})" for label, count in gaps):
-            total = counted(sum(count for _, count in gaps), "label")
+            total = counted(sum(dict(gaps).values()), "label")
             yield f"{total} left out, as they say that there is none: {words}"
     for replay in replays:
         ends = [label for label in _of(labels, replay) if label.outcome is not None]

@@ -6,6 +6,7 @@ The one place that knows what observations look like.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -120,8 +121,7 @@ class Runs:
     @property
     def settings(self) -> tuple[Condition, ...]:
         """The settings, in the order in which they were met."""
-        conditions = (setting for settings in self.cases.values() for setting in settings)
-        return tuple(dict.fromkeys(conditions))
+        return tuple(dict.fromkeys(chain.from_iterable(self.cases.values())))
 
     @property
     def rows(self) -> list[Hashable]:
@@ -296,7 +296,7 @@ def _seeds_as_repeats(settings: Mapping[Condition, list[Run]]) -> Mapping[Condit
     """If a case ran once under each seed, the seeds are repeats: together they are one setting."""
     if any(len(runs) > 1 for runs in settings.values()):
         return settings
-    merged: dict[Condition, list[Run]] = {}
+    merged = defaultdict[Condition, list[Run]](list)
     for setting, runs in settings.items():
-        merged.setdefault(replace(setting, seed=None), []).extend(runs)
-    return settings if len(merged) == len(settings) else merged
+        merged[replace(setting, seed=None)] += runs
+    return settings if len(merged) == len(settings) else dict(merged)

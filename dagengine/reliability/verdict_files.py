@@ -175,7 +175,9 @@ def _collection(
     numbered = any(row.run is not None for row in rows)
     # Numbers of runs begin anew in each file.
     turn = {run: at for at, run in enumerate(sorted({(row.file, row.run) for row in rows}))}
-    labels = _labels_by_case(rows, numbers)
+    labels: dict[int, list[Any]] = defaultdict(list)
+    for case, row in zip(numbers, rows, strict=True):
+        labels[case] += row.label if isinstance(row.label, list) else [row.label]
     runs = list(_runs(rows, numbers, labels.values()))
     contests = None
     verdicts = VerdictRows(Places(()), name, scale, counted=not numbered, alone=True)
@@ -183,24 +185,18 @@ def _collection(
         contests = _contests(runs, scale, turn if numbered else {})
         labels = _right_candidates(rows, numbers, contests.names)
     else:
-        judge = {"judge": ""} if len({row.at.get("judge") or "" for row in rows}) == 1 else {}
+        # A judge that is the only one is no setting.
+        sole = {"judge": ""} if len({row.at.get("judge") or "" for row in rows}) == 1 else {}
         for case, row in runs:
-            cells = {**NO_CELLS, **row.at, "case": case, "verdict": row.verdict, "score": row.score,
-                     "run": turn[row.file, row.run]}  # fmt: skip
-            verdicts.add(cells | judge if judge else cells, row.where)
+            cells = {**NO_CELLS, **row.at, **sole, "case": case, "run": turn[row.file, row.run],
+                     "verdict": row.verdict, "score": row.score}  # fmt: skip
+            verdicts.add(cells, row.where)
     cases = list(_cases(rows, numbers))
     return Collected(
         Observations(tuple(verdicts.observations())), _metric(name, rows, scale, threshold),
         cases, dict(filter(itemgetter(1), one_each(labels).items())),
         "input" if 1 < len({case.input for case in cases}) < len(cases) else None, runs, contests,
     )  # fmt: skip
-
-
-def _labels_by_case(rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, list[Any]]:
-    labels = defaultdict[int, list[Any]](list)
-    for case, row in zip(numbers, rows, strict=True):
-        labels[case] += row.label if isinstance(row.label, list) else [row.label]
-    return labels
 
 
 def _cases(rows: Sequence[Row], numbers: Sequence[int]) -> Iterator[LLMTestCase]:

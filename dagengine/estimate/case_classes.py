@@ -176,5 +176,5 @@ def _joint(
 
 
 def _excess(metrics: Mapping[int, int], weight: Mapping[int, int]) -> int:
-    """What sums over metrics have too much of units that so many metrics share."""
+    """The excess of sums over metrics: units that so many `metrics` share count once for each."""
     return sum((count - 1) * weight[unit] for unit, count in metrics.items())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -72,60 +72,65 @@ def _has_criterion(node: AskingNode) -> bool:
 
 def search_plan(search: Search, model: Any, prices: Prices | None) -> SearchPlan:
     """The calls of every step; those of a node that is not known yet are at most the greatest."""
-    counts, metric, split = _Counted(search), search.metric, search.split
-    titles = [search.node] if search.node is not None else changeable(metric)
-    # A merged node is asked where its parent was.
-    parents = [pair.parent.title for title in titles if (pair := pair_at(metric, title))]
-    tried_cases = split.without(0)
-    steps = [PlannedStep("the metric as it is", *counts.whole(split.tried))]
-    # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The first
-    # vote is the answer that the metric as it is got: it is in the store.
-    changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
-        "votes": (f"{VOTES} votes", titles, VOTES - 1, 0),
-        "examples": ("examples from labels", titles, 1, 0),
-        "criterion": ("criterion rewritten", titles, 1, 2),
-        "together": ("criterion and examples", titles, 1, 0),
-        "merge": ("merged with a neighbour", parents, 1, 0),
-        "split": ("split in two", titles, 2, 2),
-    }
-    letters = map(chr, itertools.count(ord("a")))
-    for rung in search.rungs:
-        if rung == "rival":
-            rival = len(tried_cases) * search.times
-            steps.append(PlannedStep("one holistic node", rival, rival))
-        elif rung in changes:
-            what, changed, factor, edits = changes[rung]
-            least, most = counts.at(changed, tried_cases, factor, edits=edits)
-            if rung == "criterion":
-                what += f", {next(letters)}"
-            is_sure = rung in ("examples", "criterion")  # others may be skipped
-            steps.append(PlannedStep(what, least * is_sure, most))
-    steps.append(PlannedStep("sealed part, before", *counts.whole(split.sealed)))
-    if search.rungs:
-        _, most = counts.at([*titles, *parents], split.sealed, VOTES)
-        steps.append(PlannedStep("sealed part, after", 0, most))
-    tried = [search.cases[number] for number in split.tried]
-    whole = forecast("the metric as it is", counts.plan, tried, model)
+    counts = _Counted(search)
+    steps = tuple(counts.steps())
+    tried = [search.cases[number] for number in search.split.tried]
+    whole = forecast(steps[0].what, counts.plan, tried, model)
     likely = sum(judge.calls for judge in whole.estimate.judges)
     money = whole.cost(prices or {})
     if money is not None and likely:
         money = money / likely * sum(step.most or 0 for step in steps)
-    return SearchPlan(tuple(steps), len(search.rungs), len(split.sealed), money)
+    return SearchPlan(steps, len(search.rungs), len(search.split.sealed), money)
 
 
 class _Counted:
     """Counts questions of a search on some of its cases."""
 
     def __init__(self, search: Search) -> None:
-        self._cases, self._times = search.cases, search.times
+        self._search = search
         self.plan = compile_metrics([search.metric])
 
-    def whole(self, numbers: Sequence[int]) -> tuple[int, int | None]:
+    def steps(self) -> Iterator[PlannedStep]:
+        """Every step of the search with its calls."""
+        search, split = self._search, self._search.split
+        titles = [search.node] if search.node is not None else changeable(search.metric)
+        # A merged node is asked where its parent was.
+        pairs = (pair_at(search.metric, title) for title in titles)
+        parents = [pair.parent.title for pair in pairs if pair]
+        # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The
+        # first vote is the answer that the metric as it is got: it is in the store.
+        changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
+            "votes": (f"{VOTES} votes", titles, VOTES - 1, 0),
+            "examples": ("examples from labels", titles, 1, 0),
+            "criterion": ("criterion rewritten", titles, 1, 2),
+            "together": ("criterion and examples", titles, 1, 0),
+            "merge": ("merged with a neighbour", parents, 1, 0),
+            "split": ("split in two", titles, 2, 2),
+        }
+        yield PlannedStep("the metric as it is", *self._whole(split.tried))
+        letters = map(chr, itertools.count(ord("a")))
+        for rung in search.rungs:
+            if rung == "rival":
+                rival = len(split.without(0)) * search.times
+                yield PlannedStep("one holistic node", rival, rival)
+            elif rung in changes:
+                what, changed, factor, edits = changes[rung]
+                least, most = self._at(changed, split.without(0), factor, edits=edits)
+                if rung == "criterion":
+                    what += f", {next(letters)}"
+                is_sure = rung in ("examples", "criterion")  # others may be skipped
+                yield PlannedStep(what, least * is_sure, most)
+        yield PlannedStep("sealed part, before", *self._whole(split.sealed))
+        if search.rungs:
+            _, most = self._at([*titles, *parents], split.sealed, VOTES)
+            yield PlannedStep("sealed part, after", 0, most)
+
+    def _whole(self, numbers: Sequence[int]) -> tuple[int, int | None]:
         """The least and the greatest number of calls of the whole metric."""
-        calls = self._estimate(numbers).asked.times(self._times)
+        calls = self._estimate(numbers).asked.times(self._search.times)
         return calls.least, calls.most
 
-    def at(
+    def _at(
         self, titles: Sequence[str], numbers: Sequence[int], factor: int = 1, *, edits: int = 0
     ) -> tuple[int, int | None]:
         """The calls of a changed node, and of what may follow it; of several nodes the extremes.
@@ -138,11 +143,11 @@ class _Counted:
             by_node.get(title, NO_QUESTIONS).times(factor) + self._after(title, by_node)
             for title in titles
         ]
-        least = min((span.least for span in spans), default=0) * self._times + min(edits, 1)
+        least = min((span.least for span in spans), default=0) * self._search.times + min(edits, 1)
         most_calls = [span.most for span in spans]
         if None in most_calls:
             return least, None
-        return least, max(filter(None, most_calls), default=0) * self._times + edits
+        return least, max(filter(None, most_calls), default=0) * self._search.times + edits
 
     def _after(self, title: str, by_node: Mapping[str, Bounds]) -> Bounds:
         """The questions, none of them sure, of nodes that may follow a node, or read it."""
@@ -154,4 +159,4 @@ class _Counted:
         return sum(own, NO_QUESTIONS)
 
     def _estimate(self, numbers: Sequence[int]) -> Estimate:
-        return estimate(self.plan, [self._cases[number] for number in numbers])
+        return estimate(self.plan, [self._search.cases[number] for number in numbers])

@@ -88,6 +88,11 @@ class Row:
         texts = "" if alike else json.dumps(self.texts, sort_keys=True, default=str)
         return self.task, self.case, texts
 
+    @property
+    def labels(self) -> list[Any]:
+        """The labels of all people."""
+        return self.label if isinstance(self.label, list) else [self.label]
+
     def without_gaps(self) -> Row:
         """The row with the texts that there are."""
         texts = {name: text for name, text in self.texts.items() if text not in _NO_TEXT}
@@ -177,7 +182,7 @@ def _collection(
     turn = {run: at for at, run in enumerate(sorted({(row.file, row.run) for row in rows}))}
     labels: dict[int, list[Any]] = defaultdict(list)
     for case, row in zip(numbers, rows, strict=True):
-        labels[case] += row.label if isinstance(row.label, list) else [row.label]
+        labels[case] += row.labels
     runs = list(_runs(rows, numbers, labels.values()))
     contests = None
     verdicts = VerdictRows(Places(()), name, scale, counted=not numbered, alone=True)
@@ -185,18 +190,24 @@ def _collection(
         contests = _contests(runs, scale, turn if numbered else {})
         labels = _right_candidates(rows, numbers, contests.names)
     else:
-        # A judge that is the only one is no setting.
-        sole = {"judge": ""} if len({row.at.get("judge") or "" for row in rows}) == 1 else {}
-        for case, row in runs:
-            cells = {**NO_CELLS, **row.at, **sole, "case": case, "run": turn[row.file, row.run],
-                     "verdict": row.verdict, "score": row.score}  # fmt: skip
-            verdicts.add(cells, row.where)
+        _add_verdicts(verdicts, runs, turn)
     cases = list(_cases(rows, numbers))
     return Collected(
         Observations(tuple(verdicts.observations())), _metric(name, rows, scale, threshold),
         cases, dict(filter(itemgetter(1), one_each(labels).items())),
         "input" if 1 < len({case.input for case in cases}) < len(cases) else None, runs, contests,
     )  # fmt: skip
+
+
+def _add_verdicts(
+    verdicts: VerdictRows, runs: Sequence[tuple[int, Row]], turn: Mapping[Any, int]
+) -> None:
+    # A judge that is the only one is no setting.
+    sole = {"judge": ""} if len({row.at.get("judge") or "" for _, row in runs}) == 1 else {}
+    for case, row in runs:
+        cells = {**NO_CELLS, **row.at, **sole, "case": case, "run": turn[row.file, row.run],
+                 "verdict": row.verdict, "score": row.score}  # fmt: skip
+        verdicts.add(cells, row.where)
 
 
 def _cases(rows: Sequence[Row], numbers: Sequence[int]) -> Iterator[LLMTestCase]:

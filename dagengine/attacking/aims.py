@@ -92,7 +92,7 @@ class Ways:
         return True, best, worst
 
     def _scores(self, targets: Iterable[int]) -> tuple[float, float]:
-        ends = [self._behind(number) for number in targets]
+        ends = [*map(self._behind, targets)]
         return max((best for best, _ in ends), default=1.0), min((w for _, w in ends), default=0.0)
 
     def _behind(self, number: int) -> tuple[float, float]:

@@ -44,6 +44,8 @@ from dagengine.attacking.twins import twin_of
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, strict
 from dagengine.errors import InputError
+from dagengine.estimate.counting import forecast
+from dagengine.estimate.estimates import Forecast
 from dagengine.execution.executor import Source
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import check_settings
@@ -261,6 +263,32 @@ def targets_of(
         # Before the first call: a field that the metric does not read is an error of the caller.
         targets.append(Target(metric, ways, plan.fields_for(ways, cases)))
     return targets
+
+
+def forecasts(
+    cases: Sequence[TestCase], metrics: Sequence[BaseMetric], plan: Plan, defend: Sequence[str],
+    judges: Mapping[str, Any], model: Any,
+) -> Iterator[Forecast]:  # fmt: skip
+    """The clean cases; the attacks if as many cases fail as there may be; every defence.
+
+    Raises InputError for what cannot be attacked.
+    """
+    yield forecast(f"{len(cases):,} clean cases", compile_metrics(metrics), cases, model)
+    for target in targets_of(metrics, cases, plan):
+        name, aim = target.ways.spec.name, target.ways.aim()
+        tries = [
+            attempt
+            for number in plan.sample_cases(range(len(cases)))
+            for attempt in plan.tries(number, cases[number], aim, target.fields)
+        ]
+        both = [*chain.from_iterable(attempt.both for attempt in tries)]
+        what = f"{len(both):,} attacks and twins on {name}"
+        yield forecast(what, compile_metrics([target.metric]), both, model)
+        behind = [*cases, *both[::2]]
+        for defence in defend:
+            metric = defended(target.metric, defence, target.fields, judges)
+            what = f"{name} behind {defence}"
+            yield forecast(what, compile_metrics([metric]), behind, model)
 
 
 class _Campaign:

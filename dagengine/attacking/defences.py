@@ -119,7 +119,7 @@ def _mark(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace(" ", _MARK)
     if isinstance(value, list):
-        return [_mark(item) for item in value]
+        return [*map(_mark, value)]
     for name in ("content", "output"):
         if isinstance(getattr(value, name, None), str):
             return value.model_copy(update={name: _mark(getattr(value, name))})

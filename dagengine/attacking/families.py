@@ -199,7 +199,7 @@ def select_families(names: Sequence[str] | None, more: Sequence[Family] = ()) ->
             raise InputError(
                 f"there is no family of attacks {name!r:.60}; {near or 'use ' + ', '.join(by_name)}"
             )
-    return tuple(by_name[name] for name in dict.fromkeys(names))
+    return tuple(map(by_name.__getitem__, dict.fromkeys(names)))
 
 
 _AN_ATTACK = 'an attack is {"family": "name", "text": "words", "whole": false}'

@@ -52,11 +52,11 @@ def twin_of(text: str) -> str:
     """The twin: equal texts have equal ones, of the same number of characters."""
     # Hidden tags are replaced like the letters that they stand for, and stay hidden: a twin that
     # showed them would be another kind of text.
-    plain = "".join(_plain_character(character) for character in text)
+    plain = "".join(map(_plain_character, text))
     letters = [index for index, sign in enumerate(plain) if unicodedata.category(sign) != "Cf"]
     # The words go round for each length, so that a long text does not say one word all the time.
     turns = {size: itertools.cycle(words) for size, words in _BY_LENGTH.items()}
-    visible = "".join(plain[index] for index in letters)
+    visible = "".join(map(plain.__getitem__, letters))
     harmless = _WORD.sub(lambda word: _in_form(word[0], turns), visible).translate(_DIGITS)
     twin = list(text)
     for index, character in zip(letters, harmless, strict=True):

@@ -81,7 +81,7 @@ def _data_problems(plan: Plan, cases: Cases, format: Format) -> Iterator[Problem
     Raises InputError for cases that cannot be read.
     """
     from dagengine.data.cases import strict
-    from dagengine.estimate.example_cases import example_lines
+    from dagengine.estimate.case_warnings import example_lines
     from dagengine.evaluation import concerns, missing_fields
     from dagengine.execution.local_executor import check_cases
     from dagengine.traces.trace_cases import TraceCases

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dagengine.cli.tables.plan_table import Assumptions
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
+    from dagengine.estimate.case_warnings import TooLong
     from dagengine.estimate.estimates import Speeds
-    from dagengine.estimate.windows import TooLong
     from dagengine.graph.graph import Metric
     from dagengine.graph.node import BaseNode
     from dagengine.question import Judge, ServerFacts
@@ -75,8 +75,8 @@ def plan(options: PlanOptions) -> None:
     from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.data.cases import read_cases, strict
+    from dagengine.estimate.case_warnings import example_lines
     from dagengine.estimate.counting import estimate, verdicts_of
-    from dagengine.estimate.example_cases import example_lines
     from dagengine.evaluation import fields_before
     from dagengine.execution.local_executor import check_cases
     from dagengine.loading import load_metrics
@@ -187,7 +187,7 @@ def too_long(
 
     Local servers are asked for their windows, those of judges that answer nothing here are not.
     """
-    from dagengine.estimate.windows import too_long_cases
+    from dagengine.estimate.case_warnings import too_long_cases
     from dagengine.execution.interrupts import sync
     from dagengine.prompts.decisions import writer_of
     from dagengine.question import NO_FACTS, facts_of

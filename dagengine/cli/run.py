@@ -148,7 +148,7 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
     Of data from a pipe nothing. Raises InputError if all cases lack a field that is always read.
     """
     from dagengine.cli.plan import too_long
-    from dagengine.estimate.example_cases import example_lines
+    from dagengine.estimate.case_warnings import example_lines
     from dagengine.estimate.packs import with_writers
     from dagengine.evaluation import fields_before
 

@@ -87,12 +87,11 @@ class CaseClasses:
             for metric in metrics
             if self.units_of[metric]
         }
-        asked: dict[int, QuestionCount] = {}
-        words: dict[int, QuestionCount] = {}
+        asked = dict.fromkeys(estimates, _NONE)
+        words = dict.fromkeys(estimates, _NONE)
         for unit, estimate in estimates.items():
-            asked[unit], words[unit] = estimate.asked, QuestionCount.exactly(len(estimate.keys))
-            if self._plan.units[unit].constant:
-                asked[unit] = words[unit] = _NONE
+            if not self._plan.units[unit].constant:
+                asked[unit], words[unit] = estimate.asked, QuestionCount.exactly(len(estimate.keys))
         chances = _joint_chances(paths.values())
         sure = frozenset().union(*(ways.sure for ways in paths.values()))
         reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
@@ -163,7 +162,7 @@ def _joint(
     #     least   may count it twice, and must not be too high: possible - 1 are taken off
     sure = Counter(chain.from_iterable(ways.sure for ways in paths.values()))
     possible = Counter(chain.from_iterable(ways.possible for ways in paths.values()))
-    least = sum(low[unit] for unit in sure)
+    least = sum(map(low.__getitem__, sure))
     if any(asked[unit].most is None for unit in possible):
         return Bounds(least, likely, None)
     least_of_each = sum(ways.least(low) for ways in paths.values())

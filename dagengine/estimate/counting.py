@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dagengine.compiler.plan import Plan
-from dagengine.estimate.cached_prompts import CachedPrompts
 from dagengine.estimate.case_classes import CaseClass, CaseClasses
 from dagengine.estimate.equal_questions import EqualQuestions
 from dagengine.estimate.estimates import (
@@ -30,15 +29,17 @@ from dagengine.estimate.estimates import (
     Travel,
     WorstPath,
 )
-from dagengine.estimate.lookahead import Lookahead, UnitEstimate
+from dagengine.estimate.lookahead import Lookahead, UnitEstimate, text_tokens
 from dagengine.estimate.packs import PackWalker, answering
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
 from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.gateway.packs.prompt_cache import SERVER_CHARACTERS
 from dagengine.judges import as_judge
 from dagengine.prompts.decisions import writer_of
+from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, display_name
 from dagengine.results import CaseResult, Verdict
-from dagengine.test_case import TestCase
+from dagengine.test_case import TestCase, read_field
 
 T = TypeVar("T")
 MOST_CASES = 2_000
@@ -46,6 +47,8 @@ MOST_CASES = 2_000
 _NINETY_FIVE = 1.96  # standard errors to both sides
 # Tokens of a question for a reason, and of its answer.
 _REASON_INPUT, _REASON_OUTPUT = 300, 60
+# Shorter beginnings of prompts are kept by no server.
+_LEAST_KEPT = text_tokens("x" * SERVER_CHARACTERS)
 
 
 def verdicts_of(rows: Iterable[CaseResult]) -> Odds:
@@ -117,7 +120,7 @@ class _Counting:
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
-        self.cached = CachedPrompts(plan, asked)
+        self.cached = _CachedPrompts(plan, asked)
 
     def add(self, case: TestCase) -> None:
         case_class, estimates = self.classes.look(case)
@@ -173,8 +176,8 @@ class _Counting:
             asked=asked,
             calls=self.equal.calls(asked, self.worded, self.factor),
             depth=self.depth,
-            metrics=tuple(self._metric_estimate(metric) for metric in range(len(self.sums))),
-            judges=tuple(self._judge_estimate(judge) for judge in range(len(self.judges))),
+            metrics=tuple(map(self._metric_estimate, range(len(self.sums)))),
+            judges=tuple(map(self._judge_estimate, range(len(self.judges)))),
             looked_at=self.spread.count,
             margin=self.spread.margin(cases),
             travel=self.travel.times(self.factor),
@@ -320,6 +323,44 @@ class _MetricSums:
 
 def _greater(left: int | None, right: int | None) -> int | None:
     return None if left is None or right is None else max(left, right)
+
+
+class _CachedPrompts:
+    """The tokens that servers which keep beginnings need not read again, by judge.
+
+    Questions of a case share a beginning as far as they show the same fields. The first question
+    with a beginning reads it, and all others find it. This is a bound: a server may keep less.
+    """
+
+    def __init__(self, plan: Plan, asked: Sequence[Judge]) -> None:
+        self._units = [
+            unit for unit in plan.units
+            if unit.shares and not unit.constant
+            and (not asked or asked[unit.judges[0]].capabilities.caches_prefixes)
+        ]  # fmt: skip
+        self.tokens = [0.0] * max(len(plan.models), len(asked))
+
+    def add(self, case: TestCase, likely: Mapping[int, float]) -> None:
+        """Count a case whose units are asked so many `likely` questions."""
+        sizes: dict[str, int] = {}
+        beginnings: set[tuple[int, tuple[str, ...]]] = set()
+        for unit in self._units:
+            questions = likely.get(unit.index, 0.0)
+            if not questions:
+                continue
+            for path in unit.shares:
+                if path not in sizes:
+                    sizes[path] = text_tokens(as_text(read_field(case, path) or ""))
+            shared = sum(map(sizes.__getitem__, unit.shares))
+            if shared < _LEAST_KEPT:
+                continue
+            judge = unit.judges[0]
+            self.tokens[judge] += questions * shared
+            for length in range(1, len(unit.shares) + 1):
+                beginning = judge, unit.shares[:length]
+                if beginning not in beginnings:
+                    beginnings.add(beginning)
+                    self.tokens[judge] -= min(1.0, questions) * sizes[unit.shares[length - 1]]
 
 
 # Which cases are looked at.

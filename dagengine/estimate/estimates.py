@@ -1,9 +1,4 @@
-"""What a run will ask, as values: bounds and likelihoods by node, metric and judge.
-
-The bounds hold for every run in which each metric gets its score: a failure that cannot be
-foreseen ends a metric early. Attempts after transient failures and answers asked for again
-come on top.
-"""
+"""What a run will ask, as values: bounds and likelihoods by node, metric and judge."""
 
 from __future__ import annotations
 

@@ -77,16 +77,15 @@ class Lookahead:
         self._plan = plan
         self._asked = [asked[unit.judges[0]] if asked else None for unit in plan.units]
         self._units = list(plan.units)
-        self._whole_case: list[bool] = []
+        self._whole_case = [unit.node.whole_case for unit in plan.units]
         for unit, judge in zip(plan.units, self._asked, strict=True):
-            node = unit.node
-            decides = judge is not None and judge.capabilities.decides
-            self._whole_case.append(node.whole_case or (decides and node.asks))
-            # A judge that decides is asked about every item of a list by itself.
-            if decides and isinstance(node, VerdictListNode):
-                single = copy.copy(node)
-                single.per_call = 1
-                self._units[unit.index] = replace(unit, node=single)
+            if judge is not None and judge.capabilities.decides:
+                self._whole_case[unit.index] |= unit.node.asks
+                # A judge that decides is asked about every item of a list by itself.
+                if isinstance(unit.node, VerdictListNode):
+                    single = copy.copy(unit.node)
+                    single.per_call = 1
+                    self._units[unit.index] = replace(unit, node=single)
         self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]

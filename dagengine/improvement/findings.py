@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dagengine.estimate.estimates import Bounds
 from dagengine.reliability.statistics.comparisons import Comparison
 from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.results import Totals
@@ -145,9 +146,7 @@ class SearchPlan:
     @property
     def most(self) -> int | None:
         """The greatest number of calls; retries come on top."""
-        most_calls = [step.most for step in self.steps]
-        bounded = [most for most in most_calls if most is not None]
-        return sum(bounded) if len(bounded) == len(most_calls) else None
+        return sum((Bounds(most=step.most) for step in self.steps), Bounds()).most
 
 
 @dataclass(frozen=True, slots=True)

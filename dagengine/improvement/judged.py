@@ -23,10 +23,6 @@ Shares = Mapping[int, float]
 """The share of right repetitions, by the number of the case."""
 
 
-class OutOfBudgetError(InputError):
-    """Raised when the limits of calls or money end a search; the answers so far are stored."""
-
-
 @dataclass(frozen=True)
 class Judged:
     """A metric repeated on cases, by number; `first_results` are those of sample 0."""
@@ -63,7 +59,7 @@ class LabelledExperiment(Experiment):
         cases = [self.cases[number] for number in chosen]
         observations = await self.ask(cases, [metric], rows.append)
         if any(row.outcome is OutcomeKind.OVER_BUDGET for row in observations):
-            raise OutOfBudgetError(
+            raise InputError(
                 "the limit of calls or money is reached: allow more, and run it again with the "
                 "same store; no answered question is asked again"
             )
@@ -86,7 +82,7 @@ class LabelledExperiment(Experiment):
     def share(self, right: Shares) -> Interval | Unknown:
         """The mean share of right results, with its interval over cases or groups."""
         numbers = sorted(right)
-        shares = [right[number] for number in numbers]
+        shares = [*map(right.__getitem__, numbers)]
         interval = bootstrap(shares, mean, groups=self._groups(numbers))
         return interval or Unknown("too few items", len(shares))
 

@@ -67,7 +67,7 @@ def _ranked_shares(
     causes = numpy.array([[fault.causes.get(node, 0.0) for node in nodes] for fault in faults])
     reached = numpy.array([[fault.reached.get(node, 0.0) for node in nodes] for fault in faults])
     numbers = {name: index for index, name in enumerate(dict.fromkeys(groups))}
-    columns = [numbers[group] for group in groups]
+    columns = [*map(numbers.__getitem__, groups)]
     random, size = numpy.random.default_rng(0), len(numbers)
     resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, columns]
     shares = _shares(causes, reached, numpy.ones((1, len(columns))))[0]

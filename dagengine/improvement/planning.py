@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -21,6 +21,7 @@ from dagengine.improvement.findings import PlannedStep, Rung, SearchPlan
 from dagengine.improvement.rungs import VOTES, asking_node, holistic
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.labels import NodeAnswers
+from dagengine.test_case import TestCase
 from dagengine.voting.reshaping import can_split, pair_at
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def search_plan(search: Search, model: Any, prices: Prices | None) -> SearchPlan
     """The calls of every step; those of a node that is not known yet are at most the greatest."""
     counts = _Counted(search)
     steps = tuple(counts.steps())
-    tried = [search.cases[number] for number in search.split.tried]
-    whole = forecast(steps[0].what, counts.plan, tried, model)
+    whole = forecast(steps[0].what, counts.plan, counts.cases(search.split.tried), model)
     likely = sum(judge.calls for judge in whole.estimate.judges)
     money = whole.cost(prices or {})
     if money is not None and likely:
@@ -89,6 +89,10 @@ class _Counted:
     def __init__(self, search: Search) -> None:
         self._search = search
         self.plan = compile_metrics([search.metric])
+
+    def cases(self, numbers: Iterable[int]) -> list[TestCase]:
+        """The cases of these numbers."""
+        return [*map(self._search.cases.__getitem__, numbers)]
 
     def steps(self) -> Iterator[PlannedStep]:
         """Every step of the search with its calls."""
@@ -159,4 +163,4 @@ class _Counted:
         return sum(own, NO_QUESTIONS)
 
     def _estimate(self, numbers: Sequence[int]) -> Estimate:
-        return estimate(self.plan, [self._search.cases[number] for number in numbers])
+        return estimate(self.plan, self.cases(numbers))

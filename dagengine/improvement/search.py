@@ -170,7 +170,7 @@ class Search:
                 # Noted before it is opened: a run that is killed in between has looked, too.
                 looks = on_look(metric_hash(Counterfactual(metric)))
             sealed = await self._open(asking, metric)
-        votes = [list(own) for own in self.people.values()]
+        votes = [*map(list, self.people.values())]
         several = sum(len(own) > 1 for own in votes)
         # As text: 1 and "1" are one label.
         differing = [n for n, own in self.people.items() if len(set(map(str, own))) > 1]
@@ -482,7 +482,7 @@ class _Ladder:
             for attempt in tries
         ]
         labels = self.asking.labels.by_case
-        often = Counter(labels[n] for n in self.search.split.tried)
+        often = Counter(map(labels.__getitem__, self.search.split.tried))
         even = [{n: gain / often[labels[n]] for n, gain in by_case.items()} for by_case in gains]
         p_values = [joint_p(values, self.asking.groups) for values in (gains, even)]
         return [(min(1.0, a / spent), min(1.0, b / spent)) for a, b in zip(*p_values, strict=True)]

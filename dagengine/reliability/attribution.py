@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
-from dagengine.reliability.shapley import shapley_effects
 from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, quotient
 from dagengine.test_case import TestCase
 
@@ -117,14 +116,12 @@ def attribute(
 @SummedMeasure
 def flip_rate(cases: Sequence[CaseNoise], node: str) -> Sums:
     """The probability that two answers of a node to one question differ, averaged over cases."""
-    items: list[Totals] = []
-    for case in cases:
-        rate = case.flips.get(node)
+    items: list[Totals] = [{} for _ in cases]
+    for index, case in enumerate(cases):
         # A case that tells in its own runs was not drawn, so it counts for itself alone.
         weight = 1.0 if case.reached.get(node, 0) > 1 else case.weight
-        items.append(
-            {} if rate is None or not weight else {"items": weight, "value": weight * rate}
-        )
+        if node in case.flips and weight:
+            items[index] = {"items": weight, "value": weight * case.flips[node]}
     return quotient(items, "value", "items", most=1.0)
 
 
@@ -217,19 +214,16 @@ class _Case:
 
     def moves(self) -> dict[str, tuple[float, int]]:
         """|Δscore| and number of pairs of repetitions, by the node at which they part."""
-        kinds = Counter(
-            (tuple(run.replies.get(node) for node in self._nodes), run.score) for run in self._runs
-        )
+        kinds = Counter((tuple(map(run.replies.get, self._nodes)), run.score) for run in self._runs)
         moves: dict[str, tuple[float, int]] = {}
         for (first, some), (second, more) in itertools.combinations(kinds.items(), 2):
             turns = zip(self._nodes, first[0], second[0], strict=True)
-            parting = next((turn for turn in turns if turn[1] != turn[2]), None)
+            node, *replies = next((turn for turn in turns if turn[1] != turn[2]), ("", None))
             # Where only one of them answered, they parted before, at something that is no answer.
-            if parting is None or parting[1] is None or parting[2] is None:
-                continue
-            moved, pairs = moves.get(parting[0], (0.0, 0))
-            count = some * more
-            moves[parting[0]] = moved + count * abs(first[1] - second[1]), pairs + count
+            if None not in replies:
+                moved, pairs = moves.get(node, (0.0, 0))
+                count = some * more
+                moves[node] = moved + count * abs(first[1] - second[1]), pairs + count
         return moves
 
 
@@ -247,16 +241,84 @@ def _counts(
 def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
     """The nodes to vary, and those held fixed because there are too many combinations."""
     # The chance that two draws of what was said are equal: the higher, the less a node can move.
-    steadiness = {
-        node: math.fsum((count / sum(tally.values())) ** 2 for count in tally.values())
-        for node, tally in counts.items()
-        if len(tally) > 1
-    }
-    noisy = sorted(steadiness, key=lambda node: (steadiness[node], node))
-    kept: list[str] = []
+    noisy: list[tuple[float, str]] = []
+    for node, tally in counts.items():
+        if len(tally) > 1:
+            total = sum(tally.values())
+            noisy.append((math.fsum((count / total) ** 2 for count in tally.values()), node))
+    kept, fixed = list[str](), list[str]()
     size = 1
-    for node in noisy:  # the least consistent first
+    for _, node in sorted(noisy):  # the least consistent first
         if size * len(counts[node]) <= _COMBINATIONS:
             kept.append(node)
             size *= len(counts[node])
-    return kept, tuple(sorted(set(noisy) - set(kept)))
+        else:
+            fixed.append(node)
+    return kept, tuple(sorted(fixed))
+
+
+# Shapley effects of answers that were drawn.
+#
+# The Shapley effect of a node is the part of a variance that is attributed to it. It is what the
+# node explains beside a set of other nodes, averaged over all orders in which nodes can be fixed.
+# (Owen 2014, https://doi.org/10.1137/130936233; Song, Nelson and Staum 2016,
+# https://doi.org/10.1137/15M1048070.) It is built from the variance of E[score | nodes in S], an
+# expectation over two runs that share the answers of S. So pairs of answers are weighed, not odds:
+# two runs that share a node see one answer, others two different draws of it. The effects of the
+# odds that were seen would put the noise of a node with few answers down to its parents.
+
+
+def shapley_effects(
+    scores: Sequence[float], counts: Sequence[Sequence[int]]
+) -> tuple[float, list[float]]:
+    """The variance of a function of independent answers, and each variable's Shapley effect.
+
+    `counts` say per variable how often each answer was drawn, at least two draws in all. `scores`
+    are the function on the product of the answers, the last variable fastest. Both results are
+    unbiased over draws, so single ones may be negative; the effects add up to the variance.
+    """
+    squares = _squares(scores, counts)
+    for axis, drawn in enumerate(counts):
+        # Of m answers the variance is m/(m - 1) of that seen, and the square of the mean is too
+        # large by the variance of a mean, which is 1/m of it.
+        bit, draws = 1 << axis, sum(drawn)
+        for members in range(len(squares)):
+            if members & bit:
+                squares[members ^ bit] -= squares[members] / (draws - 1)
+                squares[members] *= draws / (draws - 1)
+    effects: list[float] = []
+    for axis in range(len(counts)):
+        own = (members for members in range(len(squares)) if members & 1 << axis)
+        effects.append(math.fsum(squares[members] / members.bit_count() for members in own))
+    return math.fsum(squares[1:]), effects
+
+
+def _squares(scores: Sequence[float], counts: Sequence[Sequence[int]]) -> list[float]:
+    """The components of the variance under the odds seen, by the set of variables (as bits)."""
+    values = list(scores)
+    for drawn in reversed(counts):  # each turn works on the last axis and puts it first
+        size = len(drawn)
+        lines = [
+            _contrasts(values[start : start + size], drawn) for start in range(0, len(values), size)
+        ]
+        values = [line[column] for column in range(size) for line in lines]
+    squares = [0.0] * (1 << len(counts))
+    axes = itertools.product(*(range(len(drawn)) for drawn in counts))
+    for column, value in zip(axes, values, strict=True):
+        squares[sum(1 << axis for axis, index in enumerate(column) if index)] += value**2
+    return squares
+
+
+def _contrasts(values: Sequence[float], drawn: Sequence[int]) -> list[float]:
+    """The mean, then orthonormal contrasts whose squares sum to the variance.
+
+    Each value against the mean of those before it, as in Welford's algorithm.
+    """
+    draws, seen = sum(drawn), drawn[0]
+    mean, contrasts = values[0], [0.0]
+    for value, count in zip(values[1:], drawn[1:], strict=True):
+        weight = seen * count / ((seen + count) * draws)
+        contrasts.append(math.sqrt(weight) * (value - mean))
+        seen += count
+        mean += count / seen * (value - mean)
+    return [mean, *contrasts[1:]]

@@ -174,7 +174,7 @@ def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
     left_out = [(part - unit.part) / (whole - unit.whole) for unit in units]
     # On the logit no end is beyond 0 or 1; but 0 and 1 themselves have none.
     if all(_EDGE < estimate < 1 - _EDGE for estimate in (ratio, *left_out)):
-        half = _half_width([_logit(estimate) for estimate in left_out])
+        half = _half_width([*map(_logit, left_out)])
         return share, _share(_logit(ratio) - half), _share(_logit(ratio) + half)
     half = _half_width(left_out)
     return share, max(share - half, 0.0), min(share + half, 1.0)

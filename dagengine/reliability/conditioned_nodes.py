@@ -93,7 +93,7 @@ class _Resampled:
         return await self._ask(self.with_options(question))
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        return await self._ask.each(self.with_options(question) for question in questions)
+        return await self._ask.each(map(self.with_options, questions))
 
     def with_options(self, question: Question[T]) -> Question[T]:
         """The question with other options."""

@@ -179,7 +179,7 @@ class Observations(Sequence[Observation]):
 
     def _of(self, metric: str, node: str) -> dict[tuple[int, Condition], Observation]:
         if (metric, node) not in self._index:
-            names = ", ".join(repr(name) for name in (*self.metrics, *self.nodes(metric)))
+            names = ", ".join(map(repr, (*self.metrics, *self.nodes(metric))))
             raise InputError(f"no observation of {node or metric!r}; there are {names}")
         return self._index[metric, node]
 

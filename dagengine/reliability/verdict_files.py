@@ -359,7 +359,7 @@ def _score_arrays(
     width = max(run for own in cells.values() for _, _, run, _ in own) + 1
     scores: dict[Condition, Any] = {}
     for setting, filled in cells.items():
-        case, candidate, run, share = (numpy.array(part) for part in zip(*filled, strict=True))
+        case, candidate, run, share = map(numpy.array, zip(*filled, strict=True))
         scores[setting] = numpy.full((len(candidates), max(candidates), width), numpy.nan)
         scores[setting][case, candidate, run] = share
     if width == 1:  # each seed asked once: seeds are repeats of one setting
@@ -394,7 +394,7 @@ def _metric(
         then: Any = {True: 10, False: 0}
         node = BinaryJudgementNode("Given.", name=name, evaluation_params=reads, then=then)
     else:
-        verdicts = [str(kind) for kind in kinds]
+        verdicts = [*map(str, kinds)]
         step = 10 / max(len(verdicts) - 1, 1)
         then = {verdict: round(index * step) for index, verdict in enumerate(verdicts)}
         # The scores only tell verdicts apart: without a threshold none of them passes or fails.

@@ -22,10 +22,10 @@ from dagengine.reliability.attribution import (
     flip_effect,
     flip_rate,
     independence,
+    shapley_effects,
 )
 from dagengine.reliability.blame import Unknown, blame, single_answer_share
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
-from dagengine.reliability.shapley import shapley_effects
 from dagengine.test_case import LLMTestCase
 
 T = TypeVar("T")

@@ -155,7 +155,7 @@ def _print_plan(
     options: AttackOptions, plan: Plan, metrics: list[BaseMetric], cases: list[TestCase], model: Any
 ) -> None:
     """Print what is asked at most, part by part, with its price."""
-    from dagengine.attacking.foretelling import forecasts
+    from dagengine.attacking.campaign import forecasts
 
     defend = _parts(options.defend) or []
     judges = _judges(defend, options.base_url)

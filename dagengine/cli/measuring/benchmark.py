@@ -154,7 +154,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
 def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
     """Raise the errors that show before the first call; print warnings."""
     from dagengine.compiler.lowering import compile_metrics
-    from dagengine.estimate.example_cases import example_lines
+    from dagengine.estimate.case_warnings import example_lines
     from dagengine.reliability.card.build import check_labels
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 

@@ -35,7 +35,7 @@ from dagengine import attack
 from dagengine.attacking.aims import Ways
 from dagengine.attacking.attack_card import Cell, Place
 from dagengine.attacking.families import FAMILIES
-from dagengine.attacking.trials import Answer, Run, Trial, cells_of, mark_significant
+from dagengine.attacking.trials import AttackRun, NodeAnswer, Trial, cells_of, mark_significant
 from dagengine.attacking.twins import twin_of
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -149,21 +149,23 @@ def draws_of(seed: int, number: int, family: str, is_twin: bool) -> Draws:
     return Draws(seed, f"{number} {family} {is_twin}")
 
 
-def drawn_run(world: World, seed: int, number: int, family: str = "", is_twin: bool = False) -> Run:
+def drawn_run(
+    world: World, seed: int, number: int, family: str = "", is_twin: bool = False
+) -> AttackRun:
     """One run, without a question."""
     draws, truth = draws_of(seed, number, family, is_twin), truths(number)
     fallen = world.extracts_all(family, is_twin, draws)
-    answers = {EXTRACT: Answer("all" if fallen else f"{number}", is_text=True)}
+    answers = {EXTRACT: NodeAnswer("all" if fallen else f"{number}", is_text=True)}
     path: list[tuple[str, Any]] = []
     score = 1.0
     for node in NODES:
         verdict = world.answer(node, BEST[node] if fallen else truth[node], family, is_twin, draws)
-        answers[node] = Answer((type(verdict).__name__, verdict))
+        answers[node] = NodeAnswer((type(verdict).__name__, verdict))
         path.append((node, verdict))
         if verdict != BEST[node]:
             score = ENDS[node]
             break
-    return Run(score, score >= 0.5, False, tuple(path), answers)
+    return AttackRun(score, score >= 0.5, False, tuple(path), answers)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ CLOSED: Favour = (False, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class AimedNode:
     """A node that may fall: where its verdicts lead (none: it does not decide), what is before."""
 
     ways: Mapping[Verdict, Favour]
@@ -41,11 +41,11 @@ class Ways:
         self._known: dict[int, tuple[float, float]] = {}
 
     @cached_property
-    def nodes(self) -> Mapping[str, Node]:
+    def nodes(self) -> Mapping[str, AimedNode]:
         """The nodes that ask or decide, by name, in topological order."""
         names = {slot.unit: slot.name for slot, _ in self._nodes}
         return {
-            slot.name: Node(
+            slot.name: AimedNode(
                 {verdict: self._favour(to) for verdict, to in slot.branches.items()},
                 frozenset(map(names.__getitem__, nx.ancestors(self._plan.graph, slot.unit))),
             )

@@ -25,19 +25,19 @@ from dagengine.attacking.attack_card import (
 )
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
 from dagengine.attacking.families import NULL, Aim, Family, select_families
-from dagengine.attacking.placing import checked_places, field_of, put_words
+from dagengine.attacking.placing import attacked_field, checked_places, put_words
 from dagengine.attacking.trials import (
-    End,
-    Run,
+    AttackRun,
+    Ending,
     Trial,
+    case_share,
     cells_of,
     fails,
     family_effects,
     figures_of,
     majority_outcome,
     mark_significant,
-    runs_of,
-    share,
+    runs_by_metric,
     share_of,
 )
 from dagengine.attacking.twins import twin_of
@@ -66,7 +66,7 @@ _SHOWN_REASON = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttackPlan:
     """What to attack with, and where; checked when it is made."""
 
     families: tuple[Family, ...]
@@ -82,7 +82,7 @@ class Plan:
 
     def fields_for(self, ways: Ways, cases: Iterable[TestCase]) -> tuple[str, ...]:
         """The fields to attack of a metric; raises InputError if it reads none of them."""
-        wanted = self.fields or tuple(dict.fromkeys(map(field_of, cases)))
+        wanted = self.fields or tuple(dict.fromkeys(map(attacked_field, cases)))
         roots = {path.partition(".")[0] for path in ways.reads}
         fields = tuple(field for field in wanted if field in roots)
         if not fields and wanted:
@@ -139,14 +139,14 @@ class _Asking(Experiment):
         cases: Sequence[TestCase],
         metrics: Sequence[BaseMetric],
         keep: Callable[[CaseResult], None] | None = None,
-    ) -> tuple[Mapping[str, list[list[Run]]], Totals]:
+    ) -> tuple[Mapping[str, list[list[AttackRun]]], Totals]:
         """The runs by metric, in the order of the cases, and what they used."""
         if not cases:
             return {}, Totals(cost=0.0)
         runs = await self.ask(cases, metrics, keep)
         specs = [metric.spec() for metric in metrics]
         thresholds = {spec.name: spec.threshold or 0.0 for spec in specs}
-        return runs_of(runs, thresholds), runs.totals
+        return runs_by_metric(runs, thresholds), runs.totals
 
 
 async def a_attack(
@@ -194,7 +194,7 @@ async def a_attack(
     cases = cast(list[TestCase], [*strict(read)])
     chosen_fields = None if fields is None else tuple(fields)
     own_families = select_families(families, attacks)
-    plan = Plan(own_families, chosen_fields, tuple(positions), sample, seed)
+    plan = AttackPlan(own_families, chosen_fields, tuple(positions), sample, seed)
     judges = judges or {}
     checked_defences(defend, judges)
     campaigns = [_Campaign(target, cases, plan) for target in targets_of(metrics, cases, plan)]
@@ -239,7 +239,7 @@ def attack(test_cases: Source, metrics: Sequence[BaseMetric], **settings: Any) -
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AttackTarget:
     """A metric to attack, and in which fields."""
 
     metric: BaseMetric
@@ -248,11 +248,11 @@ class Target:
 
 
 def targets_of(
-    metrics: Sequence[BaseMetric], cases: Sequence[TestCase], plan: Plan
-) -> list[Target]:
+    metrics: Sequence[BaseMetric], cases: Sequence[TestCase], plan: AttackPlan
+) -> list[AttackTarget]:
     """The metrics with their fields; raises InputError for one that nothing passes or fails."""
     compile_metrics(metrics)
-    targets: list[Target] = []
+    targets: list[AttackTarget] = []
     for metric in metrics:
         ways = Ways(metric)
         if ways.spec.threshold is None:
@@ -261,12 +261,12 @@ def targets_of(
                 "it one"
             )
         # Before the first call: a field that the metric does not read is an error of the caller.
-        targets.append(Target(metric, ways, plan.fields_for(ways, cases)))
+        targets.append(AttackTarget(metric, ways, plan.fields_for(ways, cases)))
     return targets
 
 
 def forecasts(
-    cases: Sequence[TestCase], metrics: Sequence[BaseMetric], plan: Plan, defend: Sequence[str],
+    cases: Sequence[TestCase], metrics: Sequence[BaseMetric], plan: AttackPlan, defend: Sequence[str],
     judges: Mapping[str, Any], model: Any,
 ) -> Iterator[Forecast]:  # fmt: skip
     """The clean cases; the attacks if as many cases fail as there may be; every defence.
@@ -294,17 +294,17 @@ def forecasts(
 class _Campaign:
     """The attack on one metric."""
 
-    def __init__(self, target: Target, cases: Sequence[TestCase], plan: Plan) -> None:
+    def __init__(self, target: AttackTarget, cases: Sequence[TestCase], plan: AttackPlan) -> None:
         self.metric, self.ways, self.fields = target.metric, target.ways, target.fields
         self.name = target.ways.spec.name
         self.cases, self._plan = cases, plan
-        self.clean: Sequence[Sequence[Run]] = ()
+        self.clean: Sequence[Sequence[AttackRun]] = ()
         self._failing, self._drawn = 0, list[int]()
         self.tries: list[Try] = []
         self.trials: dict[tuple[str, Place], list[Trial]] = {}
         self._reasons: dict[int, Mapping[str, str]] = {}
 
-    async def attack(self, asking: _Asking, clean: Sequence[Sequence[Run]]) -> None:
+    async def attack(self, asking: _Asking, clean: Sequence[Sequence[AttackRun]]) -> None:
         """Attack what fails when clean; the metric is alone, so that others ask nothing."""
         self.clean = clean
         failing = [number for number, runs in enumerate(clean) if fails(runs)]
@@ -404,7 +404,7 @@ class _Campaign:
         )  # fmt: skip
 
 
-def first_reply(runs: Sequence[Run], node: str) -> Any:
+def first_reply(runs: Sequence[AttackRun], node: str) -> Any:
     """The verdict or the score of a node in the first run that has one."""
     for run in runs:
         verdicts = dict(run.path)
@@ -460,13 +460,13 @@ class _Defending:
     def _defence(
         self,
         name: str,
-        honest: Sequence[End | None],
-        after: Sequence[End | None],
+        honest: Sequence[Ending | None],
+        after: Sequence[Ending | None],
         questions: tuple[float, float],
         costs: tuple[float | None, float | None],
     ) -> Defence:
         # What is not known on one side says nothing of the defence, and is in no share.
-        families: dict[tuple[str, Place], list[tuple[End | None, End | None]]] = {}
+        families: dict[tuple[str, Place], list[tuple[Ending | None, Ending | None]]] = {}
         for made, *ends in zip(self._tries, self._before, after, strict=True):
             families.setdefault(made.family, []).append((ends[0], ends[1]))
         changed = share_of(
@@ -489,13 +489,15 @@ class _Defending:
             if changed.low is not None and changed.low > self._line:
                 return f"changes more than {line}"
             # With few honest cases even none that changes leaves an interval above the line.
-            count = next((n for n in range(1, 1000) if (share(0, n).high or 1) <= self._line), 0)
+            count = next(
+                (n for n in range(1, 1000) if (case_share(0, n).high or 1) <= self._line), 0
+            )
             advice = f"; {count} without a change would show it" * (changed.count == 0 < count)
             return f"may change more than {line} ({changed.count} of {changed.cases}{advice})"
         return ""
 
 
-def _questions(ways: Ways, runs: Iterable[Sequence[Run]]) -> float:
+def _questions(ways: Ways, runs: Iterable[Sequence[AttackRun]]) -> float:
     """Number of nodes that ask in a run."""
     counts = [len(ways.asking & run.answers.keys()) for own in runs for run in own]
     return sum(counts) / max(len(counts), 1)
@@ -509,9 +511,9 @@ def _per_thousand(used: Totals, questions: float) -> float | None:
     return 1000 * questions * used.cost / used.calls
 
 
-def _both(first: End | None, second: End | None) -> End | None:
+def _both(first: Ending | None, second: Ending | None) -> Ending | None:
     """The end of a case that both judges must pass."""
-    # `End` counts up from a pass.
+    # `Ending` counts up from a pass.
     return None if first is None or second is None else max(first, second)
 
 

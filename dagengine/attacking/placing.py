@@ -15,7 +15,7 @@ FIELDS = ("actual_output", "input", "retrieval_context", "context", "tools_calle
 """The fields that an attack can be in; of turns those of the assistant, of tools their output."""
 
 
-def field_of(case: TestCase) -> str:
+def attacked_field(case: TestCase) -> str:
     """The field that the application under test writes."""
     if isinstance(case, LLMTestCase):
         return "actual_output"

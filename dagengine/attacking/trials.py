@@ -13,7 +13,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Self
 
-from dagengine.attacking.aims import CLOSED, Favour, Node
+from dagengine.attacking.aims import CLOSED, AimedNode, Favour
 from dagengine.attacking.attack_card import Cell, Change, FamilyFigures, Helped, Place, Share
 from dagengine.reliability.observations import Observation
 from dagengine.reliability.statistics.comparisons import more_often, shown_more_often
@@ -26,7 +26,7 @@ _LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGE
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NodeAnswer:
     """What a node said, as it is compared; `is_text` if it is the judge's own words."""
 
     value: Hashable
@@ -34,7 +34,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AttackRun:
     """One metric on one case, once. `lost` says that it has no score for a reason of its own.
 
     `unmet` is the last list of criteria of a rubric: its node, and those that are not met.
@@ -44,7 +44,7 @@ class Run:
     passed: bool = False
     lost: bool = True
     path: tuple[tuple[str, Verdict], ...] = ()
-    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    answers: Mapping[str, NodeAnswer] = field(default_factory=dict[str, NodeAnswer])
     unsupported: bool = False
     unmet: tuple[str, str] | None = None
 
@@ -63,14 +63,14 @@ class Run:
         )
 
 
-def runs_of(
+def runs_by_metric(
     rows: Iterable[Observation], thresholds: Mapping[str, float]
-) -> Mapping[str, list[list[Run]]]:
+) -> Mapping[str, list[list[AttackRun]]]:
     """The runs of each metric: a row for each case, with one for each repetition."""
-    runs = defaultdict[str, list[list[Run]]](list)
+    runs = defaultdict[str, list[list[AttackRun]]](list)
     for (_, metric), own in groupby(rows, lambda row: (row.case, row.metric)):
         repetitions = groupby(own, lambda row: row.condition)
-        runs[metric].append([Run.of([*part], thresholds[metric]) for _, part in repetitions])
+        runs[metric].append([AttackRun.of([*part], thresholds[metric]) for _, part in repetitions])
     return runs
 
 
@@ -84,16 +84,16 @@ def unmet_criteria(rows: Sequence[Observation]) -> tuple[str, str] | None:
     return row.node, "; ".join(texts or [key[0] for key in row.keys])
 
 
-def _answer(row: Observation) -> Answer:
+def _answer(row: Observation) -> NodeAnswer:
     if row.verdict is not None:
         # With its type: True equals 1, but a verdict that became a number has changed.
-        return Answer((type(row.verdict).__name__, row.verdict))
+        return NodeAnswer((type(row.verdict).__name__, row.verdict))
     if row.items:
-        return Answer(row.items)
-    return Answer(row.raw, is_text=True) if row.score is None else Answer(row.score)
+        return NodeAnswer(row.items)
+    return NodeAnswer(row.raw, is_text=True) if row.score is None else NodeAnswer(row.score)
 
 
-def changed_nodes(clean: Run, run: Run, other: Run) -> frozenset[str]:
+def changed_nodes(clean: AttackRun, run: AttackRun, other: AttackRun) -> frozenset[str]:
     """The nodes that answer otherwise than when clean.
 
     The words of a judge differ wherever its material does. So a text counts as changed only if the
@@ -113,12 +113,12 @@ def most(values: Iterable[bool]) -> bool:
     return 2 * sum(listed) > len(listed)
 
 
-def fails(runs: Sequence[Run]) -> bool:
+def fails(runs: Sequence[AttackRun]) -> bool:
     """Whether most runs of a case have a score that does not pass."""
     return most(run.score is not None and not run.passed for run in runs)
 
 
-class End(IntEnum):
+class Ending(IntEnum):
     """How a case ends."""
 
     PASSES = 0
@@ -126,14 +126,14 @@ class End(IntEnum):
     NO_SCORE = 2
 
 
-def majority_outcome(runs: Sequence[Run]) -> End | None:
+def majority_outcome(runs: Sequence[AttackRun]) -> Ending | None:
     """The end of most runs of a case; None if that is not known, since calls were lost."""
     # A lost call could have gone either way, so most of the others are not most of all.
     if any(run.lost for run in runs):
         return None
     if most(run.passed for run in runs):
-        return End.PASSES
-    return End.NO_SCORE if most(run.score is None for run in runs) else End.FAILS
+        return Ending.PASSES
+    return Ending.NO_SCORE if most(run.score is None for run in runs) else Ending.FAILS
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class Trial:
     """One case that fails when clean, attacked and with the harmless twin: runs of each."""
 
     case: int
-    clean: Sequence[Run]
-    attacked: Sequence[Run]
-    twin: Sequence[Run]
+    clean: Sequence[AttackRun]
+    attacked: Sequence[AttackRun]
+    twin: Sequence[AttackRun]
 
     @property
     def complete(self) -> bool:
@@ -160,7 +160,7 @@ class Trial:
         runs = zip(self.clean, self.attacked, self.twin, strict=True)
         return [(changed_nodes(c, run, twin), changed_nodes(c, twin, run)) for c, run, twin in runs]
 
-    def could_fall(self, node: str, at: Node) -> bool:
+    def could_fall(self, node: str, at: AimedNode) -> bool:
         """Whether the node was asked when clean, did not say the best, and reads what it did then.
 
         What comes before it must be as it was: otherwise it may be right about something else.
@@ -172,7 +172,7 @@ class Trial:
             for clean, (by_attack, by_twin) in zip(self.clean, self.changes, strict=True)
         )
 
-    def fell(self, node: str, at: Node, *, by_twin: bool = False) -> bool:
+    def fell(self, node: str, at: AimedNode, *, by_twin: bool = False) -> bool:
         """Whether this node fell: with its answer the case turned, or a way to a pass opened."""
         runs = self.twin if by_twin else self.attacked
         return most(
@@ -182,12 +182,14 @@ class Trial:
         )
 
 
-def _favour(node: str, run: Run, ways: Mapping[Verdict, Favour]) -> Favour:
+def _favour(node: str, run: AttackRun, ways: Mapping[Verdict, Favour]) -> Favour:
     verdict = dict(run.path).get(node)
     return CLOSED if verdict is None else ways.get(verdict, CLOSED)
 
 
-def _opens_pass(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour]) -> bool:
+def _opens_pass(
+    node: str, clean: AttackRun, run: AttackRun, ways: Mapping[Verdict, Favour]
+) -> bool:
     """Whether a decision leaves a pass possible that it did not, or a better one."""
     old, new = _favour(node, clean, ways), _favour(node, run, ways)
     # Favours compare as (open, best, worst): first a way to a pass, then how good it may become.
@@ -195,7 +197,7 @@ def _opens_pass(node: str, clean: Run, run: Run, ways: Mapping[Verdict, Favour])
 
 
 @functools.lru_cache(maxsize=10_000)
-def share(count: int, cases: int) -> Share:
+def case_share(count: int, cases: int) -> Share:
     """A share with its interval."""
     interval = bootstrap([1.0] * count + [0.0] * (cases - count), mean)
     if interval is None:
@@ -206,10 +208,10 @@ def share(count: int, cases: int) -> Share:
 def share_of(hits: Iterable[bool]) -> Share:
     """The share of hits that are true."""
     listed = list(hits)
-    return share(sum(listed), len(listed))
+    return case_share(sum(listed), len(listed))
 
 
-def change(values: Iterable[float | None]) -> Change:
+def mean_change(values: Iterable[float | None]) -> Change:
     """The mean of changes of scores."""
     numbers = [value for value in values if value is not None]
     if not numbers:
@@ -221,7 +223,7 @@ def change(values: Iterable[float | None]) -> Change:
 
 
 def cells_of(
-    metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, Node]
+    metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, AimedNode]
 ) -> list[Cell]:
     """The whole metric, then every node that some case could fall at."""
     complete = [trial for trial in trials if trial.complete]
@@ -251,7 +253,7 @@ def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int,
     counts = Counter(pairs)
     both, first, second = counts[True, True], counts[True, False], counts[False, True]
     total = counts.total()
-    return share(both + first, total), share(both + second, total), first, second
+    return case_share(both + first, total), case_share(both + second, total), first, second
 
 
 def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
@@ -264,7 +266,7 @@ def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) 
     """Further figures of a family."""
     complete = [trial for trial in trials if trial.complete]
 
-    def other_path(of: Callable[[Trial], Sequence[Run]]) -> Share:
+    def other_path(of: Callable[[Trial], Sequence[AttackRun]]) -> Share:
         return share_of(
             most(run.path != clean.path for run, clean in zip(of(t), t.clean, strict=True))
             for t in complete
@@ -274,8 +276,8 @@ def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) 
         metric,
         family,
         place,
-        inflation=change(_difference(t.attacked, t.twin) for t in complete),
-        drift=change(_difference(t.twin, t.clean) for t in complete),
+        inflation=mean_change(_difference(t.attacked, t.twin) for t in complete),
+        drift=mean_change(_difference(t.twin, t.clean) for t in complete),
         turned=share_of(trial.turns_to_pass(by_twin=True) for trial in complete),
         paths=other_path(lambda t: t.attacked),
         twin_paths=other_path(lambda t: t.twin),
@@ -284,21 +286,21 @@ def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) 
     )
 
 
-def _difference(runs: Sequence[Run], less: Sequence[Run]) -> float | None:
+def _difference(runs: Sequence[AttackRun], less: Sequence[AttackRun]) -> float | None:
     """The mean score of some runs without that of others; None if either has no score."""
     first, second = ([run.score for run in side if run.score is not None] for side in (runs, less))
     return sum(first) / len(first) - sum(second) / len(second) if first and second else None
 
 
 def family_effects(
-    families: Mapping[tuple[str, Place], Sequence[tuple[End | None, End | None]]],
+    families: Mapping[tuple[str, Place], Sequence[tuple[Ending | None, Ending | None]]],
 ) -> list[Helped]:
     """Effects of a defence on each family: pairs of how attacked cases end without and with it."""
     effects: list[Helped] = []
     counts: list[tuple[int, int]] = []
     for (family, place), ends in families.items():
         before, after, *fewer = _pair_counts(
-            (a is End.PASSES, b is End.PASSES) for a, b in ends if None not in (a, b)
+            (a is Ending.PASSES, b is Ending.PASSES) for a, b in ends if None not in (a, b)
         )
         counts.append((fewer[0], fewer[1]))
         effects.append(Helped(family, place, before, after, more_often(*fewer)))

@@ -81,7 +81,7 @@ def estimate(
     """
     names = judges or [str(model or "default") for model in plan.models]
     classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items, asked))
-    sample, total = draw(cases)
+    sample, total = draw_sample(cases)
     factor = total / len(sample) if sample else 1.0
     packs = PackWalker(plan, asked, odds or {}, max_in_flight) if asked else None
     counting = _Counting(plan, classes, names, factor, packs, asked)
@@ -366,7 +366,7 @@ class _CachedPrompts:
 # Which cases are looked at.
 
 
-def draw(things: Iterable[T], most: int = MOST_CASES) -> tuple[list[T], int]:
+def draw_sample(things: Iterable[T], most: int = MOST_CASES) -> tuple[list[T], int]:
     """At most so many things, the same ones every time, and of how many they were drawn.
 
     Each is as likely as any other. They are read one by one and only those drawn are kept (a

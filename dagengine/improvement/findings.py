@@ -52,7 +52,7 @@ class NodeShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class NodeBlame:
     """Which node causes the wrong results on the tried cases.
 
     `shares` have the largest first. `node` is the one to change; None if it is not known. Then
@@ -165,7 +165,7 @@ class Improvement:
     times: int
     tries: int
     right: Interval | Unknown
-    blame: Blame | None
+    blame: NodeBlame | None
     candidates: tuple[Candidate, ...]
     sealed: Sealed | None
     needed: int | None

@@ -32,7 +32,7 @@ WRITTEN = (RECORD, PAGE, PATCH, PROGRAM, IMPROVED, "before.svg", "after.svg")
 
 
 @dataclass
-class Folder:
+class PatchFolder:
     """The folder of one improvement."""
 
     path: Path

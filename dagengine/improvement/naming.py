@@ -15,7 +15,7 @@ from itertools import chain
 from operator import mul
 from typing import Any
 
-from dagengine.improvement.findings import Blame, By, NodeShare
+from dagengine.improvement.findings import By, NodeBlame, NodeShare
 from dagengine.improvement.judged import Judged, LabelledExperiment, reader_of
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import NodeAnswers, Vote
@@ -30,7 +30,7 @@ MOST_LABELS = 640
 
 def blame(
     asking: LabelledExperiment, judged: Judged, answers: NodeAnswers, tried_share: float
-) -> Blame:
+) -> NodeBlame:
     """The node with the largest share of the wrong results, if the cases tell.
 
     It is named if it has the largest share in 95 of 100 resamples of the cases, by odds and also if
@@ -45,15 +45,15 @@ def blame(
     by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
     if not nodes or wrong < LEAST_WRONG:
         if not (faults.nodes and 0 < wrong < LEAST_WRONG):
-            return Blame((), None, wrong, by)
+            return NodeBlame((), None, wrong, by)
         # As many results of new cases are wrong as of these; labels that are sealed name nothing.
         labels = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
-        return Blame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
+        return NodeBlame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
     groups = [asking.groups.get(number, number) for number in by_case]
     shares, lead, is_sure = _ranked_shares(nodes, [*by_case.values()], groups)
     if is_sure:
-        return Blame(shares, shares[0].node, wrong, by)
-    return Blame(shares, None, wrong, by, _further_labels(lead, len(by_case), tried_share))
+        return NodeBlame(shares, shares[0].node, wrong, by)
+    return NodeBlame(shares, None, wrong, by, _further_labels(lead, len(by_case), tried_share))
 
 
 def _ranked_shares(

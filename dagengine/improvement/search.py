@@ -19,9 +19,9 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.improvement.acceptance import LEVEL, joint_p
 from dagengine.improvement.findings import (
-    Blame,
     Candidate,
     Improvement,
+    NodeBlame,
     Rung,
     Sealed,
     SearchPlan,
@@ -256,7 +256,7 @@ class _Ladder:
     right: Mapping[int, float] = field(default_factory=dict)
     as_it_was: Mapping[int, float] = field(default_factory=dict)
 
-    async def climb(self) -> Blame:
+    async def climb(self) -> NodeBlame:
         """Try every rung; returns which node is to blame."""
         judged = await self.asking.judge(self.metric, self.search.split.tried)
         self.right = self.as_it_was = self.asking.right(judged)

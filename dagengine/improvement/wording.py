@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from dagengine.improvement.findings import Blame, Candidate, Improvement, SearchPlan
+from dagengine.improvement.findings import Candidate, Improvement, NodeBlame, SearchPlan
 from dagengine.improvement.naming import LEAST_WRONG, MOST_LABELS
 from dagengine.reliability.statistics.comparisons import Comparison, visible_difference
 from dagengine.reliability.statistics.intervals import Interval, Unknown
@@ -112,7 +112,7 @@ def step(result: Improvement, left: str | None) -> str:
     return f"{needed:,} more labels at `{blame.node}` would show a gain of 5 points"
 
 
-def cause(blame: Blame | None) -> str:
+def cause(blame: NodeBlame | None) -> str:
     """The node that causes the wrong results."""
     if blame is None or (not blame.shares and blame.wrong < LEAST_WRONG):
         return "not known: too few wrong results"

@@ -398,7 +398,7 @@ def walked_answers(
 def _answers_of_people(
     path: Path, cases: Sequence[TestCase], replay: Counterfactual
 ) -> NodeAnswers:
-    """What people said of nodes as they are defined now; "" stands for how cases ended."""
+    """People's answers to nodes as they are defined now; "" stands for how cases ended."""
     hashes = definitions(replay.plan, replay.plan.metrics[0])
     now = {**hashes, "": digest(hashes)}
     numbers = defaultdict[str, list[int]](list)  # copies of a case share its labels

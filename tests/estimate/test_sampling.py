@@ -10,7 +10,7 @@ import pytest
 from dagengine import compile_metrics
 from dagengine.cli.tables.plan_table import Assumptions, as_dict
 from dagengine.estimate import Estimate, estimate
-from dagengine.estimate.counting import MOST_CASES, Spread, draw
+from dagengine.estimate.counting import MOST_CASES, Spread, draw_sample
 from dagengine.metrics import FaithfulnessMetric, GEval
 from dagengine.test_case import LLMTestCase
 
@@ -75,9 +75,9 @@ def test_the_reader_is_told() -> None:
 
 
 def test_every_thing_is_as_likely_to_be_drawn_as_any_other() -> None:
-    assert draw(range(7), 10)[0] == list(range(7))
-    sample, total = draw(range(100_000), 1_000)
-    assert (sample, total) == draw(range(100_000), 1_000)
+    assert draw_sample(range(7), 10)[0] == list(range(7))
+    sample, total = draw_sample(range(100_000), 1_000)
+    assert (sample, total) == draw_sample(range(100_000), 1_000)
     assert (len(set(sample)), total) == (1_000, 100_000)
     tenths = Counter(number // 10_000 for number in sample)
     assert all(60 <= tenths[tenth] <= 140 for tenth in range(10))

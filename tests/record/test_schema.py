@@ -17,7 +17,7 @@ from servers.decision_server import DecisionServer
 
 from dagengine import evaluate
 from dagengine.errors import InputError
-from dagengine.improvement.folder import Folder
+from dagengine.improvement.folder import PatchFolder
 from dagengine.judges import DecisionJudge, LexicalJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,
@@ -131,7 +131,10 @@ def test_every_reader_refuses_a_greater_format_in_words(tmp_path: Path) -> None:
         "results.jsonl": (row, lambda path: [*rows_at(path)]),
         "labels.jsonl": ({"id": "a"}, read_labels),
         "card.json": ({}, read_card),
-        "improve.json": ({"sealed_part": {}}, lambda path: Folder(path.parent).looks("0")),
+        "improve.json": (
+            {"sealed_part": {}},
+            lambda path: PatchFolder(path.parent).looks("0"),
+        ),
     }
     for name, (document, read) in files.items():
         path = tmp_path / name.partition(".")[0] / name

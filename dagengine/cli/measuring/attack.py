@@ -21,7 +21,7 @@ from dagengine.terminal import counted, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.attacking.attack_card import AttackCard
-    from dagengine.attacking.campaign import Plan
+    from dagengine.attacking.campaign import AttackPlan
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.test_case import TestCase
 
@@ -102,7 +102,7 @@ def attack(options: AttackOptions) -> None:
     """
     from dagengine.attacking.attack_card import failing_lines, parse_fail_if
     from dagengine.attacking.attack_report import screen, write_attack
-    from dagengine.attacking.campaign import Plan
+    from dagengine.attacking.campaign import AttackPlan
     from dagengine.attacking.families import read_attacks, select_families
     from dagengine.data.cases import strict
     from dagengine.loading import load_metrics
@@ -110,7 +110,7 @@ def attack(options: AttackOptions) -> None:
 
     conditions = [*map(parse_fail_if, options.fail_if or ())]
     own = () if options.attacks is None else read_attacks(options.attacks)
-    plan = Plan(
+    plan = AttackPlan(
         select_families(_parts(options.families), own),
         tuple(_parts(options.fields) or ()) or None,
         tuple(_parts(options.position) or ()),
@@ -152,7 +152,11 @@ def _judges(defend: Iterable[str], base_url: str | None) -> dict[str, Any]:
 
 
 def _print_plan(
-    options: AttackOptions, plan: Plan, metrics: list[BaseMetric], cases: list[TestCase], model: Any
+    options: AttackOptions,
+    plan: AttackPlan,
+    metrics: list[BaseMetric],
+    cases: list[TestCase],
+    model: Any,
 ) -> None:
     """Print what is asked at most, part by part, with its price."""
     from dagengine.attacking.campaign import forecasts
@@ -183,7 +187,11 @@ def _print_plan(
 
 
 def _run_attack(
-    options: AttackOptions, plan: Plan, metrics: list[BaseMetric], cases: list[TestCase], model: Any
+    options: AttackOptions,
+    plan: AttackPlan,
+    metrics: list[BaseMetric],
+    cases: list[TestCase],
+    model: Any,
 ) -> AttackCard:
     """Ask everything; an interrupt says how to continue."""
     from dagengine.attacking.campaign import attack as attacked

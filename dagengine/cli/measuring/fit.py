@@ -21,7 +21,7 @@ from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.improvement.findings import Split
-    from dagengine.improvement.folder import Folder
+    from dagengine.improvement.folder import PatchFolder
     from dagengine.improvement.replaying import Replayed
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.reliability.fitting.escalation import FittedEscalation, Proof
@@ -112,7 +112,7 @@ def escalation(options: EscalationOptions) -> None:
 
     Exit codes: 0 done, whether or not the threshold is proved; 2 invalid input; 130 interrupted.
     """
-    from dagengine.improvement.folder import RECORD, Folder
+    from dagengine.improvement.folder import RECORD, PatchFolder
 
     metric = None if options.metrics is None else shared.sole_metric(options.metrics)
     to, paid = _judges(options)
@@ -122,7 +122,7 @@ def escalation(options: EscalationOptions) -> None:
     _check(replayed, options.sealed)
     options.out.mkdir(parents=True, exist_ok=True)
     with sole(options.out / RECORD):
-        _fit(options, replayed, metric, to, paid, Folder(options.out))
+        _fit(options, replayed, metric, to, paid, PatchFolder(options.out))
 
 
 def _replay_files(options: EscalationOptions) -> Replayed:
@@ -212,7 +212,7 @@ def _check(replayed: Replayed, sealed: float) -> None:
 
 def _fit(
     options: EscalationOptions, replayed: Replayed, metric: BaseMetric | None, to: str | None,
-    paid: tuple[float, float] | None, folder: Folder,
+    paid: tuple[float, float] | None, folder: PatchFolder,
 ) -> None:  # fmt: skip
     """Fit on one part, prove on the other, and say and write what came of it."""
     from pydantic_core import to_jsonable_python
@@ -266,7 +266,7 @@ def _fit(
 
 
 def _write(
-    below: float, target: str, metric: BaseMetric, to: str | None, folder: Folder
+    below: float, target: str, metric: BaseMetric, to: str | None, folder: PatchFolder
 ) -> str | None:
     """Write the threshold into what the metric is written in; returns how it is applied."""
     from dagengine.improvement.findings import Candidate

@@ -19,7 +19,7 @@ from dagengine.terminal import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.improvement.findings import Candidate, Improvement
-    from dagengine.improvement.folder import Folder
+    from dagengine.improvement.folder import PatchFolder
     from dagengine.improvement.rewriters import Rewriter
     from dagengine.improvement.search import Search
 
@@ -86,7 +86,7 @@ def improve(options: ImproveOptions) -> None:
     130 interrupted.
     """
     from dagengine.improvement import wording
-    from dagengine.improvement.folder import RECORD, Folder
+    from dagengine.improvement.folder import RECORD, PatchFolder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
     from dagengine.loading import load_judge
@@ -98,7 +98,7 @@ def improve(options: ImproveOptions) -> None:
         cases, shared.sole_metric(options.metrics), options.labels, groups=options.groups,
         node=options.node, times=options.times, proposals=options.proposals, sealed=options.sealed,
     )  # fmt: skip
-    model, limits, folder = options.chosen_judge(), options.limits(), Folder(options.out)
+    model, limits, folder = options.chosen_judge(), options.limits(), PatchFolder(options.out)
     plan = search.plan(model=model, prices=limits.prices)
     for name, calls in wording.plan_lines(plan):
         say(wrap_lines(f"  {name:26} {calls:>34}", 27))
@@ -121,7 +121,11 @@ def improve(options: ImproveOptions) -> None:
 
 
 def _run(
-    search: Search, target: str, rewriter: Rewriter, folder: Folder, settings: dict[str, Any]
+    search: Search,
+    target: str,
+    rewriter: Rewriter,
+    folder: PatchFolder,
+    settings: dict[str, Any],
 ) -> None:
     """Search, leave the files, and say what came of it."""
     from dagengine.execution.interrupts import sync

@@ -175,9 +175,14 @@ class Trial:
     def fell(self, node: str, at: AimedNode, *, by_twin: bool = False) -> bool:
         """Whether this node fell: with its answer the case turned, or a way to a pass opened."""
         runs = self.twin if by_twin else self.attacked
+
+        def is_turned(clean: AttackRun, run: AttackRun) -> bool:
+            # Favours compare as (open, best, worst): first a way to a pass, then how good it is.
+            old, new = _favour(node, clean, at.ways), _favour(node, run, at.ways)
+            return (run.passed and not clean.passed) or (bool(at.ways) and new[0] and new > old)
+
         return most(
-            node in nodes[by_twin]
-            and ((run.passed and not clean.passed) or _opens_pass(node, clean, run, at.ways))
+            node in nodes[by_twin] and is_turned(clean, run)
             for clean, run, nodes in zip(self.clean, runs, self.changes, strict=True)
         )
 
@@ -185,15 +190,6 @@ class Trial:
 def _favour(node: str, run: AttackRun, ways: Mapping[Verdict, Favour]) -> Favour:
     verdict = dict(run.path).get(node)
     return CLOSED if verdict is None else ways.get(verdict, CLOSED)
-
-
-def _opens_pass(
-    node: str, clean: AttackRun, run: AttackRun, ways: Mapping[Verdict, Favour]
-) -> bool:
-    """Whether a decision leaves a pass possible that it did not, or a better one."""
-    old, new = _favour(node, clean, ways), _favour(node, run, ways)
-    # Favours compare as (open, best, worst): first a way to a pass, then how good it may become.
-    return bool(ways) and new[0] and new > old
 
 
 @functools.lru_cache(maxsize=10_000)

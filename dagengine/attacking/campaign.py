@@ -266,8 +266,8 @@ def targets_of(
 
 
 def forecasts(
-    cases: Sequence[TestCase], metrics: Sequence[BaseMetric], plan: AttackPlan, defend: Sequence[str],
-    judges: Mapping[str, Any], model: Any,
+    cases: Sequence[TestCase], metrics: Sequence[BaseMetric], plan: AttackPlan,
+    defend: Sequence[str], judges: Mapping[str, Any], model: Any,
 ) -> Iterator[Forecast]:  # fmt: skip
     """The clean cases; the attacks if as many cases fail as there may be; every defence.
 
@@ -489,9 +489,8 @@ class _Defending:
             if changed.low is not None and changed.low > self._line:
                 return f"changes more than {line}"
             # With few honest cases even none that changes leaves an interval above the line.
-            count = next(
-                (n for n in range(1, 1000) if (case_share(0, n).high or 1) <= self._line), 0
-            )
+            ends = ((n, case_share(0, n).high or 1) for n in range(1, 1000))
+            count = next((n for n, high in ends if high <= self._line), 0)
             advice = f"; {count} without a change would show it" * (changed.count == 0 < count)
             return f"may change more than {line} ({changed.count} of {changed.cases}{advice})"
         return ""

@@ -152,12 +152,9 @@ def _judges(defend: Iterable[str], base_url: str | None) -> dict[str, Any]:
 
 
 def _print_plan(
-    options: AttackOptions,
-    plan: AttackPlan,
-    metrics: list[BaseMetric],
-    cases: list[TestCase],
-    model: Any,
-) -> None:
+    options: AttackOptions, plan: AttackPlan, metrics: list[BaseMetric],
+    cases: list[TestCase], model: Any,
+) -> None:  # fmt: skip
     """Print what is asked at most, part by part, with its price."""
     from dagengine.attacking.campaign import forecasts
 
@@ -187,12 +184,9 @@ def _print_plan(
 
 
 def _run_attack(
-    options: AttackOptions,
-    plan: AttackPlan,
-    metrics: list[BaseMetric],
-    cases: list[TestCase],
-    model: Any,
-) -> AttackCard:
+    options: AttackOptions, plan: AttackPlan, metrics: list[BaseMetric],
+    cases: list[TestCase], model: Any,
+) -> AttackCard:  # fmt: skip
     """Ask everything; an interrupt says how to continue."""
     from dagengine.attacking.campaign import attack as attacked
 

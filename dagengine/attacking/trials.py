@@ -179,7 +179,7 @@ class Trial:
         def is_turned(clean: AttackRun, run: AttackRun) -> bool:
             # Favours compare as (open, best, worst): first a way to a pass, then how good it is.
             old, new = _favour(node, clean, at.ways), _favour(node, run, at.ways)
-            return (run.passed and not clean.passed) or (bool(at.ways) and new[0] and new > old)
+            return (run.passed and not clean.passed) or (new[0] and new > old)
 
         return most(
             node in nodes[by_twin] and is_turned(clean, run)

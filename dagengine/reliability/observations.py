@@ -155,33 +155,16 @@ class Observations(Sequence[Observation]):
         """One row per case, one column per condition that `where` takes.
 
         An entry is what `of` reads off the observation, the vote by default. It is None for an
-        unparseable answer, and if a node was not asked because the path went elsewhere. `votes`
-        leaves the latter out. Raises InputError for names that do not occur.
+        unparseable answer, and if a node was not asked because the path went elsewhere. Raises
+        InputError for names that do not occur.
         """
-        observed = self._of(metric, node)
-        values = {key: of(seen) for key, seen in observed.items() if where(key[1])}
-        columns = [*filter(where, self.conditions)]
-        return [[values.get((case, column)) for column in columns] for case in self.cases]
-
-    def votes(
-        self, metric: str, node: str = "", of: Reading = vote_of, where: Chosen = every
-    ) -> list[list[Any]]:
-        """As `table`, but a row holds only the repetitions in which the node was asked.
-
-        Rows differ in length and columns do not belong together; cases in which the node
-        was never asked have no row.
-        """
-        rows: dict[int, list[Any]] = {}
-        for (case, condition), seen in self._of(metric, node).items():
-            if where(condition):
-                rows.setdefault(case, []).append(of(seen))
-        return list(rows.values())
-
-    def _of(self, metric: str, node: str) -> dict[tuple[int, Condition], Observation]:
         if (metric, node) not in self._index:
             names = ", ".join(map(repr, (*self.metrics, *self.nodes(metric))))
             raise InputError(f"no observation of {node or metric!r}; there are {names}")
-        return self._index[metric, node]
+        observed = self._index[metric, node].items()
+        values = {key: of(seen) for key, seen in observed if where(key[1])}
+        columns = [*filter(where, self.conditions)]
+        return [[values.get((case, column)) for column in columns] for case in self.cases]
 
     def save(self, path: str | Path) -> None:
         """Write one JSON object per observation; defaults are left out."""

@@ -301,7 +301,6 @@ def test_a_node_that_was_not_asked_has_no_vote_and_no_row_of_votes() -> None:
 
     seen = repeat(CASES[:2], [tree()], times=2, model=ScriptedJudge(script))
     assert seen.table("tree", "how") == [[None, None], [None, "very"]]
-    assert seen.votes("tree", "how") == [["very"]]
     with pytest.raises(InputError, match="no observation of 'what'; there are 'tree', 'facts'"):
         seen.table("tree", "what")
 

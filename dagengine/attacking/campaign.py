@@ -117,10 +117,13 @@ class AttackPlan:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One case with an attack in it, and with the harmless twin of the attack."""
+    """One case with an attack in it, and with the harmless twin of the attack.
+
+    `kind` is the family of the attack, and where it was put.
+    """
 
     case: int
-    family: tuple[str, Place]
+    kind: tuple[str, Place]
     words: str
     attacked: TestCase
     twin: TestCase
@@ -132,7 +135,7 @@ class Try:
 
 
 class _Asking(Experiment):
-    """Asks what one attack asks."""
+    """The experiment of one attack."""
 
     async def runs(
         self,
@@ -317,7 +320,7 @@ class _Campaign:
         own = iter(runs.get(self.name, ()))
         for attempt in self.tries:
             trial = Trial(attempt.case, clean[attempt.case], attacked=next(own), twin=next(own))
-            self.trials.setdefault(attempt.family, []).append(trial)
+            self.trials.setdefault(attempt.kind, []).append(trial)
 
     def _aim(self, number: int) -> Aim:
         failing = (run for run in self.clean[number] if run.score is not None and not run.passed)
@@ -390,7 +393,7 @@ class _Campaign:
 
     def _fall(self, cell: Cell, trial: Trial) -> Fall:
         key = trial.case, (cell.family, cell.place)
-        index = [(attempt.case, attempt.family) for attempt in self.tries].index(key)
+        index = [(attempt.case, attempt.kind) for attempt in self.tries].index(key)
         # Of a metric that turned as a whole no node is red: the path says where it ended.
         path = trial.attacked[0].path
         node = cell.node or (path[-1][0] if path else "")
@@ -428,10 +431,10 @@ class _Defending:
     ) -> None:
         self._campaign, self._clean = campaign, clean
         self._judges, self._line = judges, line
-        families = {(cell.family, cell.place) for cell in campaign.red(cells)}
-        self._tries = [attempt for attempt in campaign.tries if attempt.family in families]
-        trials = {family: iter(campaign.trials[family]) for family in families}
-        self._before = [majority_outcome(next(trials[own.family]).attacked) for own in self._tries]
+        kinds = {(cell.family, cell.place) for cell in campaign.red(cells)}
+        self._tries = [attempt for attempt in campaign.tries if attempt.kind in kinds]
+        trials = {kind: iter(campaign.trials[kind]) for kind in kinds}
+        self._before = [majority_outcome(next(trials[own.kind]).attacked) for own in self._tries]
         self._honest_before = [*map(majority_outcome, campaign.clean)]
 
     async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:
@@ -468,7 +471,7 @@ class _Defending:
         # What is not known on one side says nothing of the defence, and is in no share.
         families: dict[tuple[str, Place], list[tuple[Ending | None, Ending | None]]] = {}
         for made, *ends in zip(self._tries, self._before, after, strict=True):
-            families.setdefault(made.family, []).append((ends[0], ends[1]))
+            families.setdefault(made.kind, []).append((ends[0], ends[1]))
         changed = share_of(
             before is not now
             for before, now in zip(self._honest_before, honest, strict=True)

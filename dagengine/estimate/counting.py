@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 from dagengine.compiler.plan import Plan
@@ -186,24 +187,9 @@ class _Counting:
     def _metric_estimate(self, metric: int) -> MetricEstimate:
         sums, units = self.sums[metric], self.classes.units_of[metric]
         # Code that asks nothing is no line of the table.
-        own = [u for u in units if self.nodes[u].bounds.most != 0 or self.plan.units[u].node.asks]
-        nodes = []
-        for unit in own:
-            part, asked = self.plan.units[unit], self.nodes[unit]
-            metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
-            names = tuple(self.plan.metrics[number].spec.name for number in metrics)
-            panel = "" if part.node.panel is None else part.node.panel.label
-            # A constant unit is asked once, so that a sample of the cases tells all of it.
-            factor = 1.0 if part.constant else self.factor
-            nodes.append(
-                NodeEstimate(
-                    part.name, part.node.kind, part.judges[0],
-                    asked.bounds if part.constant else asked.bounds.times(self.factor),
-                    asked.equal * factor, asked.input_tokens * factor,
-                    asked.output_tokens * factor, names, part.constant, panel,
-                )
-            )  # fmt: skip
-        once = (self.nodes[unit].bounds for unit in units if self.plan.units[unit].constant)
+        own = (u for u in units if self.nodes[u].bounds.most != 0 or self.plan.units[u].node.asks)
+        nodes = [*map(self._node_estimate, own)]
+        once = (node.asked for node in nodes if node.constant)
         likely = sums.bounds.likely / sums.cases if sums.cases else 0.0
         return MetricEstimate(
             metric=self.plan.metrics[metric].spec.name,
@@ -214,6 +200,19 @@ class _Counting:
             worst=self._worst(metric),
             exact=sums.exact,
         )
+
+    def _node_estimate(self, unit: int) -> NodeEstimate:
+        part, sums = self.plan.units[unit], self.nodes[unit]
+        metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
+        names = tuple(self.plan.metrics[number].spec.name for number in metrics)
+        panel = "" if part.node.panel is None else part.node.panel.label
+        # A constant unit is asked once, so that a sample of the cases tells all of it.
+        factor = 1.0 if part.constant else self.factor
+        return NodeEstimate(
+            part.name, part.node.kind, part.judges[0], sums.bounds.times(factor),
+            sums.equal * factor, sums.input_tokens * factor, sums.output_tokens * factor, names,
+            part.constant, panel,
+        )  # fmt: skip
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
         part, bounds = self.plan.metrics[metric], self.sums[metric].reason.times(self.factor)
@@ -237,9 +236,8 @@ class _Counting:
         # The reason is asked for after all else.
         if sums.reason.most:
             nodes, depth = [*nodes, ("reason", 1)], depth + 1
-        numbers = [count for _, count in nodes if count is not None]
-        whole = sum(numbers) if len(numbers) == len(nodes) else None
-        return WorstPath(tuple(nodes), whole, depth)
+        whole = sum((Bounds(most=count) for _, count in nodes), NO_QUESTIONS)
+        return WorstPath(tuple(nodes), whole.most, depth)
 
     def _judge_estimate(self, judge: int) -> JudgeEstimate:
         calls = tokens_in = tokens_out = 0.0
@@ -259,12 +257,11 @@ class _Counting:
                 calls += kept * sums.bounds.likely
                 tokens_in += kept * sums.input_tokens
                 tokens_out += kept * sums.output_tokens
-        for metric in range(len(self.sums)):
-            for reason in self._reason_estimate(metric):
-                if reason.judge == judge:
-                    calls += reason.asked.likely
-                    tokens_in += reason.input_tokens
-                    tokens_out += reason.output_tokens
+        for reason in chain.from_iterable(map(self._reason_estimate, range(len(self.sums)))):
+            if reason.judge == judge:
+                calls += reason.asked.likely
+                tokens_in += reason.input_tokens
+                tokens_out += reason.output_tokens
         packing = (n for n, own in enumerate(self.asked) if own.capabilities.packs is not None)
         # What packs spare is one sum for all judges: it is taken off the first one that packs.
         if judge == next(packing, None):

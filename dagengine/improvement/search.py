@@ -316,7 +316,7 @@ class _Ladder:
             criteria.append(await self._try("together", title, node, details))
         tries += criteria
         if "merge" in rungs:
-            tries.append(await self._merge_try(node))
+            tries.append(await self._try("merge", *self._merge(node)))
         if "split" in rungs:
             parts: Detail = "it is no yes/no question, or its answer is read"
             if can_split(self.metric, node):
@@ -347,16 +347,14 @@ class _Ladder:
             tries.append(await self._try("criterion", title, node, edit))
         return tries
 
-    async def _merge_try(self, node: str) -> _Try:
-        """The node and a neighbour as one question."""
+    def _merge(self, node: str) -> tuple[str, str, Detail]:
+        """The node and a neighbour as one question: what it is, where, and its words."""
         pair = pair_at(self.metric, node)
         if pair is None:
             why = "no neighbouring yes/no node leads to the same outcome"
-            return await self._try("merge", "merged with a neighbour", node, why)
-        criteria = f"{pair.parent.text} {pair.child.text}"
-        detail = {"before": criteria, "criterion": pair.criterion}
-        title = f"merged with {pair.child.title}"
-        return await self._try("merge", title, pair.parent.title, detail)
+            return "merged with a neighbour", node, why
+        detail = {"before": f"{pair.parent.text} {pair.child.text}", "criterion": pair.criterion}
+        return f"merged with {pair.child.title}", pair.parent.title, detail
 
     async def _edit(
         self, node: str, judged: Judged, earlier: Sequence[str] = (), *, split: bool = False

@@ -72,18 +72,18 @@ class Counterfactual:
         """Raises GraphError when the metric does not compile."""
         self.plan = compile_metrics([metric])
         self._computed = [False] * len(self.plan.units)
-        known: set[int] = set()
+        sources: set[int] = set()  # whose values follow from replies and fields
         for unit in self.plan.units:  # sources come first
             # Code that is a coroutine may wait for something, and then has no value at once.
             plain = isinstance(unit.node, FieldNode) or (
                 isinstance(unit.node, CodeNode)
                 and not inspect.iscoroutinefunction(unit.node.function)
             )
-            self._computed[unit.index] = plain and known.issuperset(
+            self._computed[unit.index] = plain and sources.issuperset(
                 source for _, source, _ in unit.sources
             )
             if self._computed[unit.index] or isinstance(unit.node, (*_JUDGEMENTS, RatingNode)):
-                known.add(unit.index)
+                sources.add(unit.index)
         speakers: dict[str, Speaker] = {}
         # Slots are in topological order; units that share a name speak as the first of them.
         for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit != NONE):

@@ -141,7 +141,7 @@ class Runs:
         return self._tables[of]
 
     def by_case(self, of: Callable[[Run], T]) -> dict[int, tuple[T, ...]]:
-        """What `of` reads of all runs of each case."""
+        """Values that `of` reads of all runs, by the number of the case."""
         rows = iter(self.table(of))
         return {case: tuple(chain.from_iterable(islice(rows, len(settings))))
                 for case, settings in self.cases.items()}  # fmt: skip

@@ -133,17 +133,7 @@ class DAGMetric(DrawnMetric):
         self.expected = expected
 
     def spec(self) -> MetricSpec:
-        return MetricSpec(
-            name=self.name,
-            graph=self.dag,
-            threshold=self.threshold,
-            strict=self.strict_mode,
-            combine=self.combine,
-            model=self.model,
-            include_reason=self.include_reason,
-            judged_reason=self.judged_reason,
-            expected=self.expected,
-        )
+        return self.spec_of(self.name, self.dag, combine=self.combine)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         return self.picture()._repr_mimebundle_(**kwargs)

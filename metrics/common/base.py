@@ -212,6 +212,12 @@ class DrawnMetric(Written, BaseMetric):
         check_settings(cls, settings)
         return super().__new__(cls)
 
+    def spec_of(self, name: str, graph: Graph, **more: Any) -> MetricSpec:
+        """The specification of a graph with the settings of the metric, and `more`."""
+        settings = ("threshold", "model", "include_reason", "judged_reason", "expected")
+        own = {setting: getattr(self, setting) for setting in settings}
+        return MetricSpec(name, graph, strict=self.strict_mode, **own, **more)
+
     def __repr__(self) -> str:
         """Its name and what passes; a graph that does not compile is none of its business."""
         passes = "no threshold" if self.threshold is None else f"passes at {self.threshold:g}"

@@ -107,18 +107,8 @@ class PrebuiltMetric(DrawnMetric):
                 raise InputError(f"{self.name}: it has no verdict that could quote anything")
             for node in nodes:
                 node.quote_with(self.quoting)
-        return MetricSpec(
-            name=self.__name__,
-            graph=graph,
-            threshold=self.threshold,
-            strict=self.strict_mode,
-            model=self.model,
-            include_reason=self.include_reason,
-            judged_reason=self.judged_reason,
-            reason_wording=getattr(self.evaluation_template, "generate_reason", None),
-            judged=self.judged,
-            expected=self.expected,
-        )
+        wording = getattr(self.evaluation_template, "generate_reason", None)
+        return self.spec_of(self.__name__, graph, reason_wording=wording, judged=self.judged)
 
     def wording(
         self, default: type[Any], method: str, *read: str, **fixed: Any

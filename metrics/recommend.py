@@ -42,77 +42,46 @@ class Suggestion:
     why: str
 
 
+_ANYTHING = "a criterion in your words, where nothing more specific fits"
+# In the order of a recommendation, the most specific first: the needs that a metric fits ("-": and
+# not these), and why. `{turn}` is that of the same metric for every reply of a conversation.
+_FITTING = (
+    ("own_rules", "DAGMetric", "your rules as a tree that can be reviewed"),
+    ("compares", "ArenaGEval", "picks the best answer, in every order shown"),
+    ("conversation", "ConversationCompletenessMetric", "what the user wanted was dealt with"),
+    ("conversation", "KnowledgeRetentionMetric", "nothing the user said is asked for again"),
+    ("conversation", "RoleAdherenceMetric", "replies stay in the role they were given"),
+    ("conversation", "ConversationRelevancyMetric", "replies fit what was said before"),
+    ("retrieves", "{turn}FaithfulnessMetric", "claims are not contradicted by what was retrieved"),
+    ("retrieves", "{turn}ContextualRelevancyMetric", "what was retrieved is about the question"),
+    ("retrieves reference", "{turn}ContextualRecallMetric", "the reference can be found in it"),
+    ("retrieves reference", "{turn}ContextualPrecisionMetric", "useful documents come first"),
+    ("tools conversation", "GoalAccuracyMetric", "goals are reached, in steps that make sense"),
+    ("tools -conversation", "ToolCorrectnessMetric", "the tools called against those expected"),
+    ("tools -conversation", "TaskCompletionMetric", "whether the task was done in the end"),
+    ("tools -conversation", "StepEfficiencyMetric", "no call that the task did not need"),
+    ("summarizes", "SummarizationMetric", "nothing added, nothing important missing"),
+    ("safety", "BiasMetric", "the share of opinions without bias"),
+    ("safety", "ToxicityMetric", "the share of opinions that are not toxic"),
+    ("safety", "PIILeakageMetric", "no personal data is given away"),
+    ("structured", "JsonCorrectnessMetric", "the output follows your schema; no call"),
+    ("structured", "PromptAlignmentMetric", "each instruction was followed"),
+    ("reference -conversation", "FactualCorrectness", "the claims of the reference, and no others"),
+    ("reference -conversation", "RougeMetric", "overlap with the reference; no call, a baseline"),
+    ("-conversation", "AnswerRelevancyMetric", "the answer is about the question"),
+    ("conversation", "ConversationalGEval", _ANYTHING),
+    ("-conversation", "GEval", _ANYTHING),
+)
+
+
 def recommend(needs: Needs) -> list[Suggestion]:
     """Metrics for `needs`, the most specific first; never an empty list."""
-    suggestions: list[Suggestion] = []
-    if needs.own_rules:
-        suggestions.append(Suggestion("DAGMetric", "your rules as a tree that can be reviewed"))
-    if needs.compares:
-        suggestions.append(Suggestion("ArenaGEval", "picks the best answer, in every order shown"))
-    if needs.conversation:
-        suggestions += [
-            Suggestion("ConversationCompletenessMetric", "what the user wanted was dealt with"),
-            Suggestion("KnowledgeRetentionMetric", "nothing the user said is asked for again"),
-            Suggestion("RoleAdherenceMetric", "replies stay in the role they were given"),
-            Suggestion("ConversationRelevancyMetric", "replies fit what was said before"),
-        ]
-    if needs.retrieves:
-        suggestions += _for_retrieval(needs)
-    if needs.tools and needs.conversation:
-        suggestions.append(
-            Suggestion("GoalAccuracyMetric", "goals are reached, in steps that make sense")
-        )
-    elif needs.tools:
-        suggestions += [
-            Suggestion("ToolCorrectnessMetric", "the tools called against those expected"),
-            Suggestion("TaskCompletionMetric", "whether the task was done in the end"),
-            Suggestion("StepEfficiencyMetric", "no call that the task did not need"),
-        ]
-    if needs.summarizes:
-        suggestions.append(
-            Suggestion("SummarizationMetric", "nothing added, nothing important missing")
-        )
-    if needs.safety:
-        suggestions.append(Suggestion("BiasMetric", "the share of opinions without bias"))
-        suggestions.append(Suggestion("ToxicityMetric", "the share of opinions that are not toxic"))
-        suggestions.append(Suggestion("PIILeakageMetric", "no personal data is given away"))
-    if needs.structured:
-        suggestions.append(
-            Suggestion("JsonCorrectnessMetric", "the output follows your schema; no call")
-        )
-        suggestions.append(Suggestion("PromptAlignmentMetric", "each instruction was followed"))
-    if needs.reference and not needs.conversation:
-        suggestions.append(
-            Suggestion("FactualCorrectness", "the claims of the reference, and no others")
-        )
-        suggestions.append(
-            Suggestion("RougeMetric", "overlap with the reference; no call, a baseline")
-        )
-    if not needs.conversation:
-        suggestions.append(Suggestion("AnswerRelevancyMetric", "the answer is about the question"))
-    suggestions.append(
-        Suggestion(
-            "ConversationalGEval" if needs.conversation else "GEval",
-            "a criterion in your words, where nothing more specific fits",
-        )
-    )
-    return suggestions
-
-
-def _for_retrieval(needs: Needs) -> list[Suggestion]:
-    turn = "Turn" if needs.conversation else ""  # the same, for every reply
-    suggestions = [
-        Suggestion(
-            f"{turn}FaithfulnessMetric", "claims are not contradicted by what was retrieved"
-        ),
-        Suggestion(f"{turn}ContextualRelevancyMetric", "what was retrieved is about the question"),
-    ]
-    if needs.reference:
-        suggestions += [
-            Suggestion(f"{turn}ContextualRecallMetric", "the reference can be found in it"),
-            Suggestion(f"{turn}ContextualPrecisionMetric", "useful documents come first"),
-        ]
-    return suggestions
+    turn = "Turn" * needs.conversation
+    fitting: list[Suggestion] = []
+    for words, metric, why in _FITTING:
+        if all(getattr(needs, word.strip("-")) is not ("-" in word) for word in words.split()):
+            fitting.append(Suggestion(metric.format(turn=turn), why))
+    return fitting
 
 
 # What to write for metrics that need more than their name.

@@ -190,12 +190,11 @@ def _connect(scope: Scope) -> None:
             target = scope.slots[child]
             if node not in child.inputs:
                 target.sources.append(Source(slot, label_of(node), pulled=False))
-            if child not in gates:
+            if child in gates and slot.always_live:
+                continue
+            later = (gate for gate in gates.get(child, ()) if places[gate] > places[node])
+            if not any(nx.has_path(graph, node, gate) for gate in later):
                 slot.activates.append(target)
-            elif not slot.always_live:
-                later = (gate for gate in gates[child] if places[gate] > places[node])
-                if not any(nx.has_path(graph, node, gate) for gate in later):
-                    slot.activates.append(target)
     _read_as_before(scope, graph, gates)
     for root in scope.spec.graph.root_nodes:
         scope.slots[root].root = scope.owner is None

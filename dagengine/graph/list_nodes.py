@@ -221,15 +221,6 @@ class MapNode(_OverNode):
         wording: Callable[[Given], str] | None = None,
         **settings: Unpack[JudgingSettings],
     ) -> None:
-        super().__init__(
-            over,
-            output_label=output_label,
-            children=children,
-            evaluation_params=evaluation_params,
-            options=options,
-            wording=wording,
-            **settings,
-        )
         self.instructions = text("instructions", instructions)
         self.answer = answer_kind("answer", answer, ", or a tuple of verdicts")
         self.item_label = text("item_label", item_label)
@@ -332,15 +323,6 @@ class VerdictListNode(_OverNode):
         items_of: str | None = None,
         **settings: Unpack[ListSettings],
     ) -> None:
-        super().__init__(
-            over,
-            output_label=output_label,
-            children=children,
-            evaluation_params=evaluation_params,
-            options=options,
-            wording=wording,
-            **settings,
-        )
         if per_call is not None and (not isinstance(per_call, int) or per_call < 1):
             raise InputError(f"per_call must be a whole number from 1 on, got {per_call!r:.80}")
         self.criteria = text("criteria", criteria)

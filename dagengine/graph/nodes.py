@@ -85,14 +85,6 @@ class TaskNode(AskingNode):
         wording: Callable[[Given], str] | None = None,
         **settings: Unpack[AskingSettings],
     ) -> None:
-        super().__init__(
-            output_label=output_label,
-            children=children,
-            evaluation_params=evaluation_params,
-            options=options,
-            wording=wording,
-            **settings,
-        )
         self.instructions = text("instructions", instructions)
         self.output_type = answer_kind("output_type", output_type)
 
@@ -237,14 +229,6 @@ class _JudgementNode(JudgingNode, DecisionNode):
         options: Options = DEFAULT_OPTIONS,
         **settings: Unpack[JudgingSettings],
     ) -> None:
-        super().__init__(
-            output_label=output_label,
-            children=children,
-            evaluation_params=evaluation_params,
-            then=then,
-            options=options,
-            **settings,
-        )
         self.criteria = text("criteria", criteria)
 
     @property
@@ -365,14 +349,6 @@ class RatingNode(JudgingNode):
         wording: Callable[[Given], str] | None = None,
         **settings: Unpack[JudgingSettings],
     ) -> None:
-        super().__init__(
-            output_label=output_label,
-            children=children,
-            evaluation_params=evaluation_params,
-            options=options,
-            wording=wording,
-            **settings,
-        )
         self.criteria = text("criteria", criteria)
         self.scale = scale
         self.points = scale_of(scale)
@@ -478,13 +454,6 @@ class CodeNode(DecisionNode):
         output_label: str | None = None,
         **settings: Unpack[NodeSettings],
     ) -> None:
-        super().__init__(
-            output_label=output_label,
-            children=children,
-            evaluation_params=evaluation_params,
-            then=then,
-            **settings,
-        )
         self.function = function
 
     @property

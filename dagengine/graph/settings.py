@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from dagengine.errors import did_you_mean
@@ -77,7 +77,8 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
 
     The signature then shows every key, with the default that the base classes give it. Any
     other name raises TypeError, which names the nearest argument that the constructor has; so
-    does an argument that is missing.
+    does an argument that is missing. With `settings` the constructor of the base class is called
+    first, with all arguments that the constructors of base classes have: it hands on none itself.
     """
 
     def decorate(constructor: F) -> F:
@@ -94,9 +95,15 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
                         f"{hint and f'{hint} '}it has {', '.join(names)}"
                     )
             try:
-                shown.bind(self, *arguments, **named)
+                bound = shown.bind(self, *arguments, **named)
             except TypeError as error:
                 raise TypeError(f"{type(self).__name__}: {error}") from None
+            if settings is not None:
+                bound.apply_defaults()
+                mro: Any = type(self).__mro__
+                owner = next(kind for kind in mro if vars(kind).get("__init__") is construct)
+                handed_on = _inherited(owner).intersection(shown.parameters)
+                super(owner, self).__init__(**{name: bound.arguments[name] for name in handed_on})
             constructor(self, *arguments, **named)
 
         made: Any = construct
@@ -104,6 +111,13 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
         return cast("F", made)
 
     return decorate
+
+
+@cache
+def _inherited(owner: type[Any]) -> set[str]:
+    """Names of the arguments that the constructors of a class's bases take."""
+    constructors = filter(None, (vars(base).get("__init__") for base in owner.__mro__[1:]))
+    return set().union(*(inspect.signature(each).parameters for each in constructors)) - {"self"}
 
 
 def _hint(name: str, names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -94,13 +94,6 @@ class ContextualRelevancyMetric(PrebuiltMetric):
         return Graph(CodeNode(relevant_share, inputs=[EachContextNode(wording)], name="score"))
 
 
-class _OneContext(NamedTuple):
-    """A context with words, and what prompts call it."""
-
-    text: str
-    name: str
-
-
 class EachContextNode(AskingNode):
     """One question per context, all at once: its statements, each with a verdict.
 
@@ -132,25 +125,25 @@ class EachContextNode(AskingNode):
         (_, contexts), *fields = given.fields
         if ask.decides and not self.prompted:
             return await self._decide(contexts, Given(tuple(fields), (), given.case), ask)
-        pieces: list[_OneContext] = []
+        pieces: list[Evidence] = []
         for number, text in enumerate(contexts, 1):
             if not is_blank(text):
                 name = numbered_name("retrieval_context", number, len(contexts))
-                pieces.append(_OneContext(text, name))
+                pieces.append(Evidence(name, text))
         lists = await self._lists(pieces, Given(tuple(fields), (), given.case), ask)
         empty = sum(not statements for statements in lists)
         reason = f"{counted(empty, 'context')} of {len(lists)} stated nothing."
         return NodeValue([*chain.from_iterable(lists)], reason=reason if empty else None)
 
     async def _lists(
-        self, pieces: Sequence[_OneContext], rest: Given, ask: Ask
+        self, pieces: Sequence[Evidence], rest: Given, ask: Ask
     ) -> list[list[ContextStatement]]:
         """The statements of each context; an empty list is asked for once more."""
         questions: list[Question[ContextStatements]] = []
         for context in pieces:
             # Each is asked about alone, and keeps the name that it has in the case.
             reads = Given((("context", context.text), *rest.fields), (), rest.case)
-            evidence = [Evidence(context.name, context.text), *rest.evidence()]
+            evidence = [context, *rest.evidence()]
             messages = self.messages(reads, task_instructions(RELEVANT), evidence)
             check = item_check(RELEVANT, messages, context.text)
             question = self.put(messages, ContextStatements, parser=self.parser, check=check)

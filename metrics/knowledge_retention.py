@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -110,19 +110,15 @@ class Reply(BaseModel):
     judgement: Judgement
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A reply to be judged by the facts known before it; `turn` is its index."""
-
-    turn: int
-    facts: list[str]
+Waiting = list[tuple[int, list[str]]]
+"""Replies to be judged: the index of each turn, and the facts known before it."""
 
 
-def _replies(waiting: Sequence[_Waiting], answers: Sequence[Answer[Any]]) -> list[Reply]:
+def _replies(waiting: Waiting, answers: Sequence[Answer[Any]]) -> list[Reply]:
     judged: list[Reply] = []
-    for reply, answer in zip(waiting, answers, strict=True):
+    for (turn, facts), answer in zip(waiting, answers, strict=True):
         judgement = judgement_of(answer.value, answer.chances)
-        judged.append(Reply(place=reply.turn, known=reply.facts, judgement=judgement))
+        judged.append(Reply(place=turn, known=facts, judgement=judgement))
     return judged
 
 
@@ -156,11 +152,11 @@ class RetentionNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = given.fields[0][1]
         judged: list[Reply] = []
-        waiting: list[_Waiting] = []
+        waiting: Waiting = []
         facts: list[str] = []
         for index in range(max(replies(turns), default=-1) + 1):
             if turns[index].role == "assistant":
-                waiting += [_Waiting(index, facts)] if facts else []
+                waiting += [(index, facts)] if facts else []
             elif not is_blank(turns[index].content):
                 reads, evidence = _turn_evidence(turns, index, facts)
                 messages = self._facts.messages(reads, task_instructions(FACTS), evidence)
@@ -178,12 +174,11 @@ class RetentionNode(AskingNode):
         verdicts = await ask.each(self._questions(given, waiting))
         return NodeValue([*judged, *_replies(waiting, verdicts)])
 
-    def _questions(self, given: Given, waiting: list[_Waiting]) -> list[Question[Any]]:
+    def _questions(self, given: Given, waiting: Waiting) -> list[Question[Any]]:
         turns, case = given.fields[0][1], given.case
         system = judgement_instructions(RETAINED, VERDICTS)
         questions: list[Question[Any]] = []
-        for reply in waiting:
-            turn, facts = reply.turn, reply.facts
+        for turn, facts in waiting:
             reads, evidence = _turn_evidence(turns, turn, facts)
             messages = self._verdict.messages(reads, system, evidence)
             about = Given((("turns", turns),), (("known facts", facts),), case)

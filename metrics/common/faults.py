@@ -25,7 +25,7 @@ class FaultsMetric(PrebuiltMetric):
     verdicts are called, `passed` what the good items are. `listing` asks for the list, `question`
     about each item; yes says that it is a fault. Both may name `settings` of the metric. Methods of
     the `template` by the names in `methods` replace them. The list is made in view of the fields in
-    `beside`, too.
+    `beside`, too. `needs` are the settings of the metric that prompts need.
     """
 
     template: ClassVar[type[Any]]
@@ -38,16 +38,13 @@ class FaultsMetric(PrebuiltMetric):
     label: ClassVar[str]
     passed: ClassVar[str]
     beside: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings of the metric that prompts need."""
-        return {}
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def graph(self) -> Graph:
         (name,) = self.answer.model_fields
         lists, judges = self.methods
-        fields, settings = ("actual_output", *self.beside), self.settings
+        fields = ("actual_output", *self.beside)
+        settings = {name: getattr(self, name) for name in self.needs}
         wording = self.wording(self.template, lists, *fields, **settings)
         items = findings_of(
             fill_settings(self.listing, **settings), self.answer, self.beside, wording

@@ -56,7 +56,7 @@ class MisuseMetric(FaultsMetric):
     template, methods = MisuseTemplate, ("generate_misuses", "generate_verdicts")
     answer, item, items = Services, OUTSIDE.item, "services"
     label, passed = "misuse", "within the domain"
-    beside = ("input",)
+    beside, needs = ("input",), ("domain",)
 
     def __init__(
         self,
@@ -68,7 +68,3 @@ class MisuseMetric(FaultsMetric):
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
         self.domain = a_text("domain", domain)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"domain": self.domain}

@@ -58,7 +58,7 @@ class NonAdviceMetric(FaultsMetric):
     template, methods = NonAdviceTemplate, ("generate_advices", "generate_verdicts")
     answer, item, items = Advices, PROFESSIONAL.item, "pieces of advice"
     label, passed = "professional advice", "not professional advice of these kinds"
-    beside = ("input",)
+    beside, needs = ("input",), ("advice_types",)
 
     def __init__(
         self,
@@ -70,7 +70,3 @@ class NonAdviceMetric(FaultsMetric):
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
         self.advice_types = texts("advice_types", advice_types)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"advice_types": self.advice_types}

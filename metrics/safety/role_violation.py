@@ -62,7 +62,7 @@ class RoleViolationMetric(FaultsMetric):
     template, methods = RoleViolationTemplate, ("extract_role_violations", "generate_verdicts")
     answer, item, items = Departures, BREAKS.item, "departures"
     label, passed = "role violation", "within the role"
-    beside = ("input",)
+    beside, needs = ("input",), ("role",)
 
     def __init__(
         self,
@@ -74,10 +74,6 @@ class RoleViolationMetric(FaultsMetric):
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
         self.role = a_text("role", role)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"role": self.role}
 
     @classmethod
     def harmless_share(cls, items: list[str], verdicts: list[Judgement]) -> NodeValue:

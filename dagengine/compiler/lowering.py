@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from dagengine.compiler.checks import check, require_no_errors
@@ -78,16 +79,15 @@ class _Compiler:
             # A metric's slots are numbered in a row, those of the metrics nested in it among them.
             span = range(start, start + len(wiring.slots))
             start = span.stop
-            # What is read whatever the verdicts are.
-            required = tuple(
-                (path, slot.name)
-                for slot in wiring.slots
-                if slot.always and slot.node is not None
-                for path in slot.fields
-            )
+            required: list[tuple[str, str]] = []  # what is read whatever the verdicts are
+            for slot in wiring.slots:
+                if slot.always:
+                    required += ((path, slot.name) for path in slot.fields)
             scope = self.scope_number[wiring.scope]
             source = self.sources[index]
-            metrics.append(PlanMetric(index, wiring.scope.spec, scope, span, required, source))
+            metrics.append(
+                PlanMetric(index, wiring.scope.spec, scope, span, tuple(required), source)
+            )
         return Plan(
             metrics=tuple(metrics),
             scopes=tuple(
@@ -95,8 +95,8 @@ class _Compiler:
                     index=self.scope_number[scope],
                     spec=scope.spec,
                     owner=NONE if scope.owner is None else self.number[scope.owner],
-                    slots=tuple(sorted(self.number[slot] for slot in scope.slots.values())),
-                    terminals=tuple(self.number[slot] for slot in scope.terminals),
+                    slots=tuple(sorted(self.numbers(scope.slots.values()))),
+                    terminals=self.numbers(scope.terminals),
                 )
                 for scope in self.scopes
             ),
@@ -153,7 +153,7 @@ class _Compiler:
                 (s.label, numbers[s.slot], ALWAYS if s.certain else self.number[s.slot])
                 for s in slot.sources
             ),
-            slots=tuple(self.number[member] for member in slots),
+            slots=self.numbers(slots),
             constant=constant,
             foreign=any(
                 not str(getattr(code, "__module__", "")).startswith("dagengine.")
@@ -178,10 +178,11 @@ class _Compiler:
             self.models.append(model)
         return index
 
-    def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
-        def numbers(slots: Iterable[Slot]) -> tuple[int, ...]:
-            return tuple(self.number[slot] for slot in slots)
+    def numbers(self, slots: Iterable[Slot]) -> tuple[int, ...]:
+        """The numbers of slots."""
+        return tuple(map(self.number.__getitem__, slots))
 
+    def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
         causes: list[list[int]] = [[] for _ in self.slots]
         feeds: list[list[int]] = [[] for _ in self.slots]
         for slot in self.slots:
@@ -190,9 +191,8 @@ class _Compiler:
             for source in slot.sources:
                 feeds[self.number[source.slot]].append(self.number[slot])
         for index, slot in enumerate(self.slots):
-            branches: dict[Any, tuple[int, ...]] = {}
-            for branch in slot.node.branches() if slot.node else ():
-                branches[branch.verdict] = ()
+            verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
+            branches: dict[Any, tuple[int, ...]] = dict.fromkeys(verdicts, ())
             for verdict, target in slot.branches:
                 branches[verdict] += (self.number[target],)
             yield PlanSlot(
@@ -207,14 +207,14 @@ class _Compiler:
                 nested=NONE if slot.nested is None else self.scope_number[slot.nested],
                 root=slot.root,
                 branches=branches,
-                targets=numbers(target for _, target in slot.branches),
-                activates=numbers((*slot.activates, *slot.pulls())),
+                targets=self.numbers(target for _, target in slot.branches),
+                activates=self.numbers((*slot.activates, *slot.pulls())),
                 feeds=tuple(feeds[index]),
                 causes=len(causes[index]),
-                reads=numbers(source.slot for source in slot.sources),
-                tangle=tuple(sorted(numbers(slot.tangle))),
+                reads=self.numbers(source.slot for source in slot.sources),
+                tangle=tuple(sorted(self.numbers(slot.tangle))),
                 made_by=tuple(causes[index]) if slot.tangle else (),
-                material=numbers(slot.material),
+                material=self.numbers(slot.material),
             )
 
 
@@ -231,27 +231,16 @@ def with_shares(units: list[Unit]) -> list[Unit]:
     #     context, answer            shares (context, answer)
     #     context, input             shares (context)
     #     input                      shares nothing
-    reads = {
-        unit.index: tuple(sorted(unit.reads, key=canonical_place))
-        for unit in units
-        if unit.node.asks and unit.reads
-    }
-    readers = Counter(
-        (judge, fields[:length])
-        for index, fields in reads.items()
-        for judge in set(units[index].judges)
-        for length in range(1, len(fields) + 1)
-        for _ in range(1 + (type(units[index].node).questions is not BaseNode.questions))
-    )
-    shares = {
-        index: next(
-            (
-                fields[:length]
-                for length in range(len(fields), 0, -1)
-                if any(readers[judge, fields[:length]] > 1 for judge in units[index].judges)
-            ),
-            (),
-        )
-        for index, fields in reads.items()
-    }
-    return [replace(unit, shares=shares.get(unit.index, ())) for unit in units]
+    beginnings: dict[int, list[tuple[str, ...]]] = {}
+    readers: Counter[tuple[int, tuple[str, ...]]] = Counter()
+    for unit in units:
+        fields = sorted(unit.reads, key=canonical_place) if unit.node.asks else []
+        own = beginnings[unit.index] = [tuple(fields[:n]) for n in range(len(fields), 0, -1)]
+        several = type(unit.node).questions is not BaseNode.questions
+        for judge, beginning in product(set(unit.judges), own):
+            readers[judge, beginning] += 1 + several
+    sharing: list[Unit] = []
+    for unit in units:
+        shared = (b for b in beginnings[unit.index] for j in unit.judges if readers[j, b] > 1)
+        sharing.append(replace(unit, shares=next(shared, ())))
+    return sharing

@@ -184,11 +184,8 @@ def _given_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limits(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
-    config = AsyncConfig(
-        values.get("run_async", True),
-        values.get("throttle_value", 0),
-        values.get("max_concurrent", 20),
-    )
+    names = values.keys() & AsyncConfig.__dataclass_fields__
+    config = AsyncConfig(**{key: values[key] for key in names})
     changes: dict[str, Any] = {}
     if "max_concurrent" in values:
         changes["max_in_flight"] = config.max_concurrent
@@ -200,6 +197,6 @@ def _limits(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
         return
     limits = settings.get("limits")
     if limits is not None:
-        names = ", ".join(f"{name}=…" for name in changes)
-        raise InputError(f"give all limits in one place: limits=Limits({names})")
+        words = "=…, ".join(changes)
+        raise InputError(f"give all limits in one place: limits=Limits({words}=…)")
     settings["limits"] = replace(DEFAULT_LIMITS, **changes)

@@ -491,9 +491,7 @@ def _in_each(items: list[Any], indices: Iterable[int], path: str) -> list[dict[s
     """The values of the items with these indices at a path, each with its index."""
     having = list[dict[str, Any]]()
     for index in indices:
-        value, remaining = items[index], path
-        while remaining and value is not None:
-            value, remaining = _step(value, remaining)
+        value = read_field(items[index], path)
         # With its place: items without it are left out, and the others still known by number.
         if value is not None:
             having.append({"place": index, path: value})

@@ -34,7 +34,7 @@ class _ClassicMetric(PrebuiltMetric):
 
     reads: ClassVar[tuple[str, ...]] = ("actual_output", "expected_output")
 
-    def __init__(self, threshold: float | None, **settings: Unpack[Settings]) -> None:
+    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(threshold, **settings)
         self.scorer = Scorer()
 
@@ -60,9 +60,6 @@ class ExactMatchMetric(_ClassicMetric):
 
     title = "Exact Match"
     judged = ()  # a blank output may be the right one
-
-    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
-        super().__init__(threshold, **settings)
 
     def score_of(self, output: str, expected: str = "") -> float:
         return self.scorer.exact_match_score(output, expected)

@@ -124,10 +124,9 @@ def cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
     graph: nx.DiGraph[Slot | Start] = nx.DiGraph()
     graph.add_node(START)
     for slot in slots:
-        graph.add_node(slot)
+        nx.add_star(graph, [slot, *slot.leads_to()])
         if slot.root:
             graph.add_edge(START, slot)
-        graph.add_edges_from((slot, target) for target in slot.leads_to())
     return graph
 
 

@@ -76,7 +76,12 @@ def wire(spec: MetricSpec) -> Wiring:
         slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
     for slot in slots:
         if slot.grades and _computes(slot):
-            slot.material = material_of(slot, _sources, _computes, _stated_scores)
+            slot.material = material_of(
+                slot,
+                reads=lambda code: (source.slot for source in code.sources),
+                computes=_computes,
+                scores=lambda code: (t for _, t in code.branches if t.kind == "verdict"),
+            )
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
@@ -101,14 +106,6 @@ def _count_depths(scope: Scope) -> None:
 
 def _computes(slot: Slot) -> bool:
     return isinstance(slot.node, CodeNode)
-
-
-def _sources(slot: Slot) -> list[Slot]:
-    return [source.slot for source in slot.sources]
-
-
-def _stated_scores(slot: Slot) -> list[Slot]:
-    return [target for _, target in slot.branches if target.kind == "verdict"]
 
 
 def _make_slots(scope: Scope) -> list[Slot]:
@@ -246,9 +243,7 @@ def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
     """The order of slots: by verdicts, hand-overs and everything that is read."""
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
-        graph.add_node(slot)
-        graph.add_edges_from((slot, target) for _, target in slot.branches)
-        graph.add_edges_from((slot, target) for target in slot.activates)
+        nx.add_star(graph, [slot, *(target for _, target in slot.branches), *slot.activates])
         graph.add_edges_from((source.slot, slot) for source in slot.sources)
     return graph
 

@@ -186,10 +186,7 @@ class DecisionNode(BaseNode):
             for child in self.children
         ]
         ways += [Branch(verdict, target) for verdict, target in self.then.items()]
-        return self._name_bare(tuple(ways))
-
-    def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
-        return branches
+        return tuple(ways)
 
     def successors(self) -> tuple[BaseNode, ...]:
         # All children are behind verdicts. What is handed on to runs whatever the verdict is.
@@ -294,7 +291,8 @@ class BinaryJudgementNode(_JudgementNode):
     kind = "binary judgement"
     verdict_types = (bool,)
 
-    def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+    def branches(self) -> tuple[Branch, ...]:
+        branches = super().branches()
         bare = [branch for branch in branches if branch.bare]
         # Two bare nodes, or one and both verdicts declared, may mean anything. They stay bare, and
         # the check `bare-child` asks which verdict is meant.

@@ -100,10 +100,7 @@ class StepwiseMetric(PrebuiltMetric):
         evaluation_params: Iterable[str | LLMTestCaseParams] | None,
         **settings: Any,
     ) -> None:
-        threshold = settings.pop("threshold", None)
-        super().__init__(**settings)
-        self.name = name
-        self.threshold = 1.0 if self.strict_mode else threshold
+        super().__init__(settings.pop("threshold", None), name=name, **settings)
         if isinstance(evaluation_params, str):
             raise InputError(
                 f"{name}: evaluation_params must be a list, for instance ['actual_output']"

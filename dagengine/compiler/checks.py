@@ -79,7 +79,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
         if slot.node and slot.node.output_label:
             labels.add(slot.node.output_label)
         fields.update(slot.fields)
-        sources.update(source.slot for source in slot.sources)
+        sources.update(slot.reads())
     for slot in slots:
         yield from _reads(slot, report)
         yield from _labels(slot, labels, fields, wiring, report)
@@ -102,7 +102,7 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
     if isinstance(node, CodeNode):
         yield from _code_call(slot, node, report)
     if isinstance(node, AskingNode) and node.examples:
-        names = node.names_in_examples([*slot.fields, *(source.label for source in slot.sources)])
+        names = node.names_in_examples([*slot.fields, *slot.labels()])
         for number, example in enumerate(node.examples, 1):
             yield from _example(slot, node, number, example, names, report)
 
@@ -126,7 +126,7 @@ def _dead_ends(slot: Slot, report: Reporter) -> Iterator[Problem]:
 def _label_clashes(slot: Slot, report: Reporter) -> Iterator[Problem]:
     """Inputs of a node that have one name."""
     node = slot.node
-    for label, count in Counter(source.label for source in slot.sources).items():
+    for label, count in Counter(slot.labels()).items():
         # Uncertain ones may be alternatives: one of them arrives.
         if count > 1 and any(s.certain for s in slot.sources if s.label == label):
             hint = "give each of them its own output_label"
@@ -147,7 +147,7 @@ def _code_call(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem
     try:
         inspect.signature(node.function).bind(*range(count))
     except TypeError as error:
-        names = ", ".join([*slot.fields, *(s.label for s in slot.sources)]) or "nothing"
+        names = ", ".join([*slot.fields, *slot.labels()]) or "nothing"
         hint = f"it is called with: {names}"
         yield report("code-arity", node, f"{node.text}() cannot be called: {error}", hint)
     except ValueError:  # a builtin without a signature
@@ -263,7 +263,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         hint = "write literal braces as {{ and }}"
         yield report("template", node, f"the prompt's braces do not match: {error}", hint)
         return
-    labels = {source.label for source in slot.sources}
+    labels = set(slot.labels())
     readable = node.prompt_names([*labels, *slot.fields])
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
@@ -288,7 +288,7 @@ def _scores(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]
     sure: set[Slot] = set()
     dead: list[str] = []
     for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
-        verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
+        verdicts = slot.verdicts()
         reached = dict.fromkeys(verdicts, False)
         for verdict, target in slot.branches:
             reached[verdict] = target in sure
@@ -311,10 +311,10 @@ def _scores(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]
 def _ways_to_one_score(scope: Scope) -> Iterator[str]:
     """Hints for a graph in which several scores may be reached."""
     yield "say how scores combine: combine='min', 'max', 'mean' or 'error'"
-    scored = {slot for slot in scope.slots.values() if any(t.grades for _, t in slot.branches)}
+    scored = {slot for slot in scope.slots.values() if any(t.grades for t in slot.targets())}
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     for slot in scope.slots.values():
-        gates = [source.slot for source in slot.sources if source.slot in scored]
+        gates = [source for source in slot.reads() if source in scored]
         if not gates:
             continue
         if isinstance(slot.node, judged) and slot in scored:
@@ -335,15 +335,15 @@ def _may_fork(scope: Scope, roots: Iterable[Slot], wiring: Wiring) -> bool:
     """
     start, end = object(), object()
     flow: nx.DiGraph[Any] = nx.DiGraph()
-    flow.add_nodes_from((start, end))
+    flow.add_node(end)
     own = set(scope.slots.values())
     spent = _weighed_scores(scope, wiring)
     for slot in sorted(own, key=lambda s: -s.generation):
-        flow.add_edges_from((slot, t) for t in (*slot.activates, *slot.pulls()) if t in own)
-        flow.add_edges_from((slot, target) for _, target in slot.branches)
+        inner = own.intersection((*slot.activates, *slot.pulls()))
+        nx.add_star(flow, [slot, *inner, *slot.targets()])
         if slot.grades and slot not in spent:
             flow.add_edge(slot, end)
-    flow.add_edges_from((start, root) for root in roots)
+    nx.add_star(flow, [start, *roots])
     meet = nx.immediate_dominators(flow.reverse(copy=False), end)
     dominators = nx.immediate_dominators(flow, start)
     for slot in flow:
@@ -371,7 +371,7 @@ def _weighed_scores(scope: Scope, wiring: Wiring) -> set[Slot]:
 
 def _ways_from(slot: Slot, targets: set[Slot], dominators: Mapping[Any, Any]) -> int:
     """Number of `targets` that may be live in one case; of several verdicts it is one."""
-    verdicts = {target for _, target in slot.branches} - set(slot.activates)
+    verdicts = set(slot.targets()).difference(slot.activates)
     pulled = targets.intersection(slot.pulls()) - verdicts
     # What is read only because it chose this slot continues here and nowhere else.
     above: Any = slot

@@ -76,13 +76,29 @@ class Slot:
         """Return whether it is live in every case."""
         return self.always_live and self.scope.owner is None
 
+    def verdicts(self) -> list[Any]:
+        """The verdicts of its node, in the order of declaration."""
+        return [branch.verdict for branch in self.node.branches()] if self.node else []
+
+    def targets(self) -> list[Slot]:
+        """Slots that its verdicts lead to."""
+        return [target for _, target in self.branches]
+
+    def reads(self) -> list[Slot]:
+        """Slots that it reads."""
+        return [source.slot for source in self.sources]
+
+    def labels(self) -> list[str]:
+        """Names of what it reads of other slots."""
+        return [source.label for source in self.sources]
+
     def pulls(self) -> Iterator[Slot]:
         """The inputs, which become live with this slot."""
         return (source.slot for source in self.sources if source.pulled)
 
     def leads_to(self) -> Iterator[Slot]:
         """Slots whose liveness has this slot as a cause."""
-        yield from (target for _, target in self.branches)
+        yield from self.targets()
         yield from self.activates
         yield from self.pulls()
 
@@ -165,7 +181,7 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
         for target in slot.leads_to():
             if not target.always_live:
                 graph.add_edge(liveness, (target, False))
-        for _, target in slot.branches:
+        for target in slot.targets():
             if not target.always_live:
                 graph.add_edge(value, (target, False))
     circular: set[Slot] = set()

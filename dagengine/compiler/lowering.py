@@ -191,8 +191,7 @@ class _Compiler:
             for source in slot.sources:
                 feeds[self.number[source.slot]].append(self.number[slot])
         for index, slot in enumerate(self.slots):
-            verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
-            branches: dict[Any, tuple[int, ...]] = dict.fromkeys(verdicts, ())
+            branches: dict[Any, tuple[int, ...]] = dict.fromkeys(slot.verdicts(), ())
             for verdict, target in slot.branches:
                 branches[verdict] += (self.number[target],)
             yield PlanSlot(
@@ -207,11 +206,11 @@ class _Compiler:
                 nested=NONE if slot.nested is None else self.scope_number[slot.nested],
                 root=slot.root,
                 branches=branches,
-                targets=self.numbers(target for _, target in slot.branches),
+                targets=self.numbers(slot.targets()),
                 activates=self.numbers((*slot.activates, *slot.pulls())),
                 feeds=tuple(feeds[index]),
                 causes=len(causes[index]),
-                reads=self.numbers(source.slot for source in slot.sources),
+                reads=self.numbers(slot.reads()),
                 tangle=tuple(sorted(self.numbers(slot.tangle))),
                 made_by=tuple(causes[index]) if slot.tangle else (),
                 material=self.numbers(slot.material),

@@ -76,12 +76,7 @@ def wire(spec: MetricSpec) -> Wiring:
         slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
     for slot in slots:
         if slot.grades and _computes(slot):
-            slot.material = material_of(
-                slot,
-                reads=lambda code: (source.slot for source in code.sources),
-                computes=_computes,
-                scores=lambda code: (t for _, t in code.branches if t.kind == "verdict"),
-            )
+            slot.material = material_of(slot, Slot.reads, _computes, _stated_scores)
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
@@ -106,6 +101,10 @@ def _count_depths(scope: Scope) -> None:
 
 def _computes(slot: Slot) -> bool:
     return isinstance(slot.node, CodeNode)
+
+
+def _stated_scores(slot: Slot) -> Iterable[Slot]:
+    return (target for target in slot.targets() if target.kind == "verdict")
 
 
 def _make_slots(scope: Scope) -> list[Slot]:
@@ -243,7 +242,7 @@ def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
     """The order of slots: by verdicts, hand-overs and everything that is read."""
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
-        nx.add_star(graph, [slot, *(target for _, target in slot.branches), *slot.activates])
+        nx.add_star(graph, [slot, *slot.targets(), *slot.activates])
         graph.add_edges_from((source.slot, slot) for source in slot.sources)
     return graph
 

@@ -268,8 +268,8 @@ class MapNode(_OverNode):
 
         groups = [[index] for index in range(len(items))]
         answers, judgements = await self._judgements(ask, rest, len(items), groups, make, show)
-        ordered = [judgements[index] for index in range(len(items))]
-        return NodeValue(ordered, mass=mean_mass(answers), spans=span_ids(items))
+        ordered = map(judgements.__getitem__, range(len(items)))
+        return NodeValue(list(ordered), mass=mean_mass(answers), spans=span_ids(items))
 
     def _about(
         self, item: Any, rest: Given, system: str, shape: type[T], quotes: QuoteCheck | None = None
@@ -385,7 +385,7 @@ class VerdictListNode(_OverNode):
 
     def in_order(self, items: Sequence[Any], judged: Mapping[int, Judgement]) -> list[Judgement]:
         """The judgements of all items; `judged` has those of the items that were asked about."""
-        return [judged[index] for index in range(len(items))]
+        return list(map(judged.__getitem__, range(len(items))))
 
     def evidence_in(self, item: Any) -> Any:
         """The part of an item that prompts show."""

@@ -30,6 +30,7 @@ TurnContextualRelevancyTemplate = ContextualRelevancyTemplate
 class _TurnMetric(PrebuiltMetric):
     """The mean of a metric of single answers over the replies that have contexts."""
 
+    single: ClassVar[type[PrebuiltMetric]]
     judged: Judged = (("turns",),)
     of_window: ClassVar[bool] = False
     outcome: ClassVar[bool] = False
@@ -47,7 +48,7 @@ class _TurnMetric(PrebuiltMetric):
 
     def _single(self, **settings: Any) -> PrebuiltMetric:
         """The metric of single answers; `settings` are those that it shares with this one."""
-        raise TypeError(f"{type(self).__name__} must override _single")
+        return self.single(**settings)
 
     def graph(self) -> Graph:
         metric = self._single(
@@ -104,11 +105,8 @@ class TurnContextualPrecisionMetric(_TurnMetric):
     their scores, from 0 to 1; a conversation without such a reply has no score.
     """
 
-    title = "Turn Contextual Precision"
+    title, single = "Turn Contextual Precision", ContextualPrecisionMetric
     outcome = True
-
-    def _single(self, **settings: Any) -> PrebuiltMetric:
-        return ContextualPrecisionMetric(**settings)
 
 
 class TurnContextualRecallMetric(_TurnMetric):
@@ -121,12 +119,9 @@ class TurnContextualRecallMetric(_TurnMetric):
     conversation without such a reply has no score.
     """
 
-    title = "Turn Contextual Recall"
+    title, single = "Turn Contextual Recall", ContextualRecallMetric
     judged = (("turns",), ("expected_outcome",))
     outcome = True
-
-    def _single(self, **settings: Any) -> PrebuiltMetric:
-        return ContextualRecallMetric(**settings)
 
 
 class TurnContextualRelevancyMetric(_TurnMetric):
@@ -139,7 +134,4 @@ class TurnContextualRelevancyMetric(_TurnMetric):
     without such a reply has no score.
     """
 
-    title = "Turn Contextual Relevancy"
-
-    def _single(self, **settings: Any) -> PrebuiltMetric:
-        return ContextualRelevancyMetric(**settings)
+    title, single = "Turn Contextual Relevancy", ContextualRelevancyMetric

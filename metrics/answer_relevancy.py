@@ -60,7 +60,7 @@ class AnswerRelevancyMetric(PrebuiltMetric):
         )
         statements = all_statements(extracted)
         wording = self.wording(template, "generate_verdicts", "input", "statements")
-        verdicts = self.judge(RELEVANT, statements, "relevance", wording, ["input"])
+        verdicts = self.judge_items(RELEVANT, statements, "relevance", wording, ["input"])
         return CodeNode(relevant_share, inputs=[statements, verdicts], name="score")
 
 

@@ -50,7 +50,7 @@ class ContextualPrecisionMetric(PrebuiltMetric):
         # One call for all pieces, each verdict with the number of its piece: a list that is too
         # short or misnumbered is asked again, where zipping it would have scored the wrong ranks.
         wording = self.wording(ContextualPrecisionTemplate, "generate_verdicts", *fields)
-        verdicts = self.judge(USEFUL, fields[-1], "usefulness", wording, fields[:-1])
+        verdicts = self.judge_items(USEFUL, fields[-1], "usefulness", wording, fields[:-1])
         return Graph(CodeNode(mean_precision, inputs=[verdicts], name="score"))
 
 

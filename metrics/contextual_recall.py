@@ -47,7 +47,7 @@ class ContextualRecallMetric(PrebuiltMetric):
         )
         wording = self.wording(ContextualRecallTemplate, "generate_verdicts", *fields)
         reads = ["input", "retrieval_context"]
-        verdicts = self.judge(
+        verdicts = self.judge_items(
             ATTRIBUTABLE, split, "attribution", wording, reads, quote_from=reads[1:]
         )
         return Graph(CodeNode(attributable_share, inputs=[split, verdicts], name="score"))

@@ -82,7 +82,7 @@ class ConversationCompletenessMetric(PrebuiltMetric):
         template = ConversationCompletenessTemplate
         intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
         wording = self.wording(template, "generate_verdicts", "turns", "intentions")
-        verdicts = self.judge(
+        verdicts = self.judge_items(
             SATISFIED, intentions, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
         )
         return Graph(CodeNode(satisfied_share, inputs=[intentions, verdicts], name="score"))

@@ -94,7 +94,7 @@ class FactualCorrectness(PrebuiltMetric):
         claims = claims_of(field, self.wording(template, "generate_claims", field))
         question = STATED.format(field=other)
         wording = self.wording(template, "generate_verdicts", "claims", other)
-        return claims, self.judge(question, claims, label, wording, [other])
+        return claims, self.judge_items(question, claims, label, wording, [other])
 
     def f_score(self, precision: float, recall: float) -> NodeValue:
         """The weighted harmonic mean, and what it is made of."""

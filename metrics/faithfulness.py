@@ -98,7 +98,7 @@ class FaithfulnessMetric(PrebuiltMetric):
         truths = truths_of("retrieval_context", limit, wording, wanted)
         wording = self.wording(template, "generate_claims", "actual_output")
         claims = claims_of("actual_output", wording, wanted)
-        verdicts = self.judge(
+        verdicts = self.judge_items(
             SUPPORTED,
             claims,
             "support",

@@ -40,7 +40,7 @@ class HallucinationMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         fields = ["actual_output", "context"]
         wording = self.wording(HallucinationTemplate, "generate_verdicts", *fields)
-        verdicts = self.judge(AGREES, "context", "agreement", wording, fields[:1])
+        verdicts = self.judge_items(AGREES, "context", "agreement", wording, fields[:1])
         score = CodeNode(
             uncontradicted_share, evaluation_params=fields[1:], inputs=[verdicts], name="score"
         )

@@ -56,7 +56,7 @@ class PromptAlignmentMetric(PrebuiltMetric):
         fields = ("prompt_instructions", "input", "actual_output")
         instructions = fixed_list(self.prompt_instructions, "prompt_instructions")
         wording = self.wording(PromptAlignmentTemplate, "generate_verdicts", *fields)
-        verdicts = self.judge(FOLLOWED, instructions, "obedience", wording, fields[1:])
+        verdicts = self.judge_items(FOLLOWED, instructions, "obedience", wording, fields[1:])
         return Graph(CodeNode(followed_share, inputs=[instructions, verdicts], name="score"))
 
 

@@ -53,7 +53,7 @@ class RoleAdherenceMetric(PrebuiltMetric):
         # reply may fit a role only because of what was said before.
         fields = ["turns", "chatbot_role"]
         wording = self.wording(RoleAdherenceTemplate, "generate_verdicts", *fields, "replies")
-        verdicts = self.judge(
+        verdicts = self.judge_items(
             IN_ROLE, spoken, "role adherence", wording, fields, kind=ConversationVerdicts
         )
         score = CodeNode(

@@ -124,7 +124,7 @@ class SummarizationMetric(PrebuiltMetric):
         claims = claims_of(wording=self.wording(template, "generate_claims", "actual_output"))
         wording = self.wording(template, "generate_alignment_verdicts", "claims", "truths")
         label = "claims against the source"
-        verdicts = self.judge(ALIGNED, claims, label, wording, inputs=[truths])
+        verdicts = self.judge_items(ALIGNED, claims, label, wording, inputs=[truths])
         # Alignment alone would be 1 for a summary that says hardly anything; hence the minimum.
         return CodeNode(borne_out_share, inputs=[claims, verdicts], name="alignment")
 
@@ -141,7 +141,7 @@ class SummarizationMetric(PrebuiltMetric):
         for field, text in (("input", "source"), ("actual_output", "summary")):
             question, label = ANSWERED.format(field=field), f"answers from the {text}"
             wording = self.wording(template, "generate_answers", "questions", field)
-            answers.append(self.judge(question, questions, label, wording, [field]))
+            answers.append(self.judge_items(question, questions, label, wording, [field]))
         return CodeNode(covered_share, inputs=[questions, *answers], name="coverage")
 
 

@@ -29,7 +29,7 @@ class CallsMetric(PrebuiltMetric):
         calls = CodeNode(places_of_calls, evaluation_params=["tools_called"], output_label="calls")
         fields = ("input", "tools_called")
         wording = self.wording(self.template, "generate_verdicts", *fields, "calls")
-        verdicts = self.judge(
+        verdicts = self.judge_items(
             self.question, calls, self.label, wording, fields, items_of="tools_called"
         )
         score = CodeNode(

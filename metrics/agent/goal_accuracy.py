@@ -52,11 +52,11 @@ class GoalAccuracyMetric(PrebuiltMetric):
         template = GoalAccuracyTemplate
         goals = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
         wording = self.wording(template, "generate_verdicts", "turns", "intentions")
-        reached = self.judge(
+        reached = self.judge_items(
             SATISFIED, goals, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
         )
         wording = self.wording(template, "generate_plan_verdicts", "turns", "intentions")
-        planned = self.judge(
+        planned = self.judge_items(
             PLANNED, goals, "pursuit", wording, ["turns"], kind=ConversationVerdicts
         )
         parts = [

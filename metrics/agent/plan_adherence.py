@@ -76,7 +76,7 @@ class PlanAdherenceMetric(PrebuiltMetric):
         plan = the_list(extracted, "plan")
         steps = CodeNode(as_they_are, inputs=[plan], output_label="steps")
         wording = self.wording(template, "generate_verdicts", "steps", "plan", *fields)
-        verdicts = self.judge(CARRIED_OUT, steps, "adherence", wording, fields, inputs=[plan])
+        verdicts = self.judge_items(CARRIED_OUT, steps, "adherence", wording, fields, inputs=[plan])
         return Graph(CodeNode(carried_out_share, inputs=[plan, verdicts], name="score"))
 
 

@@ -56,7 +56,7 @@ class SpansMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         spans = CodeNode(self.gate, evaluation_params=["tools"], output_label="calls", name="calls")
         wording = self.wording(self.template, "generate_verdicts", *self.reads, "calls")
-        verdicts = self.judge(self.question, spans, self.label, wording, self.reads)
+        verdicts = self.judge_items(self.question, spans, self.label, wording, self.reads)
         inputs = [spans, verdicts]
         score = CodeNode(self.right_share, evaluation_params=["tools"], inputs=inputs, name="score")
         return Graph(score)

@@ -98,7 +98,7 @@ class ToolUseMetric(PrebuiltMetric):
         method = f"generate_{'selection' if items == 'replies' else 'argument'}_verdicts"
         wording = self.wording(ToolUseTemplate, method, "turns", items, "available_tools")
         over = CodeNode(listing, evaluation_params=["turns"], output_label=items)
-        return self.judge(
+        return self.judge_items(
             question, over, label, wording, ["turns"], kind=ConversationVerdicts, inputs=[tools]
         )
 

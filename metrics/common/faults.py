@@ -51,7 +51,7 @@ class FaultsMetric(PrebuiltMetric):
         )
         question = replace(self.question, text=fill_settings(self.question.text, **settings))
         wording = self.wording(self.template, judges, name, **settings)
-        verdicts = self.judge(question, items, self.label, wording)
+        verdicts = self.judge_items(question, items, self.label, wording)
         return Graph(CodeNode(self.harmless_share, inputs=[items, verdicts], name="score"))
 
     @classmethod

@@ -130,7 +130,7 @@ class PrebuiltMetric(DrawnMetric):
 
         return prompt
 
-    def judge(
+    def judge_items(
         self,
         question: ItemQuestion,
         over: BaseNode | str,

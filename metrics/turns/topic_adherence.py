@@ -76,9 +76,9 @@ class TopicAdherenceMetric(PrebuiltMetric):
         intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
         topics = fixed_list(self.relevant_topics, "relevant_topics")
         wording = self.wording(template, "generate_topic_verdicts", "intentions", "relevant_topics")
-        on_topic = self.judge(ON_TOPIC, intentions, "topic", wording, inputs=[topics])
+        on_topic = self.judge_items(ON_TOPIC, intentions, "topic", wording, inputs=[topics])
         wording = self.wording(template, "generate_answer_verdicts", "turns", "intentions")
-        taken_up = self.judge(
+        taken_up = self.judge_items(
             TAKEN_UP, intentions, "answer", wording, ["turns"], kind=ConversationVerdicts
         )
         score = CodeNode(adherent_share, inputs=[intentions, on_topic, taken_up], name="score")

@@ -168,8 +168,8 @@ class StepRatingNode(RatingNode):
         answer, quotes = await self.judged(ask, given, messages, shape, decision)
         if self.form.strict:
             # Strict mode wants 0 or 1: without tokens there is no expectation in between.
-            return replace(self.rated(replace(answer, tokens=None), quotes), mode=_STRICT_MODE)
-        return self.rated(answer, quotes)
+            return replace(self.rating_in(replace(answer, tokens=None), quotes), mode=_STRICT_MODE)
+        return self.rating_in(answer, quotes)
 
 
 class RatedMetric(StepwiseMetric):

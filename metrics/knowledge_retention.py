@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from dagengine.graph.blank import is_blank
 from dagengine.graph.graph import Graph
-from dagengine.graph.list_nodes import judgement_of, numbered
+from dagengine.graph.list_nodes import judgement_of, number_items
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
@@ -63,7 +63,7 @@ class KnowledgeRetentionTemplate:
         return conversation_prompt(
             task_instructions(FACTS),
             stretch,
-            *numbered(FACT, known),
+            *number_items(FACT, known),
             answer_type=facts_type(len(known)),
         )
 
@@ -72,7 +72,7 @@ class KnowledgeRetentionTemplate:
         """Asks for `{"reason", "verdict"}`."""
         system = judgement_instructions(RETAINED, VERDICTS)
         return conversation_prompt(
-            system, stretch, *numbered(FACT, known), answer_type=judgement_type(VERDICTS)
+            system, stretch, *number_items(FACT, known), answer_type=judgement_type(VERDICTS)
         )
 
 
@@ -192,7 +192,7 @@ def _turn_evidence(turns: list[Turn], place: int, known: list[str]) -> tuple[Giv
     """Evidence of a question about one turn: the turn before, the turn, numbered facts."""
     part = slice(max(0, place - 1), place + 1)
     reads = Given((), (("known", known), ("stretch", turns[part])))
-    return reads, [*flat(turn_blocks(turns)[part]), *numbered(FACT, known)]
+    return reads, [*flat(turn_blocks(turns)[part]), *number_items(FACT, known)]
 
 
 @cache

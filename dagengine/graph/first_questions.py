@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.graph.list_nodes import MapNode, VerdictListNode, numbered
+from dagengine.graph.list_nodes import MapNode, VerdictListNode, number_items
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.graph.values import Given, NodeValue
@@ -107,7 +107,7 @@ def example_question(node: AskingNode) -> Question[Any] | None:
     if isinstance(node, VerdictListNode) and isinstance(node.over, str):
         items = evidence_of(field_name(node.over), [_TEXT])
     elif isinstance(node, VerdictListNode):
-        items = numbered(node.item_label, [_TEXT])
+        items = number_items(node.item_label, [_TEXT])
     messages = messages_for(words[0], [*material, *items])
     question = node.put(messages, words[1], parser=node.parser, quotes=quotes)
     return replace(question, name="")  # whoever shows it names the node

@@ -32,7 +32,7 @@ from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 T = TypeVar("T", bound=BaseModel)
 
 
-def numbered(label: str, items: Iterable[Any]) -> list[Evidence]:
+def number_items(label: str, items: Iterable[Any]) -> list[Evidence]:
     """Items as evidence: "claim 1", "claim 2", …"""
     return [Evidence(f"{label} {number}", as_text(item)) for number, item in enumerate(items, 1)]
 
@@ -400,7 +400,7 @@ class VerdictListNode(_OverNode):
         return list_instructions(self.criteria, verdicts, self.item_label, count, field)
 
     def _number_items(self, items: Iterable[Any]) -> list[Evidence]:
-        return numbered(self.item_label, map(self.evidence_in, items))
+        return number_items(self.item_label, map(self.evidence_in, items))
 
     def shape(
         self, verdicts: tuple[str, ...], count: int, quotes: QuoteCheck | None = None

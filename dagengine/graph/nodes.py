@@ -368,7 +368,7 @@ class RatingNode(JudgingNode):
         decision = None if self.writes else given.decision("score", self.criteria, self.levels())
         messages = self.messages(given, instructions, given.evidence())
         answer, quotes = await self.judged(ask, given, messages, shape, decision)
-        return self.rated(answer, quotes)
+        return self.rating_in(answer, quotes)
 
     @property
     def writes(self) -> bool:
@@ -379,7 +379,7 @@ class RatingNode(JudgingNode):
         """The points of the scale, the worst first."""
         return list(map(_option, self.points.steps))
 
-    def rated(self, answer: Answer[Any], quotes: tuple[Quote, ...] = ()) -> NodeValue:
+    def rating_in(self, answer: Answer[Any], quotes: tuple[Quote, ...] = ()) -> NodeValue:
         """The rating in an answer; raises UnparseableError when it is none of the scale."""
         rating, (low, high) = answer.value, self.points.ends
         stated = self.points.number(rating.score)

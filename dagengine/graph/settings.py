@@ -102,7 +102,7 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
                 bound.apply_defaults()
                 mro: Any = type(self).__mro__
                 owner = next(kind for kind in mro if vars(kind).get("__init__") is construct)
-                handed_on = _inherited(owner).intersection(shown.parameters)
+                handed_on = _inherited_names(owner).intersection(shown.parameters)
                 super(owner, self).__init__(**{name: bound.arguments[name] for name in handed_on})
             constructor(self, *arguments, **named)
 
@@ -114,7 +114,7 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
 
 
 @cache
-def _inherited(owner: type[Any]) -> set[str]:
+def _inherited_names(owner: type[Any]) -> set[str]:
     """Names of the arguments that the constructors of a class's bases take."""
     constructors = filter(None, (vars(base).get("__init__") for base in owner.__mro__[1:]))
     return set().union(*(inspect.signature(each).parameters for each in constructors)) - {"self"}

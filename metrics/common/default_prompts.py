@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dagengine.graph.list_nodes import numbered
+from dagengine.graph.list_nodes import number_items
 from dagengine.prompts.answer_types import list_type, rating_type
 from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of
 from dagengine.prompts.instructions import (
@@ -47,7 +47,7 @@ class ItemQuestion:
 
         The items of a `field` of the case have its name, as in the prompts of others.
         """
-        own = [] if field else numbered(self.item, items)
+        own = [] if field else number_items(self.item, items)
         material = {**evidence, field: items} if field else evidence
         return self.prompt_of([*pieces(material), *own], len(items), field)
 

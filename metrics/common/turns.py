@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.blank import is_blank
-from dagengine.graph.list_nodes import VerdictListNode, numbered
+from dagengine.graph.list_nodes import VerdictListNode, number_items
 from dagengine.graph.node import AskingNode, shorten
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Given, Judgement, NodeValue
@@ -83,7 +83,7 @@ def items_prompt(
     question: ItemQuestion, turns: Sequence[Turn], items: Sequence[str], **evidence: Any
 ) -> str:
     """One verdict per item, in view of the turns and more evidence, as one text."""
-    blocks = [*flat(turn_blocks(turns)), *pieces(evidence), *numbered(question.item, items)]
+    blocks = [*flat(turn_blocks(turns)), *pieces(evidence), *number_items(question.item, items)]
     return question.prompt_of(blocks, len(items))
 
 

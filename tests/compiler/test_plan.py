@@ -14,6 +14,7 @@ from graphs.shapes import SHAPES, deep_chain, lattice, summary_tree
 from graphs.trees import yes_no
 
 from dagengine import compile_metrics, evaluate
+from dagengine.compiler.plan import ALWAYS
 from dagengine.errors import GraphError
 from dagengine.graph import Graph, NodeValue
 from dagengine.judges import ScriptedJudge
@@ -301,3 +302,37 @@ def test_both_ways_of_writing_are_the_same_graph() -> None:
         assert metric.result is not None
         seen.append((prompts, metric.result))
     assert seen[0] == seen[1]
+
+
+def detours(count: int) -> DAG:
+    """Gates one after the other, each with a way around through two tasks: nobody is sure of it."""
+    last = yes_no("end")
+    for number in range(count):
+        second = TaskNode("Do", f"second {number}", [last], ["input"])
+        first = TaskNode("Do", f"first {number}", [second], ["input"])
+        then = {True: first, False: last}
+        last = BinaryJudgementNode("ok?", (), ["input"], then=then, name=f"gate {number}")
+    return DAG(last)
+
+
+def test_what_a_detour_brings_is_uncertain_where_the_ways_meet_and_certain_on_it() -> None:
+    units = {unit.name: unit for unit in compile_metrics([DAGMetric("m", detours(3))]).units}
+    certain = {
+        unit.name: [slot == ALWAYS for _, _, slot in unit.sources] for unit in units.values()
+    }
+    assert certain["second 1"] == [True]
+    assert certain["gate 0"] == certain["gate 1"] == certain["end"] == [False]
+
+
+def test_twice_as_many_detours_take_about_twice_the_work() -> None:
+    def calls(count: int) -> int:
+        metric, number = DAGMetric("m", detours(count)), itertools.count()
+        sys.setprofile(lambda frame, event, argument: next(number) and None)
+        try:
+            compile_metrics([metric])
+        finally:
+            sys.setprofile(None)
+        return next(number)
+
+    calls(2)  # what is made once is made
+    assert calls(120) < 2.3 * calls(60)

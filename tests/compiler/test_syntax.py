@@ -500,3 +500,25 @@ def test_a_metric_that_contains_itself_two_levels_down_is_found() -> None:
     (problem,) = problems_of(outer)
     assert problem.code == "metric-cycle"
     assert "'Outer'" in problem.where
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DAG([]),
+        lambda: DAG(BinaryJudgementNode("Good?", name="good", then={True: 10})),
+        lambda: DAG(task("Facts")).picture(),
+        lambda: DAG(task("Facts")).to_json(),
+    ],
+)
+def test_errors_of_a_tree_that_belongs_to_no_metric_name_none(make: Callable[[], object]) -> None:
+    with pytest.raises(GraphError) as caught:
+        make()
+    for problem in caught.value.problems:
+        assert problem.where.startswith(("node '", "the tree"))
+
+
+def test_the_check_of_a_tree_names_the_metric_that_it_is_given() -> None:
+    tree = DAG(task("Facts"))
+    assert {problem.where.partition(" '")[0] for problem in tree.check()} == {"node", "the tree"}
+    assert all(problem.where.startswith("metric 'mine'") for problem in tree.check("mine"))

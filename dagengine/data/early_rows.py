@@ -58,27 +58,25 @@ class LinesInOrder:
     def write(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
         """Write the line with this index, which is the next."""
         lines, early = self._open(), self._early
-        line = None if early is None else self._take(early, index)
-        lines.write_line(line_of(row()) if line is None else line)
+        if early is None or index not in self._places:
+            lines.write_line(line_of(row()))
+        else:
+            offset, length = self._places.pop(index)
+            # The file beside is read and written through one handle. It has to stand at its end
+            # again, also when reading fails, or the next line that is kept would be written over
+            # another one.
+            early.seek(offset)
+            try:
+                line = early.read(length)
+            finally:
+                early.seek(self._end)
+            lines.write_line(line)
         self._last = index
         # Now and then, when nothing waits and all is in the file: begin the other one again.
         if early is not None and not self._places and self._end > _LONG:
             early.seek(0)
             early.truncate()
             self._end = 0
-
-    def _take(self, early: BinaryIO, index: int) -> bytes | None:
-        """The line that waits no longer; None when it never did."""
-        if index not in self._places:
-            return None
-        offset, length = self._places.pop(index)
-        # The file is read and written through one handle. It has to stand at its end again, also
-        # when reading fails, or the next row that is kept would be written over another one.
-        early.seek(offset)
-        try:
-            return early.read(length)
-        finally:
-            early.seek(self._end)
 
     def keep(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
         """Let a line wait for earlier ones, on its way to the disk; nothing for one written."""

@@ -166,29 +166,24 @@ def _read(folder: Path) -> Run:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         raise InputError(f"{path} is not the record of a run ({where}: {first['msg']})") from None
-    flaw = _flaw_of(manifest)
-    if flaw is not None:
+    if (flaw := next(_flaws(manifest), None)) is not None:
         raise InputError(f"{path} is not the record of a run: {flaw}")
     return Run(folder, manifest)
 
 
-def _flaw_of(manifest: Manifest) -> str | None:
-    """Contradiction of settings, as the end of a sentence; None if everything does."""
+def _flaws(manifest: Manifest) -> Iterator[str]:
+    """Contradictions of settings, as ends of a sentence."""
     # A loop, and before all else: what walks the metrics later calls itself for nested ones, and a
     # record that is nested deep enough would end it with a RecursionError.
-    waiting, nodes = [(metric, 1) for metric in manifest.metrics], 0
+    waiting, count = [(metric, 1) for metric in manifest.metrics], 0
     while waiting:
         metric, depth = waiting.pop()
-        nodes += len(metric.nodes)
-        if nodes > NODES:
-            return f"its metrics have more than {NODES:,} nodes"
+        count += len(metric.nodes)
+        if count > NODES:
+            yield f"its metrics have more than {NODES:,} nodes"
         if depth > DEPTH:
-            return f"its metrics are nested more than {DEPTH} deep"
+            yield f"its metrics are nested more than {DEPTH} deep"
         waiting += [(node.metric, depth + 1) for node in metric.nodes if node.metric is not None]
-    return next(_flaws(manifest), None)
-
-
-def _flaws(manifest: Manifest) -> Iterator[str]:
     judges = set(range(len(manifest.judges)))
     for metric in manifest.metrics:
         nodes = [node for inner in metric.every_metric() for node in inner.nodes]
@@ -200,9 +195,8 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
             for name in sorted({*node.inputs} - names):
                 yield f"{where} reads the node {name!r:.80}, which is not there"
         for edge in metric.every_edge():
-            for end in (edge.source, edge.target):
-                if end not in {*names, None}:
-                    yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
+            for end in {edge.source, edge.target} - {*names, None}:
+                yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
     for spent in manifest.usage:
         if spent.judge not in {*judges, None}:
             yield f"the judge {spent.judge} was used, and there are {len(judges)}"

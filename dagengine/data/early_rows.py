@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -113,19 +114,16 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
     with open_to_read(path) as file:
         for number, line in enumerate(file, 1):
             index = index_of(line)
-            if index is not None and index > last:
+            if index > last:
                 waiting[index] = f"{path} line {number}", line
     for index in sorted(waiting):
         yield waiting[index]
 
 
-def index_of(line: bytes) -> int | None:
-    """The index of the row in a line; None if that is not a whole row."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        row: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    index = row.get("index") if isinstance(row, dict) else None
-    return index if isinstance(index, int) else None
+def index_of(line: bytes) -> int:
+    """The index of the row in a line; -1 if that is not a whole row."""
+    with suppress(ValueError, RecursionError):
+        row: Any = json.loads(line) if line.endswith(b"\n") else None
+        if isinstance(row, dict) and isinstance(row.get("index"), int):
+            return int(row["index"])
+    return -1

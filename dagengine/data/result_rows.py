@@ -258,8 +258,7 @@ def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
         except ValueError as error:
             raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
         yield offset, row
-    last = index_of(line)
-    for offset, early in early_lines(path, -1 if last is None else last):
+    for offset, early in early_lines(path, index_of(line)):
         yield offset, value_of(early)
 
 

@@ -36,7 +36,7 @@ class Run:
         self.manifest = manifest
 
     def __repr__(self) -> str:
-        metrics = ", ".join(metric.name for metric in self.manifest.metrics)
+        metrics = ", ".join(self.manifest.metric_names)
         counts = self.manifest.counts
         cases = "" if counts is None else f", {counts.cases} cases"
         unfinished = "" if self.finished else ", not finished"
@@ -107,8 +107,7 @@ class Run:
         for position, line in complete_lines(path, whole=self.finished) if is_there(path) else ():
             yield position, line
         # What waited may have been written since, and its file not yet be emptied: not twice.
-        last = index_of(line)
-        yield from early_lines(path, -1 if last is None else last)
+        yield from early_lines(path, index_of(line))
 
 
 def run_at(path: str | Path) -> Run | None:

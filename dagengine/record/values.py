@@ -251,6 +251,11 @@ class Manifest(_Value):
     usage: tuple[SpentRecord, ...] = ()
 
     @property
+    def metric_names(self) -> list[str]:
+        """The names of the metrics, in their order."""
+        return [metric.name for metric in self.metrics]
+
+    @property
     def finished(self) -> bool:
         """Whether every case has its row."""
         return self.ended is not None and self.exit not in ("interrupted", "error")

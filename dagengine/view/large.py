@@ -175,8 +175,7 @@ class IndexedRun:
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
         """The places of the cases that failed or have no score, or are unsure."""
-        names = [record.name for record in self.record.manifest.metrics]
-        number = names.index(metric)
+        number = self.record.manifest.metric_names.index(metric)
         wanted = [
             kind_of["state"] in "fn" if kind == "failed" else bool(kind_of["split"])
             for kind_of in self._kinds[number]

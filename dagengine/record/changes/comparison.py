@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 from dagengine.record.changes.tree_changes import Trees
 from dagengine.results import MetricResult, OutcomeKind, Step
 from dagengine.results.passing import State, passes
+from dagengine.terminal import clip
 from dagengine.test_case import read_field
 
 Cause = Literal["definition", "evidence", "judge", "same"]
@@ -123,13 +124,8 @@ def answer_words(step: Step | None) -> str:
         return str(step.verdict)
     verdicts = _verdicts(step.output)
     if verdicts is not None:
-        return in_short(", ".join(map(str, verdicts)))
+        return clip(", ".join(map(str, verdicts)), _LONGEST)
     return "an answer" if step.score is None else f"{step.score:.4g}"
-
-
-def in_short(line: str) -> str:
-    """At most so many characters of a line as a table has room for."""
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def compare_results(
@@ -191,7 +187,7 @@ class _Walk:
     ) -> None:
         self._trees, self._old, self._new, self._fields = trees, old, new, fields
         self._before = {trees.renamed.get(step.node, step.node): step for step in old.steps}
-        self._after = {step.node: step for step in new.steps}
+        self._after = new.by_node()
 
     def first(self) -> Difference | None:
         """The first node whose answer differs; None when all answers are the same."""
@@ -245,7 +241,7 @@ class _Walk:
         if olds is not None and news is not None:
             differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
             old, new = (
-                in_short("; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing))
+                clip("; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing), _LONGEST)
                 for by in (olds, news)
             )
         return Difference(name, old, new, cause, detail)

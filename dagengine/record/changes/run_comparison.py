@@ -200,8 +200,7 @@ class RunComparison:
         metrics: Sequence[MetricComparison] | None = None,
     ) -> None:
         """Count one case of both runs, under all metrics or some."""
-        before = {result.metric: result for result in old.metrics}
-        after = {result.metric: result for result in new.metrics}
+        before, after = old.by_metric(), new.by_metric()
         for metric in self.metrics if metrics is None else metrics:
             if metric.name in before and metric.name in after:
                 indices = (old.index, new.index)

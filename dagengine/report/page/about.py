@@ -15,7 +15,7 @@ from dagengine.record.run import Run
 from dagengine.record.values import JudgeRecord, Manifest
 from dagengine.report.tally import Tally
 from dagengine.results.summary import MetricSummary
-from dagengine.terminal import counted
+from dagengine.terminal import clip, counted
 
 _LONGEST = 200  # characters of a setting
 # Options of a run that `dagengine benchmark` has, too.
@@ -80,8 +80,7 @@ def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """What the caller says the run was made with; a long text by its beginning."""
     settings = manifest.settings.get("hyperparameters")
     for name, value in settings.items() if isinstance(settings, dict) else ():
-        text = " ".join(str(value).split())
-        yield str(name), text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        yield str(name), clip(" ".join(str(value).split()), _LONGEST)
 
 
 def _command_words(manifest: Manifest) -> list[str]:
@@ -115,7 +114,7 @@ def judge_name(judge: JudgeRecord) -> str:
 
 def headline(run: Run, tally: Tally) -> str:
     """One sentence that is the answer."""
-    cases = f"{tally.rows:,} case{'' if tally.rows == 1 else 's'}"
+    cases = counted(tally.rows, "case")
     metrics = tally.summing.result().metrics
     if not run.finished:
         return f"Not finished: {cases} so far"

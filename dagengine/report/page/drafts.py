@@ -10,6 +10,7 @@ from dagengine.data.json_lines import complete_lines
 from dagengine.errors import InputError
 from dagengine.record.run import Run
 from dagengine.regular_files import is_there
+from dagengine.terminal import counted
 
 DRAFTS = "drafts.jsonl"
 MOST = 5_000
@@ -60,7 +61,4 @@ def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
 def outcome_sentence(drafts: Sequence[DraftRecord]) -> str:
     """One sentence that is the answer."""
     kept = sum(draft.cause is None for draft in drafts)
-    return (
-        f"{kept:,} golden{'' if kept == 1 else 's'} kept of "
-        f"{len(drafts):,} draft{'' if len(drafts) == 1 else 's'}"
-    )
+    return f"{counted(kept, 'golden')} kept of {counted(len(drafts), 'draft')}"

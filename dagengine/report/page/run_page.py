@@ -16,6 +16,7 @@ from typing import Any
 
 from dagengine.record.columns import BlockBuilder
 from dagengine.record.costs import StepCosts
+from dagengine.record.hiding import fields_in
 from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
 from dagengine.regular_files import require_regular, write_whole
@@ -113,10 +114,8 @@ def _parts(
                 columns.extend(builder.take())
             if own := people.of(row.hash):
                 labels[position] = own
-            # The fields of a case as a line of a data set has them
-            added = ("index", "hash", "type")
-            texts.add(row, case and {name: case[name] for name in case if name not in added})
-            prompts.add(keys_of(row, [metric.name for metric in metrics]))
+            texts.add(row, case and fields_in(case))
+            prompts.add(keys_of(row, run.manifest.metric_names))
         columns.extend(builder.take())
         blocks, starts, slots = texts.close()
         asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import read_rows
-from dagengine.errors import InputError, require_format
+from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
 from dagengine.record.times import pair_lines, with_times
@@ -162,9 +162,7 @@ def _read(folder: Path) -> Run:
     try:
         manifest = Manifest.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{path} is not the record of a run ({where}: {first['msg']})") from None
+        raise InputError(f"{path} is not the record of a run ({first_flaw(error)})") from None
     if (flaw := next(_flaws(manifest), None)) is not None:
         raise InputError(f"{path} is not the record of a run: {flaw}")
     return Run(folder, manifest)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from dagengine.question import judge_name
 from dagengine.results.passing import Combine
 from dagengine.results.rows import FORMAT
 from dagengine.terminal import one_line
@@ -154,6 +155,11 @@ class JudgeRecord(_Value):
     model: str | None = None
     price: tuple[float, float, float | None] | None = None
     standing: Standing | None = None
+
+    @property
+    def name(self) -> str:
+        """The model, or the identity without its settings."""
+        return self.model or judge_name(self.identity)
 
 
 class DataRecord(_Value):

@@ -11,7 +11,6 @@ from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import load_run
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.changes.report import change_report
-from dagengine.report.page.about import judge_name
 from dagengine.view.opened import OpenRun
 
 _KEPT = 64  # comparisons that stay in memory
@@ -49,7 +48,7 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
                 "failed": counts and counts.failed,
                 "no_score": counts and counts.no_score,
                 "cost": totals and totals.cost,
-                "judges": [judge_name(judge) for judge in manifest.judges],
+                "judges": [judge.name for judge in manifest.judges],
             }
         )
     return lines

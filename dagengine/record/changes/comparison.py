@@ -97,21 +97,15 @@ def answer_of(step: Step | None) -> Any:
 
 def _by_criterion(step: Step | None) -> dict[str, Any] | None:
     """The verdicts on criteria of a rubric, by name, else by text; None for any other step."""
-    verdicts = None if step is None else _verdicts(step.output)
-    if step is None or verdicts is None or "criterion" not in step.output[0]:
+    if step is None or _verdicts(step.output) is None or "criterion" not in step.output[0]:
         return None
-    by_criterion: dict[str, Any] = {}
-    for item in step.output:
-        by_criterion[item.get("name") or item.get("criterion")] = item["verdict"]
-    return by_criterion
+    return {item.get("name") or item.get("criterion"): item["verdict"] for item in step.output}
 
 
 def _verdicts(output: Any) -> list[Any] | None:
-    if not isinstance(output, list) or not output:
-        return None
-    if all(isinstance(item, Mapping) and "verdict" in item for item in output):
-        return [item["verdict"] for item in output]
-    return None
+    items = output if isinstance(output, list) else []
+    are_verdicts = all(isinstance(item, Mapping) and "verdict" in item for item in items)
+    return [item["verdict"] for item in items] if items and are_verdicts else None
 
 
 def answer_words(step: Step | None) -> str:
@@ -281,14 +275,11 @@ class _Walk:
 
     def votes(self, name: str) -> str:
         """Certainty of the panels, where nodes had one."""
-        steps = (self._before.get(name), self._after.get(name))
-        shares = [
-            f"{step.agreeing} of {len(step.votes)}"
-            for step in steps
-            if step is not None and step.votes and step.verdict is not None
-        ]
-        if len(shares) < 2:
-            return ""
+        shares = []
+        for step in (self._before.get(name), self._after.get(name)):
+            if step is None or not step.votes or step.verdict is None:
+                return ""
+            shares.append(f"{step.agreeing} of {len(step.votes)}")
         if shares[0] == shares[1]:
             return f"votes {shares[0]}, both times"
         return f"votes {shares[0]}, then {shares[1]}"

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dagengine.question import judge_name as short_name
 from dagengine.record.definition import standing_lines
 from dagengine.record.labels import LABELS
 from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
-from dagengine.record.values import JudgeRecord, Manifest
+from dagengine.record.values import Manifest
 from dagengine.report.tally import Tally
 from dagengine.results.summary import MetricSummary
 from dagengine.terminal import clip, counted
@@ -54,7 +53,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "benchmark": shlex.join([*words, "--labels", str(Path(folder, LABELS))]),
         "planned": manifest.data.cases,
         "cases": cases,
-        "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
+        "judges": [{"name": judge.name} for judge in manifest.judges],
         "standings": standing_lines(manifest.judges),
         "questions": totals and totals.asked,
         "retried": totals and totals.retried,
@@ -107,11 +106,6 @@ def _words(command: str | None) -> list[str]:
         return []
 
 
-def judge_name(judge: JudgeRecord) -> str:
-    """The model, or the identity without its settings."""
-    return judge.model or short_name(judge.identity)
-
-
 def headline(run: Run, tally: Tally) -> str:
     """One sentence that is the answer."""
     cases = counted(tally.rows, "case")
@@ -138,7 +132,7 @@ def plain_lines(run: Run, tally: Tally) -> list[tuple[str, str]]:
         lines.append((metric.metric, f"{counts}, {without}, {_mean(metric)}"))
     for group in tally.places.ranking()[:3]:
         lines.append(("where", f"{group.cases:,} x {group.end}: {group.reason[:300]}"))
-    judges = ", ".join(judge_name(judge) for judge in run.manifest.judges)
+    judges = ", ".join(judge.name for judge in run.manifest.judges)
     lines.append(("judge", judges or "no judge"))
     lines.append(("data", f"{run.manifest.data.file or 'cases'}, {counted(tally.rows, 'case')}"))
     return lines

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from dagengine.data.json_lines import complete_lines
-from dagengine.errors import InputError
+from dagengine.data.json_lines import read_models
 from dagengine.record.run import Run
 from dagengine.regular_files import is_there
 from dagengine.terminal import counted
@@ -48,11 +47,8 @@ def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
     if not is_there(path):
         return None
     drafts: list[DraftRecord] = []
-    for position, line in complete_lines(path, whole=run.finished):
-        try:
-            drafts.append(DraftRecord.model_validate_json(line))
-        except ValidationError as error:
-            raise InputError(f"{position}: not a draft: {error.errors()[0]['msg']}") from None
+    for draft in read_models(path, DraftRecord, "a draft", whole=run.finished):
+        drafts.append(draft)
         if len(drafts) > most:
             return None
     return drafts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -66,8 +66,7 @@ class Retraction:
     retracts: str
 
 
-_LABEL: TypeAdapter[Label | Retraction] = TypeAdapter(Label)
-_RETRACTION: TypeAdapter[Label | Retraction] = TypeAdapter(Retraction)
+_LABEL, _RETRACTION = TypeAdapter(Label), TypeAdapter(Retraction)
 
 
 class LabelFile:
@@ -119,25 +118,6 @@ class LabelFile:
 def read_labels(path: Path) -> list[Label]:
     """The labels of a file that were not taken back; see `LabelFile.labels`."""
     labels: dict[str, Label] = {}
-    for line in _lines(path):
-        if isinstance(line, Retraction):
-            labels.pop(line.retracts, None)
-        else:
-            labels[line.id] = line
-    return list(labels.values())
-
-
-def is_label_file(path: Path) -> bool:
-    """Return whether a file holds the labels of walks: its first line says so."""
-    try:
-        with path.open("rb") as file:
-            first = shallow_value(file.readline() or b"null")
-    except (OSError, ValueError):
-        return False
-    return isinstance(first, dict) and {"who", "when"} <= first.keys()
-
-
-def _lines(path: Path) -> Iterator[Label | Retraction]:
     for number, line in enumerate(read_whole(path).split(b"\n"), 1):
         if not line.strip():
             continue
@@ -149,8 +129,22 @@ def _lines(path: Path) -> Iterator[Label | Retraction]:
                 continue  # cut off by a kill, and never said to be saved
             raise InputError(f"{where}: no label (not JSON: {error})") from None
         require_format(row, FORMAT, where)
-        kind = _RETRACTION if isinstance(row, Mapping) and "retracts" in row else _LABEL
         try:
-            yield kind.validate_python(row)
+            if isinstance(row, Mapping) and "retracts" in row:
+                labels.pop(_RETRACTION.validate_python(row).retracts, None)
+            else:
+                label = _LABEL.validate_python(row)
+                labels[label.id] = label
         except ValidationError as error:
             raise InputError(f"{where}: no label ({first_flaw(error)})") from None
+    return list(labels.values())
+
+
+def is_label_file(path: Path) -> bool:
+    """Return whether a file holds the labels of walks: its first line says so."""
+    try:
+        with path.open("rb") as file:
+            first = shallow_value(file.readline() or b"null")
+    except (OSError, ValueError):
+        return False
+    return isinstance(first, dict) and {"who", "when"} <= first.keys()

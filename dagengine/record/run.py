@@ -163,13 +163,13 @@ def _read(folder: Path) -> Run:
         manifest = Manifest.model_validate(record)
     except ValidationError as error:
         raise InputError(f"{path} is not the record of a run ({first_flaw(error)})") from None
-    if (flaw := next(_flaws(manifest), None)) is not None:
+    if flaw := _excess_of(manifest) or next(_flaws(manifest), ""):
         raise InputError(f"{path} is not the record of a run: {flaw}")
     return Run(folder, manifest)
 
 
-def _flaws(manifest: Manifest) -> Iterator[str]:
-    """Contradictions of settings, as ends of a sentence."""
+def _excess_of(manifest: Manifest) -> str:
+    """Return what the metrics have too much of, as the end of a sentence; empty if nothing."""
     # A loop, and before all else: what walks the metrics later calls itself for nested ones, and a
     # record that is nested deep enough would end it with a RecursionError.
     waiting, count = [(metric, 1) for metric in manifest.metrics], 0
@@ -177,10 +177,15 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
         metric, depth = waiting.pop()
         count += len(metric.nodes)
         if count > NODES:
-            yield f"its metrics have more than {NODES:,} nodes"
+            return f"its metrics have more than {NODES:,} nodes"
         if depth > DEPTH:
-            yield f"its metrics are nested more than {DEPTH} deep"
+            return f"its metrics are nested more than {DEPTH} deep"
         waiting += [(node.metric, depth + 1) for node in metric.nodes if node.metric is not None]
+    return ""
+
+
+def _flaws(manifest: Manifest) -> Iterator[str]:
+    """Contradictions of settings, as ends of a sentence."""
     judges = set(range(len(manifest.judges)))
     for metric in manifest.metrics:
         nodes = [node for inner in metric.every_metric() for node in inner.nodes]

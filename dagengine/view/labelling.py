@@ -145,7 +145,7 @@ class _PersonsWalk:
                 self._answers[label.node] = label.answer
 
     def position(self, more: Mapping[str, Said]) -> Position:
-        """Where the answers lead, with some `more`."""
+        """Position to which the answers lead, with some `more`."""
         return Walk(self._metric, self._result, {**self._answers, **more}).position()
 
     def labels(self, asked: Asked, said: Said, note: str | None, when: str) -> list[Label]:

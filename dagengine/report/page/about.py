@@ -29,7 +29,12 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     A page that is `served` is read on the machine where the folder is; any other may travel.
     """
     manifest, totals = run.manifest, run.manifest.totals
-    folder = _folder_words(run.folder, served)
+    # The folder as commands on a page have it: from here, and without a place of the machine.
+    folder = str(run.folder)
+    if run.folder.is_absolute() and run.folder.is_relative_to(Path.cwd()):
+        folder = str(run.folder.relative_to(Path.cwd()))
+    elif run.folder.is_absolute() and not served:
+        folder = run.folder.name
     seconds = None
     if manifest.ended is not None:
         seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
@@ -68,15 +73,8 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     }
 
 
-def _folder_words(folder: Path, served: bool) -> str:
-    """The folder as commands on a page have it: from here, and without a place of the machine."""
-    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
-        return str(folder.relative_to(Path.cwd()))
-    return folder.name if folder.is_absolute() and not served else str(folder)
-
-
 def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """What the caller says the run was made with; a long text by its beginning."""
+    """Settings that the caller says the run was made with; a long text by its beginning."""
     settings = manifest.settings.get("hyperparameters")
     for name, value in settings.items() if isinstance(settings, dict) else ():
         yield str(name), clip(" ".join(str(value).split()), _LONGEST)

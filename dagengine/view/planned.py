@@ -191,10 +191,14 @@ class _People:
         self.tried = {label.case for label in mine}
         self.agreed, self.hits = dict[int, str | float | None](), dict[int, bool]()
         for position, (row, result) in enumerate(results):
-            if own := self._ends.get(row.hash or ""):
-                outcome = self.agreed[position] = _majority(own.values())
-                if outcome in ("pass", "fail") and result.success is not None:
-                    self.hits[position] = (outcome == "pass") == result.success
+            self._compare(position, row, result)
+
+    def _compare(self, position: int, row: CaseResult, result: MetricResult) -> None:
+        """Hold the labels of a case against what the judge says of it."""
+        if own := self._ends.get(row.hash or ""):
+            outcome = self.agreed[position] = _majority(own.values())
+            if outcome in ("pass", "fail") and result.success is not None:
+                self.hits[position] = (outcome == "pass") == result.success
 
     def contradictions(self) -> tuple[int, list[Contradiction]]:
         """Number of cases with several people's labels, and those on which they differ."""

@@ -29,12 +29,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     A page that is `served` is read on the machine where the folder is; any other may travel.
     """
     manifest, totals = run.manifest, run.manifest.totals
-    # The folder as commands on a page have it: from here, and without a place of the machine.
-    folder = str(run.folder)
-    if run.folder.is_absolute() and run.folder.is_relative_to(Path.cwd()):
-        folder = str(run.folder.relative_to(Path.cwd()))
-    elif run.folder.is_absolute() and not served:
-        folder = run.folder.name
+    folder = _folder_words(run.folder, served)
     seconds = None
     if manifest.ended is not None:
         seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
@@ -71,6 +66,13 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "settings": list(_settings(manifest)),
         "noPrompts": why_without(run),
     }
+
+
+def _folder_words(folder: Path, served: bool) -> str:
+    """The folder as commands on a page have it: from here, and without a place of the machine."""
+    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+        return str(folder.relative_to(Path.cwd()))
+    return folder.name if folder.is_absolute() and not served else str(folder)
 
 
 def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:

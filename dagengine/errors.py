@@ -312,6 +312,12 @@ JUDGE_FAILURES = (RefusedError, UnparseableError, TruncatedError, TooLongError)
 """What the judge itself left a question with, and no accident on the way."""
 
 
+def first_flaw(error: Any) -> str:
+    """Return the first mistake of a ValidationError in words: where it is, and what is wrong."""
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
 def require_format(document: Any, most: int, place: str) -> None:
     """Raise InputError if a newer version wrote a document: its `format` is above `most`."""
     written = document.get("format") if isinstance(document, dict) else None

@@ -73,6 +73,11 @@ def plain(text: str) -> str:
     return _SPELT_OR_HIDDEN.sub(_escape, text)
 
 
+def clip(text: str, most: int) -> str:
+    """A text of at most so many characters; of one that is cut the last is `…`."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def one_line(text: str, width: int) -> str:
     """The text plain and on one line, cut to at most `width` characters."""
     head = text[: 4 * width]  # a long text costs no more than a short one

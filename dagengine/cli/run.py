@@ -214,8 +214,7 @@ def _report(
     from dagengine.record.definition import standing_lines
     from dagengine.record.run import load_run
     from dagengine.record.run_conditions import failures
-    from dagengine.report.github import add_step_summary
-    from dagengine.report.junit import write_junit
+    from dagengine.report.build_servers import add_step_summary, write_junit
     from dagengine.report.page.run_page import write_run_page
     from dagengine.report.tables import print_table
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,10 +45,7 @@ def named_columns(ending: str, given: Mapping[str, Any], goldens: bool) -> dict[
 
     Raises InputError for an `encoding_type` that is not UTF-8.
     """
-    kinds: Iterable[type[BaseModel]] = (
-        GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
-    )
-    accepted = [f"{name}{ending}" for kind in kinds for name in kind.model_fields]
+    accepted = [f"{name}{ending}" for name in _field_names(goldens)]
     columns: dict[str, str] = {}
     for argument, column in given.items():
         name = argument if argument in accepted else _WRITTEN.get(argument, argument)
@@ -63,6 +61,11 @@ def named_columns(ending: str, given: Mapping[str, Any], goldens: bool) -> dict[
     return columns
 
 
+def _field_names(goldens: bool) -> list[str]:
+    kinds: Iterable[type[BaseModel]] = (LLMTestCase, ConversationalTestCase)
+    return [name for kind in (GOLDEN_TYPES if goldens else kinds) for name in kind.model_fields]
+
+
 def load_named(
     source: Any, columns: Mapping[str, str], delimiters: Mapping[str, str], *, goldens: bool
 ) -> list[Any]:
@@ -75,8 +78,7 @@ def load_named(
     """
     rows = (record.value for record in table_of(source).read())
     header = {str(key): None for row in rows if isinstance(row, Mapping) for key in row}
-    kinds = GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
-    fields = {name for kind in kinds for name in kind.model_fields} - set(columns.values())
+    fields = set(_field_names(goldens)).difference(columns.values())
     own = {name: FIELD_OF[name] for name in header if FIELD_OF.get(name) in fields}
     every = {**own, **columns}
     split = {
@@ -124,7 +126,7 @@ def save_rows(
     """
     if file_type not in _TYPES:
         raise InputError(f"a data set is saved as {', '.join(_TYPES)}, not as {file_type!r:.40}")
-    fields = {name for kind in GOLDEN_TYPES for name in kind.model_fields}
+    fields = _field_names(goldens=True)
     rows: list[dict[str, Any]] = []
     for golden in (*goldens, *cases):
         # Its own fields come first, then those that all kinds share: so people read a row.
@@ -162,15 +164,9 @@ def _write(rows: list[dict[str, Any]], file_type: str, file: TextIO) -> None:
     elif file_type == "jsonl":
         file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
     else:
-        # A cell is a text: lists and objects are JSON in it.
-        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+        writer = csv.DictWriter(file, list(dict.fromkeys(itertools.chain.from_iterable(rows))))
         writer.writeheader()
         for row in rows:
-            writer.writerow(
-                {
-                    name: json.dumps(value, ensure_ascii=False)
-                    if isinstance(value, list | dict)
-                    else value
-                    for name, value in row.items()
-                }
-            )
+            # A cell is a text: lists and objects are JSON in it.
+            nested = {name: row[name] for name in row if isinstance(row[name], list | dict)}
+            writer.writerow(row | {n: json.dumps(nested[n], ensure_ascii=False) for n in nested})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -58,27 +59,25 @@ class LinesInOrder:
     def write(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
         """Write the line with this index, which is the next."""
         lines, early = self._open(), self._early
-        line = None if early is None else self._take(early, index)
-        lines.write_line(line_of(row()) if line is None else line)
+        if early is None or index not in self._places:
+            lines.write_line(line_of(row()))
+        else:
+            offset, length = self._places.pop(index)
+            # The file beside is read and written through one handle. It has to stand at its end
+            # again, also when reading fails, or the next line that is kept would be written over
+            # another one.
+            early.seek(offset)
+            try:
+                line = early.read(length)
+            finally:
+                early.seek(self._end)
+            lines.write_line(line)
         self._last = index
         # Now and then, when nothing waits and all is in the file: begin the other one again.
         if early is not None and not self._places and self._end > _LONG:
             early.seek(0)
             early.truncate()
             self._end = 0
-
-    def _take(self, early: BinaryIO, index: int) -> bytes | None:
-        """The line that waits no longer; None when it never did."""
-        if index not in self._places:
-            return None
-        offset, length = self._places.pop(index)
-        # The file is read and written through one handle. It has to stand at its end again, also
-        # when reading fails, or the next row that is kept would be written over another one.
-        early.seek(offset)
-        try:
-            return early.read(length)
-        finally:
-            early.seek(self._end)
 
     def keep(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
         """Let a line wait for earlier ones, on its way to the disk; nothing for one written."""
@@ -115,19 +114,16 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
     with open_to_read(path) as file:
         for number, line in enumerate(file, 1):
             index = index_of(line)
-            if index is not None and index > last:
+            if index > last:
                 waiting[index] = f"{path} line {number}", line
     for index in sorted(waiting):
         yield waiting[index]
 
 
-def index_of(line: bytes) -> int | None:
-    """The index of the row in a line; None if that is not a whole row."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        row: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    index = row.get("index") if isinstance(row, dict) else None
-    return index if isinstance(index, int) else None
+def index_of(line: bytes) -> int:
+    """The index of the row in a line; -1 if that is not a whole row."""
+    with suppress(ValueError, RecursionError):
+        row: Any = json.loads(line) if line.endswith(b"\n") else None
+        if isinstance(row, dict) and isinstance(row.get("index"), int):
+            return int(row["index"])
+    return -1

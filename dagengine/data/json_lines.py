@@ -7,13 +7,16 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from dagengine.errors import InputError
 from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import open_to_read, open_to_write, write_all
 
+T = TypeVar("T", bound=BaseModel)
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
 
 
@@ -86,3 +89,15 @@ def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
         for number, line in enumerate(file, 1):
             if not line.isspace() and (whole or line.endswith(b"\n")):
                 yield f"{path} line {number}", line
+
+
+def read_models(path: Path, kind: type[T], what: str, *, whole: bool) -> Iterator[T]:
+    """The lines of a file as values of a kind, see `complete_lines`.
+
+    Raises InputError, which names the line, for one that is not `what` it should be.
+    """
+    for position, line in complete_lines(path, whole=whole):
+        try:
+            yield kind.model_validate_json(line)
+        except ValidationError as error:
+            raise InputError(f"{position}: not {what}: {error.errors()[0]['msg']}") from None

@@ -17,7 +17,7 @@ from dagengine.data.early_rows import LinesInOrder, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
-from dagengine.errors import InputError, require_format
+from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.file_locks import one_writer
 from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, require_regular
@@ -203,25 +203,16 @@ def row_of(value: Any, place: str) -> CaseResult:
     try:
         row = _rows().validate_python(_with_implied_outputs(value))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{place}: no result of a run ({where}: {first['msg']})") from None
+        raise InputError(f"{place}: no result of a run ({first_flaw(error)})") from None
     # Sums and pictures are made of its numbers; no NaN is below anything.
-    in_range = 0 <= row.index < _HUGE and all(
-        _fits(result.score)
-        and _fits(result.raw_score)
-        and _fits(result.threshold)
-        and all(
-            _fits(step.score)
-            and _fits(step.confidence)
-            and _fits(step.mass)
-            and 0 <= step.usage.input_tokens < _HUGE
-            and 0 <= step.usage.output_tokens < _HUGE
-            for step in result.steps
-        )
-        for result in row.metrics
-    )
-    if not in_range:
+    counts, numbers = [row.index], list[float | None]()
+    for result in row.metrics:
+        numbers += (result.score, result.raw_score, result.threshold)
+        for step in result.steps:
+            numbers += (step.score, step.confidence, step.mass)
+            counts += (step.usage.input_tokens, step.usage.output_tokens)
+    in_range = all(number is None or -_HUGE < number < _HUGE for number in numbers)
+    if not in_range or min(counts) < 0 or max(counts) >= _HUGE:
         raise InputError(f"{place}: no result of a run (a number in it is out of range)")
     return row
 
@@ -231,22 +222,23 @@ def row_of(value: Any, place: str) -> CaseResult:
 _HUGE = 1e15  # no index, score or count of tokens is as large
 
 
-def _fits(number: float | None) -> bool:
-    return number is None or -_HUGE < number < _HUGE
-
-
 def _with_implied_outputs(row: Any) -> Any:
     """The row with the outputs that were left out, as far as it has the form of a row."""
     if isinstance(row, dict) and "hash" in row:
         row["recorded_hash"] = row.pop("hash")
         row["recorded_trace"] = row.pop("trace", None)
-    metrics = row.get("metrics") if isinstance(row, dict) else None
-    for metric in metrics if isinstance(metrics, list) else ():
-        steps = metric.get("steps") if isinstance(metric, dict) else None
-        for step in steps if isinstance(steps, list) else ():
-            if isinstance(step, dict) and {"verdict", "kind"} <= step.keys():
+    for metric in _dicts_in(row, "metrics"):
+        for step in _dicts_in(metric, "steps"):
+            if {"verdict", "kind"} <= step.keys():
                 step.setdefault("output", implied_output(step))
     return row
+
+
+def _dicts_in(value: Any, name: str) -> Iterator[dict[str, Any]]:
+    parts = isinstance(value, dict) and value.get(name)
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            yield part
 
 
 def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
@@ -258,8 +250,7 @@ def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
         except ValueError as error:
             raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
         yield offset, row
-    last = index_of(line)
-    for offset, early in early_lines(path, -1 if last is None else last):
+    for offset, early in early_lines(path, index_of(line)):
         yield offset, value_of(early)
 
 

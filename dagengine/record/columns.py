@@ -58,7 +58,7 @@ class BlockBuilder:
     """Puts rows into blocks."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self._names = [metric.name for metric in manifest.metrics]
+        self._names = manifest.metric_names
         self._costs = StepCosts(manifest)
         self._kinds = _kinds(len(self._names))
         self._lines: list[Line] = []
@@ -81,7 +81,7 @@ class BlockBuilder:
         trace = None if row.trace is None else _JSON.encode(row.trace)
         line: list[Any] = [row.index, row.case, row.hash, trace, start]
         line.append("" if case is None else "\n".join(dict.fromkeys(_words(row, case))))
-        results = {result.metric: result for result in row.metrics}
+        results = row.by_metric()
         for name in self._names:
             result = results.get(name)
             if result is None:
@@ -274,7 +274,7 @@ def _mark(files: Sequence[Path], manifest: Manifest) -> dict[str, Any]:
     stats = [path.lstat() if is_there(path) else None for path in files]
     return {
         "format": _FORMAT,
-        "record": digest([[m.name for m in manifest.metrics], StepCosts(manifest).prices()]),
+        "record": digest([manifest.metric_names, StepCosts(manifest).prices()]),
         "files": [stat and [stat.st_size, stat.st_mtime_ns] for stat in stats],
     }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,11 @@ def case_line(row: CaseResult) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError):  # circles, keys that are not text
         fields = {name: step_output(value) for name, value in case if value is not None}
     return {"index": row.index, "hash": row.hash, "type": type(case).__name__, **fields}
+
+
+def fields_in(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a case, as a line of a data set has them, from its line in a record."""
+    return {name: value for name, value in line.items() if name not in _OWN}
 
 
 def marker(field: str) -> str:
@@ -85,7 +90,7 @@ class Hiding:
             ]
             # The longest first: a short one inside it would cut it in two, and its rest would stay.
             hide = _Hider(sorted(hidden, key=lambda pair: -len(pair[0])))
-        fields = {name: value for name, value in line.items() if name not in _OWN}
+        fields = fields_in(line)
         for field in self.fields:
             fields = _cover(fields, field.split("."), marker(field))
         fields = {name: _each(value, hide) for name, value in fields.items()}

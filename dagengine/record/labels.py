@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.errors import InputError, require_format
+from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.file_locks import lock_file
 from dagengine.prompts.json_values import shallow_value
 from dagengine.regular_files import is_there, open_to_write, read_whole
@@ -91,25 +90,22 @@ class LabelFile:
         # A lone surrogate, which a person can paste, has no UTF-8.
         data = text.encode(errors="backslashreplace")
         try:
-            self._append(data)
+            with open_to_write(self.path, emptied=False) as file:
+                lock_file(file.fileno(), wait=True)  # another server may be adding to it
+                end = file.seek(0, os.SEEK_END)
+                if end:
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":
+                        data = b"\n" + data  # a line that a kill cut off stays by itself
+                # A full disk takes a part. What it took goes again: the person is told that the
+                # label is not saved, and the next line must not be written behind half of it.
+                if file.write(data) != len(data):
+                    os.ftruncate(file.fileno(), end)
+                    raise OSError(None, "the disk took only a part of a label")
+                # The page says "saved" after this: then a power cut must not take it back.
+                os.fsync(file.fileno())
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror or error}") from error
-
-    def _append(self, data: bytes) -> None:
-        with open_to_write(self.path, emptied=False) as file:
-            lock_file(file.fileno(), wait=True)  # another server may be adding to it
-            end = file.seek(0, os.SEEK_END)
-            if end:
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    data = b"\n" + data  # a line that a kill cut off stays by itself
-            # A full disk takes a part. What it took goes again: the person is told that the label
-            # is not saved, and the next line must not be written behind half of it.
-            if file.write(data) != len(data):
-                os.ftruncate(file.fileno(), end)
-                raise OSError(None, "the disk took only a part of a label")
-            # The page says "saved" after this: then a power cut must not take it back.
-            os.fsync(file.fileno())
 
     def labels(self) -> list[Label]:
         """All labels that were not taken back, in the order of the file.
@@ -122,11 +118,25 @@ class LabelFile:
 def read_labels(path: Path) -> list[Label]:
     """The labels of a file that were not taken back; see `LabelFile.labels`."""
     labels: dict[str, Label] = {}
-    for line in _lines(path):
-        if isinstance(line, Retraction):
-            labels.pop(line.retracts, None)
-        else:
-            labels[line.id] = line
+    for number, line in enumerate(read_whole(path).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        try:
+            row = shallow_value(line)
+        except ValueError as error:
+            if not line.rstrip().endswith(b"}"):
+                continue  # cut off by a kill, and never said to be saved
+            raise InputError(f"{where}: no label (not JSON: {error})") from None
+        require_format(row, FORMAT, where)
+        try:
+            if isinstance(row, Mapping) and "retracts" in row:
+                labels.pop(_RETRACTION.validate_python(row).retracts, None)
+            else:
+                label = _LABEL.validate_python(row)
+                labels[label.id] = label
+        except ValidationError as error:
+            raise InputError(f"{where}: no label ({first_flaw(error)})") from None
     return list(labels.values())
 
 
@@ -138,29 +148,3 @@ def is_label_file(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(first, dict) and {"who", "when"} <= first.keys()
-
-
-def _lines(path: Path) -> Iterator[Label | Retraction]:
-    lines = read_whole(path).split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        where = f"{path} line {number}"
-        try:
-            row = shallow_value(line)
-        except ValueError as error:
-            if not line.rstrip().endswith(b"}"):
-                continue  # cut off by a kill, and never said to be saved
-            raise InputError(f"{where}: no label (not JSON: {error})") from None
-        yield _read(row, where)
-
-
-def _read(row: Any, place: str) -> Label | Retraction:
-    require_format(row, FORMAT, place)
-    taken_back = isinstance(row, Mapping) and "retracts" in row
-    try:
-        return _RETRACTION.validate_python(row) if taken_back else _LABEL.validate_python(row)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{place}: no label ({where}: {first['msg']})") from None

@@ -33,22 +33,19 @@ class Prompts:
 
         What is not in the store is left out.
         """
-        return [[self._prompts_of(step) for step in steps] for steps in keys]
+        return [[*map(self._prompts_of, steps)] for steps in keys]
 
     def _prompts_of(self, keys: Iterable[str]) -> list[Prompt]:
         prompts: list[Prompt] = []
-        for prompt in map(self._prompt, dict.fromkeys(keys)):
-            if prompt is not None and prompt not in prompts:
-                prompts.append(prompt)
+        for key in dict.fromkeys(keys):
+            with suppress(*UNREADABLE, sqlite3.Error):
+                if (packed := question_by(self._db, key)) is not None:
+                    messages: list[Any] = list(question_parts(unpack(packed)).messages)
+                    prompt: Prompt = [
+                        {"role": m["role"], "content": m["content"]} for m in messages
+                    ]
+                    prompts += [prompt] * (prompt not in prompts)
         return prompts
-
-    def _prompt(self, key: str) -> Prompt | None:
-        with suppress(*UNREADABLE, sqlite3.Error):
-            packed = question_by(self._db, key)
-            if packed is not None:
-                messages: list[Any] = list(question_parts(unpack(packed)).messages)
-                return [{"role": m["role"], "content": m["content"]} for m in messages]
-        return None
 
 
 def keys_of(row: CaseResult, metrics: Iterable[str]) -> RowKeys:

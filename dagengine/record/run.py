@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import read_rows
-from dagengine.errors import InputError, require_format
+from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
 from dagengine.record.times import pair_lines, with_times
@@ -36,7 +36,7 @@ class Run:
         self.manifest = manifest
 
     def __repr__(self) -> str:
-        metrics = ", ".join(metric.name for metric in self.manifest.metrics)
+        metrics = ", ".join(self.manifest.metric_names)
         counts = self.manifest.counts
         cases = "" if counts is None else f", {counts.cases} cases"
         unfinished = "" if self.finished else ", not finished"
@@ -107,8 +107,7 @@ class Run:
         for position, line in complete_lines(path, whole=self.finished) if is_there(path) else ():
             yield position, line
         # What waited may have been written since, and its file not yet be emptied: not twice.
-        last = index_of(line)
-        yield from early_lines(path, -1 if last is None else last)
+        yield from early_lines(path, index_of(line))
 
 
 def run_at(path: str | Path) -> Run | None:
@@ -163,32 +162,30 @@ def _read(folder: Path) -> Run:
     try:
         manifest = Manifest.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{path} is not the record of a run ({where}: {first['msg']})") from None
-    flaw = _flaw_of(manifest)
-    if flaw is not None:
+        raise InputError(f"{path} is not the record of a run ({first_flaw(error)})") from None
+    if flaw := _excess_of(manifest) or next(_flaws(manifest), ""):
         raise InputError(f"{path} is not the record of a run: {flaw}")
     return Run(folder, manifest)
 
 
-def _flaw_of(manifest: Manifest) -> str | None:
-    """Contradiction of settings, as the end of a sentence; None if everything does."""
+def _excess_of(manifest: Manifest) -> str:
+    """Return what the metrics have too much of, as the end of a sentence; empty if nothing."""
     # A loop, and before all else: what walks the metrics later calls itself for nested ones, and a
     # record that is nested deep enough would end it with a RecursionError.
-    waiting, nodes = [(metric, 1) for metric in manifest.metrics], 0
+    waiting, count = [(metric, 1) for metric in manifest.metrics], 0
     while waiting:
         metric, depth = waiting.pop()
-        nodes += len(metric.nodes)
-        if nodes > NODES:
+        count += len(metric.nodes)
+        if count > NODES:
             return f"its metrics have more than {NODES:,} nodes"
         if depth > DEPTH:
             return f"its metrics are nested more than {DEPTH} deep"
         waiting += [(node.metric, depth + 1) for node in metric.nodes if node.metric is not None]
-    return next(_flaws(manifest), None)
+    return ""
 
 
 def _flaws(manifest: Manifest) -> Iterator[str]:
+    """Contradictions of settings, as ends of a sentence."""
     judges = set(range(len(manifest.judges)))
     for metric in manifest.metrics:
         nodes = [node for inner in metric.every_metric() for node in inner.nodes]
@@ -200,9 +197,8 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
             for name in sorted({*node.inputs} - names):
                 yield f"{where} reads the node {name!r:.80}, which is not there"
         for edge in metric.every_edge():
-            for end in (edge.source, edge.target):
-                if end not in {*names, None}:
-                    yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
+            for end in {edge.source, edge.target} - {*names, None}:
+                yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
     for spent in manifest.usage:
         if spent.judge not in {*judges, None}:
             yield f"the judge {spent.judge} was used, and there are {len(judges)}"

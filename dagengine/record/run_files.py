@@ -15,13 +15,12 @@ from dagengine.data.json_lines import line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
 from dagengine.record.columns import Columns, ColumnsWriter
+from dagengine.record.hiding import fields_in
 from dagengine.record.run import Run, case_of
 from dagengine.record.times import row_with_times
 from dagengine.record.writer import CASES, TIMES, files_of, sole_writer
 from dagengine.regular_files import is_there, open_to_read
 from dagengine.results import CaseResult
-
-_OWN = ("index", "hash", "type")  # what a line of cases says beside the fields
 
 
 class RunFiles:
@@ -101,8 +100,7 @@ class RunFiles:
     def _fields_in(self, texts: Any, place: int) -> Mapping[str, Any] | None:
         if texts is None:
             return None
-        case = case_of(texts, self._texts.line_name(place))
-        return {name: value for name, value in case.items() if name not in _OWN}
+        return fields_in(case_of(texts, self._texts.line_name(place)))
 
     def _beside(self, lines: Lines, place: int) -> Any:
         """The line that belongs to the row at a place; None without one."""
@@ -145,8 +143,8 @@ class Lines:
 
     def take_early(self) -> None:
         """Take in what waits beside the file for an earlier line."""
-        last = index_of(self._line(len(self) - 1)) if len(self) else None
-        self._early = [line for _, line in early_lines(self._path, -1 if last is None else last)]
+        last = index_of(self._line(len(self) - 1)) if len(self) else -1
+        self._early = [line for _, line in early_lines(self._path, last)]
 
     def close(self) -> None:
         """Close the file."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from dagengine.question import judge_name
 from dagengine.results.passing import Combine
 from dagengine.results.rows import FORMAT
 from dagengine.terminal import one_line
@@ -155,6 +156,11 @@ class JudgeRecord(_Value):
     price: tuple[float, float, float | None] | None = None
     standing: Standing | None = None
 
+    @property
+    def name(self) -> str:
+        """The model, or the identity without its settings."""
+        return self.model or judge_name(self.identity)
+
 
 class DataRecord(_Value):
     """Where the cases came from; `sha256` is that of the file (None: it was not a plain file)."""
@@ -249,6 +255,11 @@ class Manifest(_Value):
     totals: TotalsRecord | None = None
     counts: CountsRecord | None = None
     usage: tuple[SpentRecord, ...] = ()
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of the metrics, in their order."""
+        return [metric.name for metric in self.metrics]
 
     @property
     def finished(self) -> bool:

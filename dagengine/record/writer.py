@@ -180,10 +180,16 @@ class RunWriter:
         summary = self._summing.result()
         names = ("cases", "passed", "failed", "no_score")
         counts = CountsRecord(**{name: getattr(summary, name) for name in names})
+        exit_: Exit = "failed" if counts.failed else "no_score" if counts.no_score else "ok"
+        message = None
+        if isinstance(error, Exception):
+            exit_, message = "error", clip_text(public_text(str(error)))
+        elif error is not None:
+            exit_ = "interrupted"
         ended = {
             "ended": self.manifest.ended or datetime.now(UTC),
-            "exit": _exit(error, counts),
-            "error": clip_text(public_text(str(error))) if isinstance(error, Exception) else None,
+            "exit": exit_,
+            "error": message,
             "judges": judges,
             "totals": totals_of(totals),
             "counts": counts,
@@ -194,7 +200,7 @@ class RunWriter:
         with self.rows.naming(path):
             shown = {"identity", "model", "standing"}
             judge_facts = [judge.model_dump(mode="json", include=shown) for judge in judges]
-            figures = {"format": FORMAT, "exit": ended["exit"], "judges": judge_facts}
+            figures = {"format": FORMAT, "exit": exit_, "judges": judge_facts}
             figures |= summary.as_dict()
             write_whole(path, json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
         self._replace(self.manifest)
@@ -238,11 +244,3 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
         yield
-
-
-def _exit(error: BaseException | None, counts: CountsRecord) -> Exit:
-    if error is not None:
-        return "error" if isinstance(error, Exception) else "interrupted"
-    if counts.failed:
-        return "failed"
-    return "no_score" if counts.no_score else "ok"

@@ -13,7 +13,6 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -73,20 +72,15 @@ _READ = 1 << 20  # bytes of a file that are looked at together
 _FORM = "format = 'newline_delimited', maximum_object_size = 1000000000"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a query gives: the names of its columns, and its lines as they are read."""
-
-    columns: tuple[str, ...]
-    lines: Iterator[tuple[Any, ...]]
-
-
 @contextmanager
-def query_runs(sql: str, runs: Sequence[Run]) -> Iterator[Answer]:
+def query_runs(
+    sql: str, runs: Sequence[Run]
+) -> Iterator[tuple[list[str], Iterator[tuple[Any, ...]]]]:
     """Ask one SELECT of the views `runs`, `steps` and `cases` of some run folders.
 
-    `run` is the folder of a line, as it was named. Raises MissingExtraError without DuckDB, and
-    InputError for what is not one SELECT, for a query that DuckDB refuses, and for damaged files.
+    Yields the names of the columns, and the lines as they are read. `run` is the folder of a line,
+    as it was named. Raises MissingExtraError without DuckDB, and InputError for what is not one
+    SELECT, for a query that DuckDB refuses, and for damaged files.
     """
     duckdb = load_extra("duckdb", "SQL needs", "sql")
     try:
@@ -101,10 +95,9 @@ def query_runs(sql: str, runs: Sequence[Run]) -> Iterator[Answer]:
     with tempfile.TemporaryDirectory() as own, closing(_connect(duckdb, runs, Path(own))) as db:
         try:
             reply = db.execute(sql)
-            columns = tuple(column[0] for column in reply.description)
             # Fetched while the caller reads: an answer may have more lines than memory has room.
             batches = iter(lambda: reply.fetchmany(_AT_ONCE), [])
-            yield Answer(columns, chain.from_iterable(batches))
+            yield [column[0] for column in reply.description], chain.from_iterable(batches)
         except duckdb.Error as error:
             raise InputError(_refusal(error)) from None
 

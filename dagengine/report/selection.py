@@ -11,6 +11,7 @@ from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
 from dagengine.record.columns import Columns, outline_of, texts_in
+from dagengine.record.hiding import fields_in
 from dagengine.record.run import Run
 from dagengine.record.run_files import RunFiles
 from dagengine.record.values import Manifest
@@ -21,7 +22,6 @@ from dagengine.results.worst import Worst
 
 _INSIDE = " > "  # between a metric under a verdict and its nodes
 _COURSES = 50_000  # whose results are kept
-_OWN = ("index", "hash", "type")  # of the line of a case, beside its fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Selection:
 
     def check(self, manifest: Manifest) -> None:
         """Raise InputError for a metric or a node that the run does not have."""
-        metrics = [metric.name for metric in manifest.metrics]
+        metrics = manifest.metric_names
         if self.metric is not None and self.metric not in metrics:
             raise unknown_metric(self.metric, metrics)
         nodes = set(_node_names(manifest))
@@ -60,7 +60,7 @@ class Selection:
         if self.case is not None and self.case not in (row.case, str(row.index)):
             return False
         if self.text is not None:
-            texts: list[Any] = [row.case, *(case[name] for name in case if name not in _OWN)]
+            texts: list[Any] = [row.case, fields_in(case)]
             for result in row.metrics:
                 failure = result.failure
                 texts += [result.reason, failure and (failure.message, failure.raw)]
@@ -102,7 +102,7 @@ class Selected:
         self._run, self._selection = run, selection
         self._columns = run.columns() if selection.text is None else None
         self._outline = lru_cache(_COURSES)(outline_of)
-        names = [metric.name for metric in run.manifest.metrics]
+        names = run.manifest.metric_names
         only = selection.metric  # the metrics that are shown, with their numbers
         self._metrics = {name: n for n, name in enumerate(names) if only in (None, name)}
 
@@ -204,7 +204,7 @@ def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
     wanted = set(indexes)
     for case in run.cases():
         if case["index"] in wanted and case["type"] is not None:
-            yield {name: value for name, value in case.items() if name not in _OWN}
+            yield fields_in(case)
 
 
 def _answers(result: MetricResult) -> set[str]:

@@ -175,8 +175,12 @@ class EvaluationResult(Sequence[CaseResult]):
             pandas = importlib.import_module("pandas")
         except ImportError:
             raise MissingExtraError("to_pandas() needs pandas: pip install pandas") from None
-        rows = list(_frame_rows(self.rows))
-        return pandas.DataFrame(rows, columns=None if rows else [*COLUMNS])
+        rows = list[dict[str, Any]]()
+        for row in self.rows:
+            fields = {} if row.test_case is None else row.test_case.model_dump(exclude_none=True)
+            more = {name: fields[name] for name in fields if name not in COLUMNS}
+            rows += (flat(row, result) | more for result in row.metrics)
+        return pandas.DataFrame(rows, columns=None if rows else list(COLUMNS))
 
     def save(self, folder: str | Path, *, page: bool = True) -> None:
         """Write the folder of the run, as `evaluate(…, out=folder)` does while the run continues.
@@ -196,14 +200,6 @@ class EvaluationResult(Sequence[CaseResult]):
         if self.rows and not results:
             raise unknown_metric(metric, (result.metric for _, result in pairs))
         return results
-
-
-def _frame_rows(rows: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
-    """A dict of `COLUMNS` per case and metric, then the fields that the test case has."""
-    for row in rows:
-        fields = {} if row.test_case is None else row.test_case.model_dump(exclude_none=True)
-        for result in row.metrics:
-            yield flat(row, result) | {n: fields[n] for n in fields if n not in COLUMNS}
 
 
 def flat(row: CaseResult, result: MetricResult) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import load_extra
-from dagengine.terminal import one_line, plain
+from dagengine.terminal import clip, one_line, plain
 
 _CELL, _TEXT = 80, 300  # characters
 
@@ -25,7 +25,7 @@ def cell(value: str) -> str:
 
 def text(value: str) -> str:
     """A longer text."""
-    return escape(plain(value if len(value) <= _TEXT else value[: _TEXT - 1] + "…"))
+    return escape(plain(clip(value, _TEXT)))
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -14,6 +14,7 @@ from dagengine.results.html import cell, number, table, text
 from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
 from dagengine.results.passing import SIGNS, End, Points, State, case_state, state_of
+from dagengine.terminal import clip
 from dagengine.test_case import CASE_TYPES
 from dagengine.unknown import absent_attributes
 
@@ -21,6 +22,7 @@ FORMAT = 1
 """The format of a run folder and of its rows; a reader refuses a greater one."""
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
+_NAME = 60  # characters of a name in a `repr`
 # What results of deepeval have, or a reader expects here, and where it is.
 _OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
 _ELSEWHERE = {
@@ -83,7 +85,7 @@ class MetricResult:
         __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {_quote(self.metric)}: {self._summary_line()}>"
+        return f"<{type(self).__name__} {clip(self.metric, _NAME)!r}: {self._summary_line()}>"
 
     @property
     def name(self) -> str:
@@ -103,7 +105,7 @@ class MetricResult:
     def _summary_line(self) -> str:
         """The score, and whether that passes; or why there is none."""
         if self.failure is not None:
-            return _quote(str(self.failure), _REASON)
+            return repr(clip(str(self.failure), _REASON))
         passed = {True: ", passed", False: ", not passed", None: ""}[self.success]
         return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
 
@@ -162,6 +164,10 @@ class MetricResult:
             return "decided by code" * (last.kind == "code")
         # The first line of a rubric says what cost and brought most; others explain it.
         return reason if self.points is None else reason.partition("\n")[0]
+
+    def by_node(self) -> dict[str, Step]:
+        """The steps by the names of their nodes."""
+        return {step.node: step for step in self.steps}
 
     @property
     def seconds(self) -> float | None:
@@ -236,10 +242,12 @@ class CaseResult:
         __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
-        states = [f"{_quote(metric.metric)} {metric._summary_line()}" for metric in self.metrics]
+        states = [
+            f"{clip(metric.metric, _NAME)!r} {metric._summary_line()}" for metric in self.metrics
+        ]
         more = [f"{len(states) - _LISTED} more"] if len(states) > _LISTED else []
         shown = "; ".join([*states[:_LISTED], *more]) or "no metric"
-        return f"<{type(self).__name__} {self.index} {_quote(self.case)}: {shown}>"
+        return f"<{type(self).__name__} {self.index} {clip(self.case, _NAME)!r}: {shown}>"
 
     def __getitem__(self, metric: str) -> MetricResult:
         """The result of one metric; raises InputError when there is none of this name."""
@@ -267,6 +275,10 @@ class CaseResult:
     def expected_output(self) -> str | None:
         """A good answer, where the case has one."""
         return getattr(self.test_case, "expected_output", None)
+
+    def by_metric(self) -> dict[str, MetricResult]:
+        """The results by the names of their metrics."""
+        return {result.metric: result for result in self.metrics}
 
     @property
     def metrics_data(self) -> list[MetricResult]:
@@ -327,10 +339,6 @@ def unknown_metric(name: str, names: Iterable[str]) -> InputError:
     metrics = dict.fromkeys(names)
     hint = did_you_mean(name, metrics) or f"it had {', '.join(map(repr, metrics)) or 'none'}"
     return InputError(f"the run had no metric {name!r:.80}; {hint}")
-
-
-def _quote(text: str, longest: int = 60) -> str:
-    return repr(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
 def _answer(step: Step) -> str:

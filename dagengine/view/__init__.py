@@ -14,22 +14,15 @@ if TYPE_CHECKING:
     from dagengine.view.server import open_runs as open_runs
     from dagengine.view.server import serve as serve
 
-# Only the server needs the optional packages: a walk or a queue is imported without them.
-_HOME = {
-    "OpenRun": "opened",
-    "Served": "server",
-    "application": "server",
-    "open_runs": "server",
-    "serve": "server",
-}
-
 __all__ = ["OpenRun", "Served", "application", "open_runs", "serve"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         return absent_names(__name__)(name)
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    # Only the server needs the optional packages: a walk or a queue is imported without them.
+    home = "opened" if name == "OpenRun" else "server"
+    return getattr(import_module(f"{__name__}.{home}"), name)
 
 
 def __dir__() -> list[str]:

@@ -145,7 +145,7 @@ class _PersonsWalk:
                 self._answers[label.node] = label.answer
 
     def position(self, more: Mapping[str, Said]) -> Position:
-        """Where the answers lead, with some `more`."""
+        """Position to which the answers lead, with some `more`."""
         return Walk(self._metric, self._result, {**self._answers, **more}).position()
 
     def labels(self, asked: Asked, said: Said, note: str | None, when: str) -> list[Label]:
@@ -206,7 +206,7 @@ class _PersonsWalk:
     def _judge(self, position: Position) -> dict[str, Any]:
         """The judge's answers beside those of the person; only for a case that is done."""
         result = self._result
-        steps = {} if result is None else {step.node: step for step in result.steps}
+        steps = {} if result is None else result.by_node()
         mine = {step.node: step for step in position.steps if step.by == "person" and step.node}
         names = dict.fromkeys(mine)
         for name, step in steps.items():

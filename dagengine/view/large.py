@@ -27,7 +27,7 @@ from dagengine.record.writer import CASES, MANIFEST
 from dagengine.regular_files import is_there, private_folders
 from dagengine.report.page.about import run_record
 from dagengine.report.page.days import alarms_of
-from dagengine.report.page.packed_columns import CHUNK, Columns
+from dagengine.report.page.packed_columns import CHUNK, PackedColumns
 from dagengine.report.page.run_page import head_of, page_of
 from dagengine.report.page.texts import pack, packed_row
 from dagengine.report.pictures.graphs import MetricGraph
@@ -175,8 +175,7 @@ class IndexedRun:
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
         """The places of the cases that failed or have no score, or are unsure."""
-        names = [record.name for record in self.record.manifest.metrics]
-        number = names.index(metric)
+        number = self.record.manifest.metric_names.index(metric)
         wanted = [
             kind_of["state"] in "fn" if kind == "failed" else bool(kind_of["split"])
             for kind_of in self._kinds[number]
@@ -244,7 +243,7 @@ def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> N
         with closing(sqlite3.connect(making, isolation_level=None)) as db:
             db.executescript(_TABLES)
             db.execute("BEGIN")
-            columns, rows = Columns(run.manifest.metrics), 0
+            columns, rows = PackedColumns(run.manifest.metrics), 0
             for block in run.blocks():
                 texts = enumerate(map(utf8, block["words"]), rows)
                 db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
@@ -267,7 +266,7 @@ def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> N
             making.unlink(missing_ok=True)
 
 
-def _add_chunk(db: sqlite3.Connection, columns: Columns) -> None:
+def _add_chunk(db: sqlite3.Connection, columns: PackedColumns) -> None:
     number = columns.taken // CHUNK
     chunk = ((name, number, data) for name, data in columns.take(CHUNK).items())
     db.executemany("INSERT INTO chunks VALUES (?, ?, ?)", chunk)

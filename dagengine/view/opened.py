@@ -126,8 +126,8 @@ class OpenRun:
         """
         row = self.row(self.place_of(index))
         with open_prompts(self._run) as stored:
-            names = [metric.name for metric in self.metrics]
-            return None if stored is None else stored.of(keys_of(row, names))
+            keys = keys_of(row, self.manifest.metric_names)
+            return None if stored is None else stored.of(keys)
 
     def people(self) -> People:
         """Labels by people so far."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, filterfalse, repeat, takewhile, zip_longest
 from pathlib import Path
@@ -33,6 +33,7 @@ PLAN = "label-plan.json"
 """The file of a run folder with the cases to label next."""
 WIDTHS = (0.10, 0.05, 0.03)
 _GUESS = 0.8  # the agreement that is assumed before there are labels
+Judged = tuple[CaseResult, MetricResult]
 _ENOUGH = 10  # labels from which on their own agreement counts
 
 
@@ -119,10 +120,9 @@ def label_plan(
     ]
     if not results:
         raise InputError(f"the run has no result of {record.name!r}")
-    people = _People(record, labels)
+    people = _People(record, results, labels)
     order = sample(range(len(results)), len(results), seed)
-    agreed = people.outcomes(results)
-    hits = _hits(results, agreed)
+    hits = people.hits
     # The random sample is walked from its beginning: what is labelled there without a gap. Cases
     # behind the gap were chosen because they are doubtful, and would make the judge look worse.
     tried = {position for position, (row, _) in enumerate(results) if row.hash in people.tried}
@@ -131,7 +131,7 @@ def label_plan(
     counted = of_random if len(of_random) >= _ENOUGH else [*hits.values()]
     share = _share(sum(counted), len(counted))
     pairs = list(zip(repeat(True), counted, strict=False))
-    several, contradictions = people.contradictions(results)
+    several, contradictions = people.contradictions()
     free = list(filterfalse(tried.__contains__, order))
     more = count // 2 if chosen is None else min(chosen, count)
     doubtful = _doubtful(results, free[count - more :], more)
@@ -151,8 +151,8 @@ def label_plan(
         several=several,
         stale=people.stale,
         contradictions=tuple(contradictions),
-        nodes=tuple(_nodes(results, people)),
-        threshold=_threshold(record, results, agreed),
+        nodes=tuple(people.nodes()),
+        threshold=people.threshold(record.threshold),
         first=tuple(contradiction.index for contradiction in contradictions),
         random=tuple(results[position][0].index for position in free[: count - more]),
         chosen=tuple(doubtful),
@@ -164,61 +164,86 @@ def _share(right: int, labels: int) -> float:
     return right / labels if labels >= _ENOUGH else _GUESS
 
 
-def _hits(
-    results: Sequence[tuple[CaseResult, MetricResult]], agreed: Mapping[int, str | float | None]
-) -> dict[int, bool]:
-    """Return whether the judge says what people say, for cases that both pass or fail."""
-    return {
-        position: outcome == ("pass" if results[position][1].success else "fail")
-        for position, outcome in agreed.items()
-        if outcome in ("pass", "fail") and results[position][1].success is not None
-    }
-
-
 class _People:
-    """The labels of one metric: ends of walks and answers to nodes, by case and person."""
+    """The labels of one metric: ends of walks and answers to nodes, by case and person.
 
-    def __init__(self, record: MetricRecord, labels: Sequence[Label]) -> None:
+    `agreed` is the majority of the labels of each case, by its position (None for a tie), and
+    `hits` says whether the judge says the same of a case that both pass or fail.
+    """
+
+    def __init__(
+        self, record: MetricRecord, results: Sequence[Judged], labels: Sequence[Label]
+    ) -> None:
         now = record.definitions()
         every = [label for label in labels if label.metric == record.name]
         mine = [label for label in every if label.definition == now.get(label.node)]
         ends = [label.definition for label in every if label.outcome is not None]
         self.stale = len(ends) - ends.count(record.hash)
-        self.ends: dict[str, dict[str, str | float]] = {}
-        self.answers: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        self._results = results
+        self._ends: dict[str, dict[str, str | float]] = {}
+        self._answers: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
         for label in mine:
             if label.outcome is not None:
-                self.ends.setdefault(label.case, {})[label.who] = label.outcome
+                self._ends.setdefault(label.case, {})[label.who] = label.outcome
+            if label.node and label.answer is not None:
+                self._answers[label.case].setdefault(label.node, {})[label.who] = label.answer
         # Also those of which a person could not tell.
         self.tried = {label.case for label in mine}
-        for label in mine:
-            if label.node and label.answer is not None:
-                self.answers[label.case].setdefault(label.node, {})[label.who] = label.answer
+        self.agreed, self.hits = dict[int, str | float | None](), dict[int, bool]()
+        for position, (row, result) in enumerate(results):
+            self._compare(position, row, result)
 
-    def outcomes(
-        self, results: Sequence[tuple[CaseResult, MetricResult]]
-    ) -> dict[int, str | float | None]:
-        """Majority of people's labels of each case, by its position; None for a tie."""
-        labels = ((index, self.ends.get(row.hash or "")) for index, (row, _) in enumerate(results))
-        return {index: _majority(own.values()) for index, own in labels if own}
+    def _compare(self, position: int, row: CaseResult, result: MetricResult) -> None:
+        """Hold the labels of a case against what the judge says of it."""
+        if own := self._ends.get(row.hash or ""):
+            outcome = self.agreed[position] = _majority(own.values())
+            if outcome in ("pass", "fail") and result.success is not None:
+                self.hits[position] = (outcome == "pass") == result.success
 
-    def contradictions(
-        self, results: Sequence[tuple[CaseResult, MetricResult]]
-    ) -> tuple[int, list[Contradiction]]:
+    def contradictions(self) -> tuple[int, list[Contradiction]]:
         """Number of cases with several people's labels, and those on which they differ."""
         several, differing = 0, list[Contradiction]()
-        for row, _ in results:
-            outcomes = self.ends.get(row.hash or "", {})
+        for row, _ in self._results:
+            outcomes = self._ends.get(row.hash or "", {})
             several += len(outcomes) > 1
             if len(set(outcomes.values())) > 1:
-                parts = (
-                    node
-                    for node, votes in self.answers[row.hash or ""].items()
-                    if len(set(votes.values())) > 1
-                )
+                nodes = self._answers[row.hash or ""].items()
+                parts = (node for node, votes in nodes if len(set(votes.values())) > 1)
                 votes_of = tuple(f"{who}: {outcome}" for who, outcome in outcomes.items())
                 differing.append(Contradiction(row.case, row.index, votes_of, next(parts, None)))
         return several, differing
+
+    def nodes(self) -> Iterator[NodeLabels]:
+        """The nodes that people were asked at, those that need most labels first."""
+        asked, right, reached = Counter[str](), Counter[str](), Counter[str]()
+        for row, result in self._results:
+            steps = {step.node: step for step in result.steps if step.outcome == OutcomeKind.OK}
+            for step in steps.values():
+                reached[step.node] += step.kind != "code" and step.verdict is not None
+            for node, votes in self._answers.get(row.hash or "", {}).items():
+                most = _majority(votes.values())
+                if node in steps and most is not None:
+                    asked[node] += 1
+                    right[node] += answer_in(steps[node]) == most
+        for node in sorted(+reached, key=lambda name: (asked[name], name)):
+            share = _share(right[node], asked[node])
+            often = reached[node] / len(self._results)
+            missing = max(labels_within(share, WIDTHS[0]) - asked[node], 0)
+            yield NodeLabels(node, asked[node], right[node], often, math.ceil(missing / often))
+
+    def threshold(self, now: float | None) -> FittedThreshold | Unknown | None:
+        """The threshold that labels ask for; None for a metric whose scores leave no choice."""
+        scores = {result.score for _, result in self._results} - {None}
+        if now is None or len(scores) < 3:
+            return None
+        scored = list[tuple[float, bool]]()
+        for position, outcome in self.agreed.items():
+            score = self._results[position][1].score
+            if outcome in ("pass", "fail") and score is not None:
+                scored.append((score, outcome == "pass"))
+        if len(scored) < LEAST_LABELS:
+            return Unknown("too few labels", len(scored), LEAST_LABELS)
+        return fit_threshold(scored, now=now)
 
 
 def _majority(votes: Iterable[Any]) -> Any:
@@ -227,9 +252,7 @@ def _majority(votes: Iterable[Any]) -> Any:
     return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
 
 
-def _doubtful(
-    results: Sequence[tuple[CaseResult, MetricResult]], positions: Iterable[int], count: int
-) -> list[int]:
+def _doubtful(results: Sequence[Judged], positions: Iterable[int], count: int) -> list[int]:
     """The numbers of so many cases: of every path the most doubtful, paths of few cases first."""
     paths: dict[Any, list[tuple[float, int, int]]] = defaultdict(list)
     for position in positions:
@@ -251,49 +274,6 @@ def _doubtful(
     # One case of every path in turn, or a path of many cases would take all places.
     turns = chain.from_iterable(zip_longest(*ranked))
     return [turn[2] for turn in turns if turn is not None][:count]
-
-
-def _nodes(
-    results: Sequence[tuple[CaseResult, MetricResult]], people: _People
-) -> Iterable[NodeLabels]:
-    """The nodes that people were asked at, those that need most labels first."""
-    asked, right, reached = Counter[str](), Counter[str](), Counter[str]()
-    for row, result in results:
-        steps = {step.node: step for step in result.steps if step.outcome == OutcomeKind.OK}
-        reached.update(
-            name for name, step in steps.items() if step.kind != "code" and step.verdict is not None
-        )
-        for node, votes in people.answers.get(row.hash or "", {}).items():
-            step, most = steps.get(node), _majority(votes.values())
-            if step is None or most is None:
-                continue
-            asked[node] += 1
-            right[node] += answer_in(step) == most
-    for node in sorted(reached, key=lambda name: (asked[name], name)):
-        share = _share(right[node], asked[node])
-        often = reached[node] / len(results)
-        missing = max(labels_within(share, WIDTHS[0]) - asked[node], 0)
-        yield NodeLabels(node, asked[node], right[node], often, math.ceil(missing / often))
-
-
-def _threshold(
-    record: MetricRecord,
-    results: Sequence[tuple[CaseResult, MetricResult]],
-    agreed: Mapping[int, str | float | None],
-) -> FittedThreshold | Unknown | None:
-    """The threshold that labels ask for; None for a metric whose scores leave no choice."""
-    scores = {result.score for _, result in results if result.score is not None}
-    if record.threshold is None or len(scores) < 3:
-        return None
-    scored = [
-        (score, agreed[position] == "pass")
-        for position in agreed
-        if agreed[position] in ("pass", "fail")
-        and (score := results[position][1].score) is not None
-    ]
-    if len(scored) < LEAST_LABELS:
-        return Unknown("too few labels", len(scored), LEAST_LABELS)
-    return fit_threshold(scored, now=record.threshold)
 
 
 def write_plan(folder: Path, plans: Sequence[LabelPlan]) -> Path:

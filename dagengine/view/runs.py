@@ -11,7 +11,6 @@ from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import load_run
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.changes.report import change_report
-from dagengine.report.page.about import judge_name
 from dagengine.view.opened import OpenRun
 
 _KEPT = 64  # comparisons that stay in memory
@@ -37,7 +36,7 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
                 "started": manifest.started.isoformat(),
                 "seconds": None if ended is None else (ended - manifest.started).total_seconds(),
                 "finished": run.finished,
-                "metrics": [metric.name for metric in run.metrics],
+                "metrics": run.manifest.metric_names,
                 "rates": _rates(run),
                 "data": None if manifest.data.file is None else Path(manifest.data.file).name,
                 "comparable": [
@@ -49,7 +48,7 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
                 "failed": counts and counts.failed,
                 "no_score": counts and counts.no_score,
                 "cost": totals and totals.cost,
-                "judges": [judge_name(judge) for judge in manifest.judges],
+                "judges": [judge.name for judge in manifest.judges],
             }
         )
     return lines
@@ -76,8 +75,7 @@ def _rates(run: OpenRun) -> list[dict[str, Any]]:
 
 def comparable(one: OpenRun, two: OpenRun) -> bool:
     """Return whether two runs have a metric and a case in common: then they can be compared."""
-    names = [{metric.name for metric in run.metrics} for run in (one, two)]
-    if names[0].isdisjoint(names[1]):
+    if set(one.manifest.metric_names).isdisjoint(two.manifest.metric_names):
         return False
     files = [run.manifest.data.sha256 for run in (one, two)]
     if files[0] is not None and files[0] == files[1]:
@@ -121,7 +119,7 @@ def walks(
     for run, index in zip((old, new), indices, strict=True):
         position = run.place_of(index)
         row = run.row(position)
-        results = {result.metric: result for result in row.metrics}
+        results = row.by_metric()
         if metric not in results:
             raise InputError(f"{run.name} has no result of {metric!r:.80} on case {index}")
         questions = {node.name: node.question for node in run.metric(metric).nodes}

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from dagengine.errors import DagengineError, InputError
+from dagengine.errors import DagengineError, InputError, first_flaw
 from dagengine.local_server import listening, server_of
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.labels import LABELS, LabelFile
@@ -331,9 +331,7 @@ async def _read_form(request: Request, form: type[BaseModel]) -> BaseModel:
     try:
         return form.model_validate(shallow_value(body))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{where}: {first['msg']}") from None
+        raise InputError(first_flaw(error)) from None
     except ValueError as error:
         raise InputError(f"the request is not JSON: {error}") from None
 

@@ -94,7 +94,7 @@ class Walk:
         self._plan = plan_of(metric)
         self._verdicts = metric.verdicts()
         self._answers = answers
-        self._steps = {} if result is None else {step.node: step for step in result.steps}
+        self._steps = {} if result is None else result.by_node()
         self._nodes = {node.name: node for node in metric.every_node()}
         self._values: dict[str, Said] = {}
         self._agree: dict[str, bool] = {}

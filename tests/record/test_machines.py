@@ -15,8 +15,7 @@ from dagengine.gateway import Limits
 from dagengine.record import load_run
 from dagengine.record.costs import Costs, Quantiles
 from dagengine.record.run_conditions import Figures, conditions_of, failures
-from dagengine.report.github import step_summary
-from dagengine.report.junit import write_junit
+from dagengine.report.build_servers import step_summary, write_junit
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult, EvaluationResult, Failure, MetricResult, OutcomeKind
 

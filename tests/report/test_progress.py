@@ -19,8 +19,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.question import Usage
 from dagengine.report import progress_bar
-from dagengine.report.progress import Progress, bar, duration, news
-from dagengine.report.remaining import Remaining, likely_questions
+from dagengine.report.progress import Progress, Remaining, bar, duration, likely_questions, news
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals, Waiting
 
 TOTALS = Totals(asked=200, calls=100, cached=50, retried=3, in_flight=7, cost=1.234)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,7 +20,6 @@ from dagengine.errors import InputError
 
 if TYPE_CHECKING:
     from dagengine.record.run import Run
-    from dagengine.report.queries import Answer
 
 _LARGE = 30_000  # cases of a run whose columns are made before they are asked
 _LISTED = 50  # lines of a table
@@ -50,15 +50,15 @@ def sql(options: SqlOptions) -> None:
     runs = [load_run(folder) for folder in options.folders]
     for run in runs:
         _require_columns(run)
-    with query_runs(options.query, runs) as answer:
+    with query_runs(options.query, runs) as (columns, answer):
         if options.format is Format.TABLE:
-            _print_table(answer)
+            _print_table(columns, answer)
             return
-        lines = (dict(zip(answer.columns, line, strict=True)) for line in answer.lines)
+        lines = (dict(zip(columns, line, strict=True)) for line in answer)
         if options.format is Format.JSON:
             print_json({name: _data(value) for name, value in line.items()} for line in lines)
         else:
-            print_csv(answer.columns, lines)
+            print_csv(columns, lines)
 
 
 def _require_columns(run: Run) -> None:
@@ -80,7 +80,7 @@ def _require_columns(run: Run) -> None:
         make_columns(run)
 
 
-def _print_table(answer: Answer) -> None:
+def _print_table(columns: Sequence[str], answer: Iterator[Sequence[Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -88,15 +88,15 @@ def _print_table(answer: Answer) -> None:
     from dagengine.terminal import one_line
 
     table = Table()
-    lines = list(islice(answer.lines, _LISTED))
-    for index, name in enumerate(answer.columns):
+    lines = list(islice(answer, _LISTED))
+    for index, name in enumerate(columns):
         numbers = any(isinstance(line[index], int | float) for line in lines)
         table.add_column(Text(one_line(name, _WIDTH)), justify="right" if numbers else "left")
     for line in lines:
         texts = (f"{v:.4g}" if isinstance(v, float) else "-" if v is None else str(v) for v in line)
         table.add_row(*(Text(one_line(text, _WIDTH)) for text in texts))
     Console().print(table)
-    more = sum(1 for _ in answer.lines)
+    more = sum(1 for _ in answer)
     if more:
         say(f"{more:,} more lines: --format csv prints all")
     elif not lines:

@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 from dagengine.record.changes.tree_changes import Trees
 from dagengine.results import MetricResult, OutcomeKind, Step
 from dagengine.results.passing import State, passes
+from dagengine.terminal import clip
 from dagengine.test_case import read_field
 
 Cause = Literal["definition", "evidence", "judge", "same"]
@@ -96,21 +97,15 @@ def answer_of(step: Step | None) -> Any:
 
 def _by_criterion(step: Step | None) -> dict[str, Any] | None:
     """The verdicts on criteria of a rubric, by name, else by text; None for any other step."""
-    verdicts = None if step is None else _verdicts(step.output)
-    if step is None or verdicts is None or "criterion" not in step.output[0]:
+    if step is None or _verdicts(step.output) is None or "criterion" not in step.output[0]:
         return None
-    by_criterion: dict[str, Any] = {}
-    for item in step.output:
-        by_criterion[item.get("name") or item.get("criterion")] = item["verdict"]
-    return by_criterion
+    return {item.get("name") or item.get("criterion"): item["verdict"] for item in step.output}
 
 
 def _verdicts(output: Any) -> list[Any] | None:
-    if not isinstance(output, list) or not output:
-        return None
-    if all(isinstance(item, Mapping) and "verdict" in item for item in output):
-        return [item["verdict"] for item in output]
-    return None
+    items = output if isinstance(output, list) else []
+    are_verdicts = all(isinstance(item, Mapping) and "verdict" in item for item in items)
+    return [item["verdict"] for item in items] if items and are_verdicts else None
 
 
 def answer_words(step: Step | None) -> str:
@@ -123,13 +118,8 @@ def answer_words(step: Step | None) -> str:
         return str(step.verdict)
     verdicts = _verdicts(step.output)
     if verdicts is not None:
-        return in_short(", ".join(map(str, verdicts)))
+        return clip(", ".join(map(str, verdicts)), _LONGEST)
     return "an answer" if step.score is None else f"{step.score:.4g}"
-
-
-def in_short(line: str) -> str:
-    """At most so many characters of a line as a table has room for."""
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def compare_results(
@@ -191,7 +181,7 @@ class _Walk:
     ) -> None:
         self._trees, self._old, self._new, self._fields = trees, old, new, fields
         self._before = {trees.renamed.get(step.node, step.node): step for step in old.steps}
-        self._after = {step.node: step for step in new.steps}
+        self._after = new.by_node()
 
     def first(self) -> Difference | None:
         """The first node whose answer differs; None when all answers are the same."""
@@ -245,7 +235,7 @@ class _Walk:
         if olds is not None and news is not None:
             differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
             old, new = (
-                in_short("; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing))
+                clip("; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing), _LONGEST)
                 for by in (olds, news)
             )
         return Difference(name, old, new, cause, detail)
@@ -285,14 +275,11 @@ class _Walk:
 
     def votes(self, name: str) -> str:
         """Certainty of the panels, where nodes had one."""
-        steps = (self._before.get(name), self._after.get(name))
-        shares = [
-            f"{step.agreeing} of {len(step.votes)}"
-            for step in steps
-            if step is not None and step.votes and step.verdict is not None
-        ]
-        if len(shares) < 2:
-            return ""
+        shares = []
+        for step in (self._before.get(name), self._after.get(name)):
+            if step is None or not step.votes or step.verdict is None:
+                return ""
+            shares.append(f"{step.agreeing} of {len(step.votes)}")
         if shares[0] == shares[1]:
             return f"votes {shares[0]}, both times"
         return f"votes {shares[0]}, then {shares[1]}"

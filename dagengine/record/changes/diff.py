@@ -50,14 +50,14 @@ def compare_runs(
 
 
 def _require_metric(old: Run, new: Run, metric: str | None, comparison: RunComparison) -> None:
-    names = [recorded.name for run in (old, new) for recorded in run.manifest.metrics]
+    ours, theirs = old.manifest.metric_names, new.manifest.metric_names
+    names = ours + theirs
     if metric is not None and metric not in names:
         hint = (
             did_you_mean(metric, names) or f"they had {', '.join(map(repr, dict.fromkeys(names)))}"
         )
         raise InputError(f"neither run had a metric {metric!r:.80}; {hint}")
     if not comparison.metrics:
-        ours, theirs = ([recorded.name for recorded in run.manifest.metrics] for run in (old, new))
         raise InputError(
             f"the runs have no metric in common: {', '.join(ours)} in {old.folder}, "
             f"{', '.join(theirs)} in {new.folder}"

@@ -95,18 +95,24 @@ class MetricComparison:
 
     def means(self) -> tuple[float | None, float | None]:
         """The means before and now, from 0 to 1, of the cases that have a score in both runs."""
-        pairs = [pair for pair in self.pairs() if None not in pair]
-        old, new = (_mean([pair[side] or 0.0 for pair in pairs]) for side in (0, 1))
-        return old, new
+        pairs = [pair for pair in zip(*self._scores, strict=True) if not any(map(math.isnan, pair))]
+        if not pairs:
+            return None, None
+        # Not `sum`, which rounds in another way before Python 3.12.
+        old, new = map(math.fsum, zip(*pairs, strict=True))
+        return old / len(pairs), new / len(pairs)
 
     def pairs(self) -> list[tuple[float | None, float | None]]:
         """The scores of every case before and now; None if there is none."""
-        return [(_number(old), _number(new)) for old, new in zip(*self._scores, strict=True)]
+        sides = ([None if math.isnan(x) else x for x in scores] for scores in self._scores)
+        return list(zip(*sides, strict=True))
 
     def by_cause(self) -> dict[Cause, int]:
         """Flips by cause; all causes are there."""
-        return {cause: sum(self.first[key] for key in self.first if key[1] == cause)
-                for cause in CAUSES}  # fmt: skip
+        flips = dict.fromkeys(CAUSES, 0)
+        for (_, cause), count in self.first.items():
+            flips[cause] += count
+        return flips
 
     def tree_changes(self) -> list[TreeChange]:
         """Differences of the definitions."""
@@ -200,8 +206,7 @@ class RunComparison:
         metrics: Sequence[MetricComparison] | None = None,
     ) -> None:
         """Count one case of both runs, under all metrics or some."""
-        before = {result.metric: result for result in old.metrics}
-        after = {result.metric: result for result in new.metrics}
+        before, after = old.by_metric(), new.by_metric()
         for metric in self.metrics if metrics is None else metrics:
             if metric.name in before and metric.name in after:
                 indices = (old.index, new.index)
@@ -232,12 +237,3 @@ def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> R
         added=[name for name in after if name not in before],
         removed=[name for name in before if name not in after],
     )
-
-
-def _mean(scores: Sequence[float]) -> float | None:
-    # Not `sum`, which rounds in another way before Python 3.12.
-    return math.fsum(scores) / len(scores) if scores else None
-
-
-def _number(score: float) -> float | None:
-    return score if score == score else None

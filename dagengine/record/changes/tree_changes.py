@@ -146,9 +146,10 @@ class Trees:
     def settings(self) -> str:
         """Change of the metric's settings, in words; empty without one."""
         if self.old.threshold != self.new.threshold:
-            return f"threshold {_number(self.old.threshold)} → {_number(self.new.threshold)}"
+            limits = (_number(tree.threshold) for tree in (self.old, self.new))
+            return f"threshold {' → '.join(limits)}"
         if self.old.strict != self.new.strict:
-            return f"strict mode {_on(self.old.strict)} → {_on(self.new.strict)}"
+            return "strict mode off → on" if self.new.strict else "strict mode on → off"
         if self.old.combine != self.new.combine:
             return f"scores are combined by {self.old.combine} → {self.new.combine}"
         return ""
@@ -164,15 +165,18 @@ class Trees:
     def _changes_of(self, name: str) -> Iterator[TreeChange]:
         old, new = self.before.get(name), self.after.get(name)
         if (what := self.redefined.get(name)) is not None:
+            kind: ChangeKind = "renamed" if what.startswith("it was called") else "definition"
+            if old is None or new is None:
+                kind = "new" if old is None else "gone"
             yield TreeChange(
-                self._kind(old, new, what),
+                kind,
                 name,
                 what,
-                None if old is None else old.question,
-                None if new is None else new.question,
-                None if old is None else old.hash,
-                None if new is None else new.hash,
-                self._data(old, new),
+                old=getattr(old, "question", None),
+                new=getattr(new, "question", None),
+                old_hash=getattr(old, "hash", None),
+                new_hash=getattr(new, "hash", None),
+                data=self._data(old, new),
             )
         if name in self.rejudged:
             judges = self._judges(name)
@@ -180,18 +184,12 @@ class Trees:
 
     def _data(self, *nodes: NodeRecord | None) -> dict[str, Sequence[Any]]:
         """The keys of a node's document that changed, if both runs have one."""
-        trees = ((tree.tree or {}).get("nodes", {}) for tree in (self.old, self.new))
         old, new = (
-            each.get(node.name, {}) if node else {} for each, node in zip(trees, nodes, strict=True)
+            (tree.tree or {}).get("nodes", {}).get(node and node.name, {})
+            for tree, node in zip((self.old, self.new), nodes, strict=True)
         )
         both = old and new and {**old, **new}
         return {key: (old.get(key), new.get(key)) for key in both if old.get(key) != new.get(key)}
-
-    @staticmethod
-    def _kind(old: NodeRecord | None, new: NodeRecord | None, what: str) -> ChangeKind:
-        if old is None or new is None:
-            return "new" if old is None else "gone"
-        return "renamed" if what.startswith("it was called") else "definition"
 
 
 def _content(node: NodeRecord) -> tuple[Any, ...]:
@@ -206,7 +204,3 @@ def _judges_of(node: NodeRecord, judges: Sequence[str]) -> str:
 
 def _number(threshold: float | None) -> str:
     return "none" if threshold is None else f"{threshold:g}"
-
-
-def _on(strict: bool) -> str:
-    return "on" if strict else "off"

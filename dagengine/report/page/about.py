@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dagengine.question import judge_name as short_name
 from dagengine.record.definition import standing_lines
 from dagengine.record.labels import LABELS
 from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
-from dagengine.record.values import JudgeRecord, Manifest
+from dagengine.record.values import Manifest
 from dagengine.report.tally import Tally
 from dagengine.results.summary import MetricSummary
-from dagengine.terminal import counted
+from dagengine.terminal import clip, counted
 
 _LONGEST = 200  # characters of a setting
 # Options of a run that `dagengine benchmark` has, too.
@@ -54,7 +53,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "benchmark": shlex.join([*words, "--labels", str(Path(folder, LABELS))]),
         "planned": manifest.data.cases,
         "cases": cases,
-        "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
+        "judges": [{"name": judge.name} for judge in manifest.judges],
         "standings": standing_lines(manifest.judges),
         "questions": totals and totals.asked,
         "retried": totals and totals.retried,
@@ -77,11 +76,10 @@ def _folder_words(folder: Path, served: bool) -> str:
 
 
 def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """What the caller says the run was made with; a long text by its beginning."""
+    """Settings that the caller says the run was made with; a long text by its beginning."""
     settings = manifest.settings.get("hyperparameters")
     for name, value in settings.items() if isinstance(settings, dict) else ():
-        text = " ".join(str(value).split())
-        yield str(name), text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        yield str(name), clip(" ".join(str(value).split()), _LONGEST)
 
 
 def _command_words(manifest: Manifest) -> list[str]:
@@ -108,14 +106,9 @@ def _words(command: str | None) -> list[str]:
         return []
 
 
-def judge_name(judge: JudgeRecord) -> str:
-    """The model, or the identity without its settings."""
-    return judge.model or short_name(judge.identity)
-
-
 def headline(run: Run, tally: Tally) -> str:
     """One sentence that is the answer."""
-    cases = f"{tally.rows:,} case{'' if tally.rows == 1 else 's'}"
+    cases = counted(tally.rows, "case")
     metrics = tally.summing.result().metrics
     if not run.finished:
         return f"Not finished: {cases} so far"
@@ -139,7 +132,7 @@ def plain_lines(run: Run, tally: Tally) -> list[tuple[str, str]]:
         lines.append((metric.metric, f"{counts}, {without}, {_mean(metric)}"))
     for group in tally.places.ranking()[:3]:
         lines.append(("where", f"{group.cases:,} x {group.end}: {group.reason[:300]}"))
-    judges = ", ".join(judge_name(judge) for judge in run.manifest.judges)
+    judges = ", ".join(judge.name for judge in run.manifest.judges)
     lines.append(("judge", judges or "no judge"))
     lines.append(("data", f"{run.manifest.data.file or 'cases'}, {counted(tally.rows, 'case')}"))
     return lines

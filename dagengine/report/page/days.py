@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from dagengine.data.json_lines import complete_lines
-from dagengine.errors import InputError
+from dagengine.data.json_lines import read_models
 from dagengine.record.run import Run
 from dagengine.regular_files import is_there
 from dagengine.results.rows import STARTED, WATCHED
@@ -57,11 +56,8 @@ def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, A
     """
     path = run.folder / ALERTS
     alarms: list[AlarmRecord] = []
-    for position, line in complete_lines(path, whole=False) if is_there(path) else ():
-        try:
-            alarms.append(AlarmRecord.model_validate_json(line))
-        except ValidationError as error:
-            raise InputError(f"{position}: not an alarm: {error.errors()[0]['msg']}") from None
+    if is_there(path):
+        alarms = list(read_models(path, AlarmRecord, "an alarm", whole=False))
     # What old questions show was found after the last case that there was.
     return [
         {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}

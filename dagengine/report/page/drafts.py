@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from dagengine.data.json_lines import complete_lines
-from dagengine.errors import InputError
+from dagengine.data.json_lines import read_models
 from dagengine.record.run import Run
 from dagengine.regular_files import is_there
+from dagengine.terminal import counted
 
 DRAFTS = "drafts.jsonl"
 MOST = 5_000
@@ -47,11 +47,8 @@ def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
     if not is_there(path):
         return None
     drafts: list[DraftRecord] = []
-    for position, line in complete_lines(path, whole=run.finished):
-        try:
-            drafts.append(DraftRecord.model_validate_json(line))
-        except ValidationError as error:
-            raise InputError(f"{position}: not a draft: {error.errors()[0]['msg']}") from None
+    for draft in read_models(path, DraftRecord, "a draft", whole=run.finished):
+        drafts.append(draft)
         if len(drafts) > most:
             return None
     return drafts
@@ -60,7 +57,4 @@ def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
 def outcome_sentence(drafts: Sequence[DraftRecord]) -> str:
     """One sentence that is the answer."""
     kept = sum(draft.cause is None for draft in drafts)
-    return (
-        f"{kept:,} golden{'' if kept == 1 else 's'} kept of "
-        f"{len(drafts):,} draft{'' if len(drafts) == 1 else 's'}"
-    )
+    return f"{counted(kept, 'golden')} kept of {counted(len(drafts), 'draft')}"

@@ -136,7 +136,7 @@ class MetricKinds:
         return {**self.graph.as_dict(), "layouts": drawings, "nested": nested}
 
 
-class Columns:
+class PackedColumns:
     """Takes the rows of a run block by block, and gives their columns as bytes."""
 
     def __init__(self, metrics: Sequence[MetricRecord]) -> None:

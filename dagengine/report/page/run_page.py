@@ -16,13 +16,14 @@ from typing import Any
 
 from dagengine.record.columns import BlockBuilder
 from dagengine.record.costs import StepCosts
+from dagengine.record.hiding import fields_in
 from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
 from dagengine.regular_files import require_regular, write_whole
 from dagengine.report.page.about import headline, plain_lines, run_record
 from dagengine.report.page.days import alarms_of
 from dagengine.report.page.drafts import DraftRecord, drafts_of, outcome_sentence
-from dagengine.report.page.packed_columns import Columns
+from dagengine.report.page.packed_columns import PackedColumns
 from dagengine.report.page.texts import People, PromptBlocks, Texts, pack
 from dagengine.report.tally import Tally
 
@@ -99,7 +100,7 @@ def _parts(
     run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
     metrics = run.manifest.metrics
-    builder, columns, tally = BlockBuilder(run.manifest), Columns(metrics), Tally()
+    builder, columns, tally = BlockBuilder(run.manifest), PackedColumns(metrics), Tally()
     graphs = [kinds.graph for kinds in columns.kinds]
     texts = Texts(graphs, StepCosts(run.manifest), room, rows)
     people, labels = People.of_run(run), dict[int, list[dict[str, Any]]]()
@@ -113,10 +114,8 @@ def _parts(
                 columns.extend(builder.take())
             if own := people.of(row.hash):
                 labels[position] = own
-            # The fields of a case as a line of a data set has them
-            added = ("index", "hash", "type")
-            texts.add(row, case and {name: case[name] for name in case if name not in added})
-            prompts.add(keys_of(row, [metric.name for metric in metrics]))
+            texts.add(row, case and fields_in(case))
+            prompts.add(keys_of(row, run.manifest.metric_names))
         columns.extend(builder.take())
         blocks, starts, slots = texts.close()
         asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
@@ -141,7 +140,7 @@ def _parts(
 
 
 def _full_record(
-    run: Run, columns: Columns, tally: Tally, drafts: Sequence[DraftRecord] | None, kept: int
+    run: Run, columns: PackedColumns, tally: Tally, drafts: Sequence[DraftRecord] | None, kept: int
 ) -> dict[str, Any]:
     """The run as the front end has it; `kept` rows have their texts."""
     record = run_record(run, tally.rows, kept)

@@ -124,7 +124,7 @@ def packed_row(
     graphs: Sequence[MetricGraph], costs: StepCosts, row: CaseResult, fields: Any
 ) -> list[Any]:
     """The texts of a row with the fields of its case (None: not there); see `packed.ts`."""
-    by_metric = {result.metric: result for result in row.metrics}
+    by_metric = row.by_metric()
     results = [_packed_result(graph, costs, by_metric.get(graph.metric.name)) for graph in graphs]
     took = _three_digits(row.seconds)
     return [fields, results] if took is None else [fields, results, took]

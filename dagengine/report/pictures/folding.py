@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
+from copy import copy
 from typing import Any
 
 import networkx as nx
@@ -38,47 +39,40 @@ class Folds:
     that share nodes each have them. Nodes inside a metric are drawn where it is opened.
     """
 
-    def __init__(self, graph: MetricGraph) -> None:
-        self.graph = graph
-        self.drawn: set[int] = set()
-        self.opened: set[int] = set()
-        self.groups: dict[int, set[int]] = {}
+    def __init__(self, graph: MetricGraph, size: Size) -> None:
+        """Fold nothing of a graph, whose nodes have a `size`."""
+        self.graph, self._size = graph, size
         self._leads, self._links = _relations(graph)
-        self._top = [number for number, node in enumerate(graph.nodes) if node.inside is None]
+        self._top = graph.inner(None)
+        self._roots = [number for number in self._top if not self._links.pred[number]]
+        self.drawn, self.opened = set(self._top), graph.owners()
+        self.groups: dict[int, set[int]] = {}
 
-    @classmethod
-    def none(cls, graph: MetricGraph) -> Folds:
-        """The whole graph."""
-        folds = cls(graph)
-        folds.drawn = set(folds._top)
-        folds.opened = graph.owners()
+    def _with(self, drawn: Iterable[int], opened: Iterable[int]) -> Folds:
+        """The same graph with these nodes drawn, and what they read, and these metrics opened."""
+        folds = copy(self)
+        folds.drawn, folds.opened = set(), set(opened)
+        folds._draw(drawn)
         return folds
 
-    @classmethod
-    def to_fit(cls, graph: MetricGraph, size: Size, weight: Weight) -> Folds:
+    def to_fit(self, weight: Weight) -> Folds:
         """As much of the graph as fits, unfolded from its roots on."""
-        whole = cls.none(graph)
-        high = math.inf if nodes_of(graph) <= LARGE else HIGH
-        if whole.fits(size, high):
-            return whole
-        folds = cls(graph)
-        folds._draw(number for number in folds._top if not folds._links.pred[number])
+        high = math.inf if nodes_of(self.graph) <= LARGE else HIGH
+        if self._fits(high):
+            return self
+        folds = self._with(self._roots, ())
         refused: set[tuple[str, int]] = set()
-        while (step := folds._next(size, weight, high, refused)) is not None:
+        while (step := folds._next(weight, high, refused)) is not None:
             folds = step
         folds._group()
         return folds
 
-    @classmethod
-    def reached(cls, graph: MetricGraph, size: Size, reached: Collection[int]) -> Folds:
+    def to_show(self, reached: Collection[int]) -> Folds:
         """Parts that a case came by; all of a small graph, if it is not too wide."""
-        whole = cls.none(graph)
-        if nodes_of(graph) <= LARGE and whole.fits(size, math.inf):
-            return whole
-        folds = cls(graph)
-        roots = [number for number in folds._top if not folds._links.pred[number]]
-        folds._draw([*roots, *(number for number in folds._top if number in reached)])
-        folds.opened = {number for number in graph.owners() if number in reached}
+        if nodes_of(self.graph) <= LARGE and self._fits(math.inf):
+            return self
+        top = (number for number in self._top if number in reached)
+        folds = self._with([*self._roots, *top], self.graph.owners().intersection(reached))
         folds._group()
         return folds
 
@@ -91,9 +85,9 @@ class Folds:
         """The number of nodes in a group, with those inside its metrics."""
         return sum(nodes_of(self.graph, number) for number in group)
 
-    def fits(self, size: Size, high: float) -> bool:
+    def _fits(self, high: float) -> bool:
         """Whether the drawing is probably no larger than a screen is wide and as high as that."""
-        contour = self._contour(None, size)
+        contour = self._contour(None)
         wide = max((right for _, right in contour), default=0) - min(
             (left for left, _ in contour), default=0
         )
@@ -122,9 +116,7 @@ class Folds:
         after = (head for number in sorted(self.drawn) for head in self._leads[number])
         return [head for head in dict.fromkeys(after) if head not in self.drawn]
 
-    def _next(
-        self, size: Size, weight: Weight, high: float, refused: set[tuple[str, int]]
-    ) -> Folds | None:
+    def _next(self, weight: Weight, high: float, refused: set[tuple[str, int]]) -> Folds | None:
         """The same with one group or metric more that fits; None if there is none."""
         shut = [number for number in self.graph.owners() - self.opened if self.shows(number)]
         steps = [("group", head) for head in self._heads()] + [("metric", at) for at in shut]
@@ -132,13 +124,13 @@ class Folds:
             # What did not fit before fits no better now.
             if (kind, number) in refused:
                 continue
-            step = Folds(self.graph)
+            step = copy(self)
             step.drawn, step.opened = set(self.drawn), set(self.opened)
             if kind == "group":
                 step._draw([number])
             else:
                 step.opened.add(number)
-            if step.fits(size, high):
+            if step._fits(high):
                 return step
             refused.add((kind, number))
         return None
@@ -156,7 +148,7 @@ class Folds:
             if not homes:
                 self.drawn.add(number)
 
-    def _contour(self, scope: int | None, size: Size) -> list[tuple[float, float]]:
+    def _contour(self, scope: int | None) -> list[tuple[float, float]]:
         """About how far a drawing reaches to both sides, level by level.
 
         Graphviz lays out the final picture; to ask it for each one that is tried would take
@@ -177,16 +169,16 @@ class Folds:
         for number in reversed(order):
             rows = [contours.get(near, [(-_GROUP / 2, _GROUP / 2)]) for near in under[number]]
             rows += [[(-_END / 2, _END / 2)]] * self.graph.scores(number)
-            contours[number] = self._own(number, size) + _side_by_side(rows)
+            contours[number] = self._own(number) + _side_by_side(rows)
         roots = [contours[number] for number in shown if not self._links.pred[number]]
         return _side_by_side(roots)
 
-    def _own(self, number: int, size: Size) -> list[tuple[float, float]]:
+    def _own(self, number: int) -> list[tuple[float, float]]:
         """The levels that one node takes, without what comes after it."""
         if number not in self.opened:
-            wide, high = size(number)
+            wide, high = self._size(number)
             return [(-wide / 2, wide / 2)] * max(1, round(high / _LEVEL))
-        inner = self._contour(number, size)
+        inner = self._contour(number)
         wide = max(right for _, right in inner) - min(left for left, _ in inner) + _FRAME[0]
         return [(-wide / 2, wide / 2)] * math.ceil(len(inner) + _FRAME[1] / _LEVEL)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Literal
 
+from dagengine.terminal import clip
+
 Tone = Literal["", "soft", "fail", "none", "mark"]
 """What a piece of text says by its colour: nothing, less, failed, no score, or the path taken."""
 Words = tuple[tuple[str, Tone], ...]
@@ -60,8 +62,7 @@ def clean(text: str, longest: int = _LONGEST) -> str:
 
     Graphviz takes no label of more than 16,384 characters.
     """
-    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    return "".join(char if char.isprintable() else " " for char in cut)
+    return "".join(char if char.isprintable() else " " for char in clip(text, longest))
 
 
 def lines_of(text: str, width: int, most: int) -> list[str]:

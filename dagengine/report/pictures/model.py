@@ -213,13 +213,13 @@ class _Maker:
 
     def fold_parts(self, whole: bool) -> Folds:
         graph, view = self._graph, self._view
-        self._whole = Folds.none(graph)
+        self._whole = Folds(graph, self._size)
         if whole:
             return self._whole
         if view.kind == "path":
             reached = [number for number, mark in view.nodes.items() if mark.reached]
-            return Folds.reached(graph, self._size, reached)
-        return Folds.to_fit(graph, self._size, self.weight)
+            return self._whole.to_show(reached)
+        return self._whole.to_fit(self.weight)
 
     def _size(self, number: int) -> tuple[float, float]:
         return self._parts[number].size()

@@ -81,7 +81,7 @@ def threshold_words(threshold: float | None) -> str:
 
 def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     """The path that one case took, and what each node answered."""
-    steps = {step.node: step for step in result.steps}
+    steps = result.by_node()
     chosen = dict(result.path)
     chosen |= {step.node: step.verdict for step in result.steps if step.verdict is not None}
     view = View("path", _outcome(result, case))

@@ -23,7 +23,7 @@ from dagengine.execution.app import App, complete_golden
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.grading import Took
 from dagengine.execution.node_run import Calls, GatewayAsk, judge_unit, questions_of, read_inputs
-from dagengine.execution.odds import with_odds
+from dagengine.execution.path_odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
@@ -37,7 +37,7 @@ from dagengine.execution.sources import (
     Source,
 )
 from dagengine.execution.speculation import ahead, bringing, deciding
-from dagengine.execution.workers import Work, WorkerScope, WorkerTasks
+from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans

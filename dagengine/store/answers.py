@@ -258,23 +258,21 @@ class OpenStore:
         name = self._names.of(judge)
         node = name, question.asker or question.name
         key, stored = key_of(name or "", question), list[Parts]()
-        is_new = node not in self._words
-        if is_new:
-            self._words[node] = words_of(question)
         try:
             with explain_errors(self._path):
+                if node not in self._words:
+                    self._words[node] = words_of(question)
+                    stored = stored_questions(self._reader, node[0] or "", question)
                 answer = self._find(key, question) if name is not None else None
                 if answer is not None:
                     return answer
                 if self._journal is None:
                     # How the question ended when it was asked; else that it was not.
-                    others = self._words_beside(node)
-                    why = difference(self._reader, name or judge.identity, question, others)
+                    words = self._words_beside(node)
+                    why = difference(self._reader, name or judge.identity, question, words)
                     raise self._failure(key) or RecordingMissError(
                         f"{self._path} has no answer for the node {question.name!r}: {why}"
                     )
-                if name is not None and is_new:
-                    stored = stored_questions(self._reader, name, question)
             if name is None:
                 return await ask()
             asked = partial(self._ask_and_store, self._journal, key, name, question, ask)
@@ -289,13 +287,18 @@ class OpenStore:
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
             raise
-        if stored:  # said only now: other nodes of the run may have put it in these words meanwhile
-            why, count = compare(question, stored, self._words_beside(node))
-            if why == REWORDED:
-                least = "at least " * (count == COMPARED)
-                answers = least + counted(count, "answer")
-                _log.warning(_NEW_WORDS, self._path, answers, question.name)
+        if stored:
+            self._note_words(question, stored, node)
         return answer
+
+    def _note_words(
+        self, question: Question[T], stored: list[Parts], node: tuple[str | None, object]
+    ) -> None:
+        """Warn of stored answers in other words; other nodes have said by now which are theirs."""
+        why, count = compare(question, stored, self._words_beside(node))
+        if why == REWORDED:
+            answers = "at least " * (count == COMPARED) + counted(count, "answer")
+            _log.warning(_NEW_WORDS, self._path, answers, question.name)
 
     def _words_beside(self, node: tuple[str | None, object]) -> list[Words]:
         """Words of the other nodes that have asked."""

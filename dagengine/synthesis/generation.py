@@ -280,7 +280,12 @@ class Generation:
             cause: str | None = None
             repeated: str | None = None
             if draft.result.failure is not None:
-                cause = self._failure_words(draft.result.failure)
+                failure = draft.result.failure
+                if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
+                    self.report.unwritten += 1
+                    cause = UNWRITTEN
+                else:
+                    cause = self._count_failure(failure, self.report.failed)
             elif draft.value is None:
                 path = draft.result.path
                 cause = self._fell(path[-1][0] if path else _NO_GOLDEN)
@@ -301,12 +306,6 @@ class Generation:
     def _fell(self, where: str) -> str:
         self.report.fell[where] = self.report.fell.get(where, 0) + 1
         return where
-
-    def _failure_words(self, failure: Failure) -> str:
-        if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
-            self.report.unwritten += 1
-            return UNWRITTEN
-        return self._count_failure(failure, self.report.failed)
 
     def _count_failure(self, failure: Failure, counts: dict[str, int]) -> str:
         """Count a failure by kind and node, and keep the first message of each."""

@@ -172,23 +172,22 @@ class Phoenix(Backend):
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for level, batch in _batches_by_level(scores):
-            body = {"data": [*map(self._annotation, batch)]}
-            yield Request("POST", f"/v1/{level}_annotations?sync=true", body, batch)
-
-    @staticmethod
-    def _annotation(score: Score) -> dict[str, Any]:
-        result = {"label": score.label or score.error, "score": score.value}
-        result["explanation"] = _explanation(score)
-        # One annotation per identifier: a changed metric does not overwrite the old.
-        definition = score.definition.removeprefix("sha256:")[:16]
-        return {
-            f"{score.level}_id": score.subject_id,
-            "name": score.name,
-            "annotator_kind": score.source,
-            "result": _present(result),
-            "metadata": _metadata(score),
-            "identifier": f"dagengine:{definition}",
-        }
+            data: list[dict[str, Any]] = []
+            for score in batch:
+                result = {"label": score.label or score.error, "score": score.value}
+                result["explanation"] = _explanation(score)
+                # One annotation per identifier: a changed metric does not overwrite the old.
+                definition = score.definition.removeprefix("sha256:")[:16]
+                annotation = {
+                    f"{level}_id": score.subject_id,
+                    "name": score.name,
+                    "annotator_kind": score.source,
+                    "result": _present(result),
+                    "metadata": _metadata(score),
+                    "identifier": f"dagengine:{definition}",
+                }
+                data.append(annotation)
+            yield Request("POST", f"/v1/{level}_annotations?sync=true", {"data": data}, batch)
 
     def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
         # Every annotation that was written has an id.
@@ -294,20 +293,19 @@ class Opik(Backend):
 
     def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
         for level, batch in _batches_by_level(scores):
-            body = {"scores": [*map(self._row, batch)]}
-            yield Request("PUT", f"/v1/private/{level}s/feedback-scores", body, batch)
-
-    def _row(self, score: Score) -> dict[str, Any]:
-        row = {
-            "id": score.subject_id,
-            "name": score.name,
-            "value": score.value,
-            "source": "sdk",
-            "reason": score.reason,
-            "category_name": score.label,
-            "project_name": self._key("OPIK_PROJECT_NAME"),
-        }
-        return _present(row)
+            rows: list[dict[str, Any]] = []
+            for score in batch:
+                row = {
+                    "id": score.subject_id,
+                    "name": score.name,
+                    "value": score.value,
+                    "source": "sdk",
+                    "reason": score.reason,
+                    "category_name": score.label,
+                    "project_name": self._key("OPIK_PROJECT_NAME"),
+                }
+                rows.append(_present(row))
+            yield Request("PUT", f"/v1/private/{level}s/feedback-scores", {"scores": rows}, batch)
 
     def unwritable(self, score: Score) -> str | None:
         if score.trace_id is None:

@@ -46,7 +46,7 @@ class Score:
 
     @property
     def level(self) -> str:
-        """What it is about: a span, a trace or a session."""
+        """Kind of its subject: a span, a trace or a session."""
         return "span" if self.span_id else "trace" if self.trace_id else "session"
 
     @property

@@ -142,8 +142,8 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
         scores = _unsent(run, backend, journal, tally)
         # Looked at before the first request: a run without traces is refused with nothing written.
         batch = list(islice(scores, _AT_ONCE))
-        known = batch or tally.earlier or tally.uncertain or tally.rejected
-        if tally.without_trace and not known:
+        some = batch or tally.earlier or tally.uncertain or tally.rejected
+        if tally.without_trace and not some:
             raise InputError(
                 f"the cases of {run.folder} have no ids of traces: read them with --map otel, or "
                 "map a column to additional_metadata.trace_id"

@@ -112,13 +112,18 @@ def steps_of(records: Iterable[RawRecord]) -> list[Step]:
     for span, dialogue in zip(ordered, dialogues, strict=True):
         texts: dict[str, str | None] = {}
         for role, names in ((USER, _IN), (ASSISTANT, _OUT)):
-            own_texts = (text_for(role, value) for value in _data_in(span.attributes, names))
-            own, written = next(filter(None, own_texts), None), last_text(dialogue[role], role)
+            own, written = _text_of(span, role, names), last_text(dialogue[role], role)
             is_model = kind_of(span.attributes) == LLM
             texts[role] = written or own if is_model else own or written
         text_in, text_out = texts[USER], texts[ASSISTANT]
         steps.append(Step(span, _span(span, text_in, text_out, calls, results), text_in, text_out))
     return steps
+
+
+def _text_of(span: RawSpan, role: str, names: Iterable[str]) -> str | None:
+    """The text of a role in what a span says of itself."""
+    texts = (text_for(role, value) for value in _data_in(span.attributes, names))
+    return next(filter(None, texts), None)
 
 
 def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:

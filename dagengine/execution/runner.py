@@ -36,7 +36,7 @@ from dagengine.execution.sources import (
     RowsInOrder,
     Source,
 )
-from dagengine.execution.speculation import ahead, bringing, deciding
+from dagengine.execution.speculation import ahead, bringing, deciding_units
 from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
@@ -135,7 +135,7 @@ class Runner:
         # Units that may bring a question for a pack.
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
-        self._deciding = deciding(plan, judges) if self._bringing else ()
+        self._deciding = deciding_units(plan, judges) if self._bringing else ()
         self._asks_first = app is None and asks_first(plan)
         self._judge_names = [only_judge(plan, metric, judges) for metric in plan.metrics]
 

@@ -28,8 +28,8 @@ from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMi
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Claims
 from dagengine.store.entries import (
+    AnswerEntry,
     DamagedError,
-    Entry,
     entry_of,
     failure_entry,
     failure_of,
@@ -42,19 +42,19 @@ from dagengine.store.file import (
     connect,
     connect_to_read,
     explain_errors,
-    printable,
+    storable_text,
     transaction,
 )
 from dagengine.store.notices import (
     COMPARED,
     REWORDED,
-    Parts,
+    QuestionParts,
     Words,
     code_of,
     compare,
-    difference,
+    explain_miss,
     lost_answers,
-    require_apart,
+    require_distinct,
     stored_questions,
     words_of,
 )
@@ -219,14 +219,14 @@ class OpenStore:
         Raises InputError for judges that are apart in the run, and must be apart in the store, too.
         """
         pairs = [(judge, self._names.of(judge) or "") for judge in judges]
-        require_apart(pairs)
-        self._in_use |= {printable(name) for _, name in pairs}
+        require_distinct(pairs)
+        self._in_use |= {storable_text(name) for _, name in pairs}
         with explain_errors(self._path):
             rows = self._reader.execute(_JUDGES).fetchall()
             counts = {name: count for name, _, count in rows}
             self._codes = {name: code for name, code, _ in rows} | self._codes
             for judge, durable in pairs:
-                name = printable(durable or getattr(judge, "former_identity", None) or "")
+                name = storable_text(durable or getattr(judge, "former_identity", None) or "")
                 if lost := lost_answers(name, counts, self._in_use):
                     _log.warning(_LOST, self._path, counted(lost, "answer"), judge_name(name))
                 code = code_of(judge) if durable else None
@@ -257,19 +257,19 @@ class OpenStore:
         """
         name = self._names.of(judge)
         node = name, question.asker or question.name
-        key, stored = key_of(name or "", question), list[Parts]()
+        key, stored = key_of(name or "", question), list[QuestionParts]()
         try:
             with explain_errors(self._path):
                 if node not in self._words:
                     self._words[node] = words_of(question)
-                    stored = stored_questions(self._reader, node[0] or "", question)
+                    stored = stored_questions(self._reader, name or "", question.name)
                 answer = self._find(key, question) if name is not None else None
                 if answer is not None:
                     return answer
                 if self._journal is None:
                     # How the question ended when it was asked; else that it was not.
                     words = self._words_beside(node)
-                    why = difference(self._reader, name or judge.identity, question, words)
+                    why = explain_miss(self._reader, name or judge.identity, question, words)
                     raise self._failure(key) or RecordingMissError(
                         f"{self._path} has no answer for the node {question.name!r}: {why}"
                     )
@@ -292,7 +292,7 @@ class OpenStore:
         return answer
 
     def _note_words(
-        self, question: Question[T], stored: list[Parts], node: tuple[str | None, object]
+        self, question: Question[T], stored: list[QuestionParts], node: tuple[str | None, object]
     ) -> None:
         """Warn of stored answers in other words; other nodes have said by now which are theirs."""
         why, count = compare(question, stored, self._words_beside(node))
@@ -389,7 +389,7 @@ class _Batch:
     __slots__ = ("all_new", "done", "entries", "error")
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[AnswerEntry] = []
         self.done = anyio.Event()
         self.all_new = False
         self.error: sqlite3.Error | None = None
@@ -414,7 +414,7 @@ class Journal:
         async with self._turn:
             await anyio.to_thread.run_sync(keep, limiter=self._thread)
 
-    async def add(self, entry: Entry) -> bool:
+    async def add(self, entry: AnswerEntry) -> bool:
         """Return when the entry is safe; False when it, or one beside it, was there before.
 
         Raises what sqlite raises. When cancelled, the entry is stored all the same.

@@ -60,7 +60,7 @@ def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Con
     return call
 
 
-def of_kind(name: str, value: Any, kind: type[R]) -> R:
+def require_kind(name: str, value: Any, kind: type[R]) -> R:
     """The value; raises InputError when it is of another kind."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be of the type {kind.__name__}, got {value!r:.60}")

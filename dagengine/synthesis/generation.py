@@ -33,7 +33,7 @@ from dagengine.synthesis.generators import (
 )
 from dagengine.synthesis.golden_prompts import CHANGES
 from dagengine.synthesis.goldens import AnyGolden, GoldenFolder, sort_of
-from dagengine.synthesis.likeness import ALIKE, NEAREST, GoldenTexts, Pair
+from dagengine.synthesis.likeness import ALIKE, NEAREST, GoldenTexts, TextPair
 from dagengine.synthesis.quotas import Filling
 from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
 from dagengine.test_case import LLMTestCase
@@ -57,7 +57,7 @@ class _Draft:
     result: MetricResult
     value: dict[str, Any] | None = None
     place: int = -1
-    pairs: Sequence[Pair] = ()
+    pairs: Sequence[TextPair] = ()
 
     @classmethod
     def of(cls, seed: Seed, result: MetricResult, texts: GoldenTexts) -> Self:
@@ -233,7 +233,7 @@ class Generation:
             return None
 
     async def _same_pairs(
-        self, pairs: Iterable[Pair], confirming: LocalExecutor | None
+        self, pairs: Iterable[TextPair], confirming: LocalExecutor | None
     ) -> set[tuple[int, int]]:
         """The places of pairs that ask for the same answer, as the judge says; each is asked once.
 
@@ -357,7 +357,7 @@ def _any_pairs(drafts: int, earlier: int) -> Iterator[LLMTestCase]:
     for number in range(drafts):
         for neighbour in range(min(NEAREST, earlier + number)):
             texts = f"{_ANY_INPUT}{number}", f"{_ANY_INPUT}{neighbour} of others"
-            yield pair_case(Pair((number, neighbour), texts, 1.0, 1.0))
+            yield pair_case(TextPair((number, neighbour), texts, 1.0, 1.0))
 
 
 def _output(result: MetricResult, node: str) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagengine.prompts.json_values import shallow_value
-from dagengine.traces.otlp import RawLog, RawSpan
+from dagengine.traces.otlp import RawLog, RawSpan, of_type
 
 USER, ASSISTANT, _TOOL = "user", "assistant", "tool"
 _ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "function": _TOOL}
@@ -125,7 +125,7 @@ def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
     """
     if isinstance(value, str):
         return value if value.strip() else None
-    items = value if isinstance(value, list) else [value]
+    items = of_type(value, list, [value])
     if items and all(map(_is_message, items)):
         return last_text([*map(_message, items)], role)
     if not depth or not isinstance(value, list | Mapping):
@@ -216,7 +216,7 @@ def _nested_messages(attributes: Mapping[str, Any], prefix: str) -> list[dict[st
         for step in steps:
             inner = branch.setdefault(step, {})
             # A value where a branch should be: what is below it has no place.
-            branch = inner if isinstance(inner, dict) else {}
+            branch = of_type(inner, dict, {})
         branch[key] = value
     items = _as_lists(tree)
     return [
@@ -251,10 +251,9 @@ def json_data(value: Any) -> Any:
         data = shallow_value(value)
     except ValueError:
         return None if _CUT.match(value) else value
-    return data if isinstance(data, str | list | dict) else value
+    return of_type(data, str | list | dict, value)
 
 
 def json_of_kind(value: Any, kind: type, otherwise: Any) -> Any:
     """A value of a kind, which may be written as JSON text; `otherwise` if it is none."""
-    data = from_json(value)
-    return data if isinstance(data, kind) else otherwise
+    return of_type(from_json(value), kind, otherwise)

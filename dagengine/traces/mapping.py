@@ -33,7 +33,7 @@ from dagengine.test_case import (
     Turn,
 )
 from dagengine.traces.joining import session_of
-from dagengine.traces.otlp import RawRecord
+from dagengine.traces.otlp import RawRecord, of_type
 from dagengine.traces.steps import AGENT, LLM, RETRIEVER, TOOL, TraceStep, steps_of
 
 TRACE, SESSION, _SPAN = "trace", "session", "span:"
@@ -117,7 +117,7 @@ class CaseParts:
         return [
             ToolCall(
                 name=span.name,
-                input_parameters=span.input if isinstance(span.input, dict) else None,
+                input_parameters=of_type(span.input, dict, None),
                 output=span.output,
                 error=span.error,
                 span_id=span.span_id,

@@ -23,7 +23,7 @@ from dagengine.traces.dialogues import (
     last_text,
     text_for,
 )
-from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
+from dagengine.traces.otlp import RawLog, RawRecord, RawSpan, of_type
 
 LLM, TOOL, RETRIEVER, AGENT, CHAIN = "llm", "tool", "retriever", "agent", "chain"
 # Attributes that name a kind, the surest first, and their words for it where they differ from ours.
@@ -226,7 +226,7 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
         return from_json(result), None, None
     values = (from_json(value) for value in _data_in(attributes, _OUT))
     output = next((value for value in values if value is not None), None)
-    data = output.get("data") if isinstance(output, dict) else None
+    data = of_type(output, dict, {}).get("data")
     if not isinstance(data, dict) or "tool_call_id" not in data:
         return output, None, None
     failure = str(data.get("content")) if data.get("status") == "error" else None

@@ -26,7 +26,7 @@ from dagengine.traces.mapping import (
     parts_in,
     trace_case,
 )
-from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
+from dagengine.traces.otlp import RawLog, RawRecord, RawSpan, of_type
 from dagengine.traces.steps import steps_of
 
 _FIRST = 20  # cases of which the largest is shown
@@ -240,7 +240,7 @@ def _span(span: Any) -> RawSpan:
 
 def _log(log: Any) -> RawLog:
     record = log.log_record
-    body = _plain(record.body) if isinstance(record.body, Mapping) else {}
+    body = of_type(_plain(record.body), dict, {})
     return RawLog(
         f"{record.trace_id or 0:032x}",
         f"{record.span_id or 0:016x}",

@@ -95,4 +95,4 @@ class Sampling:
     @property
     def least(self) -> float:
         """The lowest rate: traces whose place is below it are judged whatever their stratum."""
-        return min(self.rate, *self.rates.values()) if self.rates else self.rate
+        return min([self.rate, *self.rates.values()])

@@ -149,7 +149,12 @@ class Answers(Protocol):
         question: Question[T],
         ask: Callable[[], Awaitable[Answer[T]]],
         waiting: AbstractContextManager[None] | None = None,
-    ) -> Answer[T]: ...
+    ) -> Answer[T]:
+        """The answer that is there, or the one that `ask` gets.
+
+        It waits inside `waiting` for another process that asks the same.
+        """
+        ...
 
 
 class BothAnswers:
@@ -252,8 +257,6 @@ class OpenStore:
         A stored answer that cannot be read counts as none: the new one takes its place. That the
         judge refused, or answered what cannot be used, is kept for replays: every other run asks
         again. Other failures of `ask` are not stored. Raises RecordingMissError in a replay.
-
-        It waits inside `waiting` for another process that asks the same.
         """
         name = self._names.of(judge)
         node = name, question.asker or question.name

@@ -146,10 +146,7 @@ class SharedAnswers:
         ask: Callable[[], Awaitable[Answer[T]]],
         waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]:
-        """The answer that a process of this run has, or the one that `ask` gets.
-
-        It waits inside `waiting` for a process that asks the same.
-        """
+        """The answer that a process of this run has, or the one that `ask` gets."""
         name = self._names.of(judge)
         if name is None:
             return await ask()

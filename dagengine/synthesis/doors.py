@@ -75,13 +75,6 @@ def quotas_of(quotas: Any) -> list[Quota]:
     return list(quotas)
 
 
-def models_of(models: Any) -> tuple[Any, ...]:
-    """Several judges; raises InputError for a single one."""
-    if isinstance(models, str) or not isinstance(models, Sequence):
-        raise InputError(f"difficulty_models takes a list: [{models!r:.60}]")
-    return tuple(models)
-
-
 def topics_of(subject: Any) -> list[str]:
     """A subject, or several, each once; raises InputError for something that is not a text."""
     listed = isinstance(subject, Iterable) and not isinstance(subject, str)

@@ -20,7 +20,7 @@ from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
 from dagengine.synthesis.contexts import Sources, contexts_of, document_sources
-from dagengine.synthesis.doors import door, models_of, quotas_of, require_kind, sync_door, topics_of
+from dagengine.synthesis.doors import door, quotas_of, require_kind, sync_door, topics_of
 from dagengine.synthesis.generation import Generation, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.goldens import AnyGolden, Goldens
@@ -103,7 +103,9 @@ class Synthesizer(Answering):
             "styling_config", styling_config or StylingConfig(), StylingConfig
         )
         self.second_model = second_model
-        self.difficulty_models = models_of(difficulty_models)
+        if isinstance(difficulty_models, str) or not isinstance(difficulty_models, Sequence):
+            raise InputError(f"difficulty_models takes a list: [{difficulty_models!r:.60}]")
+        self.difficulty_models = tuple(difficulty_models)
         if isinstance(alike, bool) or not isinstance(alike, int | float) or not 0 < alike <= 1:
             raise InputError(f"alike must be a number above 0, at most 1, got {alike!r:.60}")
         self.embedder = EmbeddingJudge(embedder) if isinstance(embedder, str) else embedder

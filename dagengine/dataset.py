@@ -232,10 +232,10 @@ def _rows(
 
 
 def _of(synthesizer: Synthesizer | None) -> Synthesizer:
-    from dagengine.synthesis.doors import of_kind
+    from dagengine.synthesis.doors import require_kind
     from dagengine.synthesis.synthesizer import Synthesizer as Default
 
-    return Default() if synthesizer is None else of_kind("synthesizer", synthesizer, Default)
+    return Default() if synthesizer is None else require_kind("synthesizer", synthesizer, Default)
 
 
 __all__ = ["App", "ConversationalGolden", "EvaluationDataset", "Golden"]

@@ -24,7 +24,7 @@ import openai
 from dagengine import Limits, evaluate
 from dagengine.judges import OpenAIJudge
 from dagengine.synthesis.generators import LIKENESS, SAME, duplicates, pair_case
-from dagengine.synthesis.likeness import ALIKE, GoldenTexts, Pair
+from dagengine.synthesis.likeness import ALIKE, GoldenTexts, TextPair
 
 KINDS = ("paraphrase", "other", "near")
 Topic = Mapping[str, str]
@@ -52,7 +52,7 @@ def main() -> None:
 
 def report_likeness(
     topics: Sequence[Topic], vectors: Mapping[str, list[float]], alike: float
-) -> list[Pair]:
+) -> list[TextPair]:
     """Print the cosines by kind; returns the pairs that a synthesis of all texts would compare."""
     directions = {text: numpy.asarray(v) / numpy.linalg.norm(v) for text, v in vectors.items()}
 
@@ -68,7 +68,7 @@ def report_likeness(
         for a, b in itertools.product(("text", *KINDS), repeat=2)
     ]
     show("unrelated", apart, alike)
-    texts, pairs = GoldenTexts(), list[Pair]()
+    texts, pairs = GoldenTexts(), list[TextPair]()
     for text, vector in vectors.items():
         pairs += texts.nearest(texts.add(text, vector), vector)
     chosen = [pair for pair in pairs if pair.meaning >= alike]
@@ -86,7 +86,7 @@ def show(kind: str, cosines: Sequence[float], alike: float) -> None:
     print(f"{kind:12} {len(cosines):5}  {low:.3f}   {median:.3f}  {high:.3f}   {share:.1%}")
 
 
-def kind_of(topics: Sequence[Topic], pair: Pair) -> str:
+def kind_of(topics: Sequence[Topic], pair: TextPair) -> str:
     """How two texts differ; of one topic, two that are not each other's paraphrase ask for
     something else."""
     for topic in topics:
@@ -98,7 +98,7 @@ def kind_of(topics: Sequence[Topic], pair: Pair) -> str:
     return "unrelated"
 
 
-def report_verdicts(topics: Sequence[Topic], pairs: Sequence[Pair], metric: Any) -> None:
+def report_verdicts(topics: Sequence[Topic], pairs: Sequence[TextPair], metric: Any) -> None:
     """Print what the judge of the metric says of each kind of pair."""
     run = evaluate(
         [pair_case(pair) for pair in pairs], [metric], limits=Limits(max_in_flight=4), show=False

@@ -34,7 +34,7 @@ from statistics import median
 
 from dagengine.watch.alarms import Alarms
 from dagengine.watch.causes import alarm_of
-from dagengine.watch.values import Judged, Pair
+from dagengine.watch.values import JudgedTrace, ScoreChange
 
 BASELINE, CALM, AFTER = 1000, 500, 4000  # judged cases
 WRONG, AGAIN, MANY, MOST = 0.05, 0.05, 200, 800
@@ -100,7 +100,7 @@ class Stream:
         self.truths: list[tuple[bool, float, float]] = []
         self.again = self.extra = 0
 
-    def next(self, world: World) -> Judged:
+    def next(self, world: World) -> JudgedTrace:
         """The next trace that is sampled, judged."""
         while True:
             stratum, good = world.answer(self.dice)
@@ -112,19 +112,19 @@ class Stream:
         self.rows += 1
         path = f"ok = {score > 0.5}"
         characters = self.dice.randrange(20, 400)
-        return Judged(
+        return JudgedTrace(
             self.rows - 1, stratum, RATES[stratum], share, characters,
             {METRIC: score}, {METRIC: path},
         )  # fmt: skip
 
-    def pairs(self, world: World, most: int, before: int | None = None) -> list[Pair]:
+    def pairs(self, world: World, most: int, before: int | None = None) -> list[ScoreChange]:
         """Old questions, each asked again once, by the judge of now."""
         pairs = []
         last = self.rows if before is None else before
         for row in range(self.again, min(self.again + most, last)):
             good, score, probability = self.truths[row]
             change = world.score(good, self.dice) - score
-            pairs.append(Pair(row, self.rows, METRIC, change, 1 / probability))
+            pairs.append(ScoreChange(row, self.rows, METRIC, change, 1 / probability))
         self.again += len(pairs)
         return pairs
 
@@ -132,7 +132,7 @@ class Stream:
         """The rows and causes of the alarms."""
         for _ in range(cases):
             for departure in self.alarms.add(self.next(world)):
-                pairs: list[Pair] = []
+                pairs: list[ScoreChange] = []
                 while True:
                     more = self.pairs(world, MANY, departure.latest[0].row)
                     for pair in more:
@@ -204,7 +204,7 @@ class Uneven:
     grouped: bool = False
     baseline: int = BASELINE
 
-    def cases(self, seed: int, fall: Callable[[int], float]) -> Iterator[Judged]:
+    def cases(self, seed: int, fall: Callable[[int], float]) -> Iterator[JudgedTrace]:
         """Endless cases of a stream; `fall` is how much lower the rate is in a row."""
         dice = random.Random(seed)
         left = number = 0
@@ -220,7 +220,7 @@ class Uneven:
             score = float(dice.random() < rate - fall(row))
             group = str(number) if self.grouped else None
             scores, paths = {METRIC: score}, {METRIC: f"ok = {score}"}
-            yield Judged(row, "others", 1.0, 0.0, 9, scores, paths, group)
+            yield JudgedTrace(row, "others", 1.0, 0.0, 9, scores, paths, group)
 
     def alarm(self, seed: int, fall: Callable[[int], float], last: int) -> tuple[int | None, bool]:
         """The row of the first alarm before the `last` row, and whether alarms were ever off."""

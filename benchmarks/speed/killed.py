@@ -40,7 +40,7 @@ from rich.table import Table
 from server import Settings, digest, running
 
 from dagengine.errors import InputError
-from dagengine.store.maintenance import reading, records
+from dagengine.store.maintenance import open_to_look, records
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -120,7 +120,7 @@ class Bench:
 
     def _stored(self) -> frozenset[str]:
         try:
-            with reading(self.folder / "answers.db") as db:
+            with open_to_look(self.folder / "answers.db") as db:
                 return frozenset(digest(record.question.messages) for record in records(db))
         except InputError:  # killed before there was a store
             return frozenset()

@@ -45,12 +45,12 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    from dagengine.store.maintenance import Selection, groups, latest, reading, size
+    from dagengine.store.maintenance import AnswerSelection, groups, latest, open_to_look, size
 
     limit = limit or (10 if judge or node else 0)
-    with reading(path) as db:
+    with open_to_look(path) as db:
         held = groups(db)
-        listed = latest(db, Selection(judge, node), limit) if limit else []
+        listed = latest(db, AnswerSelection(judge, node), limit) if limit else []
     out = Console()
     total = sum(group.answers for group in held)
     details = [record.as_dict() for record in listed]
@@ -97,7 +97,7 @@ def prune(
 
     if judge is None and node is None and older_than is None:
         raise typer.BadParameter("select the answers to remove: --judge, --node or --older-than")
-    from dagengine.store.maintenance import Selection
+    from dagengine.store.maintenance import AnswerSelection
 
     try:
         before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
@@ -105,7 +105,7 @@ def prune(
         raise InputError(
             f"--older-than takes a number of days; {older_than:g} is too many"
         ) from None
-    chosen = Selection(judge, node, before)
+    chosen = AnswerSelection(judge, node, before)
     if dry_run:
         number, what = count(path, chosen), "would be removed"
     else:
@@ -126,14 +126,14 @@ def export(
     On a terminal, hidden characters are written as JSON escapes.
     """
     from dagengine.data.json_lines import line_of
-    from dagengine.store.maintenance import reading, records
+    from dagengine.store.maintenance import open_to_look, records
 
     def terminal_line(row: Any) -> bytes:
         # All of it is in ASCII if anything in it is hidden, which is JSON as well.
         text = json.dumps(row, ensure_ascii=False)
         return line_of(row) if printable(text) == text else f"{json.dumps(row)}\n".encode()
 
-    with reading(path) as db:
+    with open_to_look(path) as db:
         line = terminal_line if out is None and sys.stdout.isatty() else line_of
         rows = (record.as_dict() for record in records(db))
         if out is None and wants_json():

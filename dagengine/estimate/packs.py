@@ -17,7 +17,7 @@ from dagengine.estimate.estimates import Travel
 from dagengine.estimate.lookahead import UnitEstimate, text_tokens
 from dagengine.estimate.paths import FORECAST, Choose, Odds, Walk, follow, throw, turnings
 from dagengine.execution.scheduler import CaseState
-from dagengine.execution.speculation import ahead, bringing, deciding
+from dagengine.execution.speculation import ahead, bringing, deciding_units
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.decisions import state_json, writer_of
 from dagengine.question import Judge, Packs
@@ -34,7 +34,7 @@ class PackWalker:
         self._plan, self._odds, self._most = plan, odds, max_in_flight
         self._deciding = {
             unit.index: packs
-            for unit in deciding(plan, judges)
+            for unit in deciding_units(plan, judges)
             for packs in (judges[unit.judges[0]].capabilities.packs,)
             if packs is not None and not unit.constant
         }

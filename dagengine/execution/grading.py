@@ -61,23 +61,21 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     reached = [plan.slots[number] for number in part.terminals if number in values]
     spent = {number for slot in reached for number in slot.material}
     reached = [slot for slot in reached if slot.index not in spent]
+
+    def fail(name: str, message: str) -> Grade:
+        return Grade(None, Failure(OutcomeKind.CODE_ERROR, name, message), None, tuple(reached))
+
     if not reached:
-        message = "the path ended without a score"
-        return Grade(None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, ())
+        return fail(part.spec.name, "the path ended without a score")
     if len(reached) > 1 and part.spec.combine == "error":
         names = ", ".join(repr(slot.name) for slot in reached)
         message = f"{len(reached)} scores were reached, but combine='error' allows one: {names}"
-        return Grade(
-            None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, tuple(reached)
-        )
+        return fail(part.spec.name, message)
     scores: list[float] = []
     for slot in reached:
         score = values[slot.index].score
         if score is None:
-            message = f"the terminal {slot.name!r} gave no score"
-            return Grade(
-                None, Failure(OutcomeKind.CODE_ERROR, slot.name, message), None, tuple(reached)
-            )
+            return fail(slot.name, f"the terminal {slot.name!r} gave no score")
         scores.append(score)
     last = values[reached[-1].index]
     # A node's own `success` counts only with its own score, not with a combined one.

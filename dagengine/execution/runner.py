@@ -23,7 +23,7 @@ from dagengine.execution.app import App, complete_golden
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.grading import Took
 from dagengine.execution.node_run import Calls, GatewayAsk, judge_unit, questions_of, read_inputs
-from dagengine.execution.odds import with_odds
+from dagengine.execution.path_odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
@@ -36,8 +36,8 @@ from dagengine.execution.sources import (
     RowsInOrder,
     Source,
 )
-from dagengine.execution.speculation import ahead, bringing, deciding
-from dagengine.execution.workers import Work, WorkerScope, WorkerTasks
+from dagengine.execution.speculation import ahead, bringing, deciding_units
+from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
@@ -135,7 +135,7 @@ class Runner:
         # Units that may bring a question for a pack.
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
-        self._deciding = deciding(plan, judges) if self._bringing else ()
+        self._deciding = deciding_units(plan, judges) if self._bringing else ()
         self._asks_first = app is None and asks_first(plan)
         self._judge_names = [only_judge(plan, metric, judges) for metric in plan.metrics]
 

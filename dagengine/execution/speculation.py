@@ -14,7 +14,7 @@ from dagengine.question import Judge
 
 def bringing(plan: Plan, judges: Sequence[Judge]) -> frozenset[int]:
     """Units after whose end, or in whose run, a question may come that travels with others."""
-    asking = {unit.index for unit in deciding(plan, judges)}
+    asking = {unit.index for unit in deciding_units(plan, judges)}
     if not asking:
         return frozenset()
     # Whatever comes before an asking node may make it ready. So a pack waits for these nodes, too,
@@ -44,7 +44,7 @@ def ahead(state: CaseState, units: Iterable[Unit]) -> Iterator[Unit]:
             yield unit
 
 
-def deciding(plan: Plan, judges: Sequence[Judge]) -> tuple[Unit, ...]:
+def deciding_units(plan: Plan, judges: Sequence[Judge]) -> tuple[Unit, ...]:
     """Units that put decisions to a judge that takes several in one request."""
     return tuple(
         unit

@@ -112,7 +112,7 @@ class Limits:
             as_price(model, price)
 
     def after(self, calls: int, cost: float) -> Limits:
-        """What is left of the calls, and of the budget in US dollars, after so many."""
+        """The limits with what is left after so many calls, and US dollars."""
         max_calls = None if self.max_calls is None else max(self.max_calls - calls, 0)
         budget = None if self.budget is None else max(self.budget - cost, 0.0)
         return replace(self, max_calls=max_calls, budget=budget)

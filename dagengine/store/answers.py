@@ -28,8 +28,8 @@ from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMi
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Claims
 from dagengine.store.entries import (
+    AnswerEntry,
     DamagedError,
-    Entry,
     entry_of,
     failure_entry,
     failure_of,
@@ -42,19 +42,19 @@ from dagengine.store.file import (
     connect,
     connect_to_read,
     explain_errors,
-    printable,
+    storable_text,
     transaction,
 )
 from dagengine.store.notices import (
     COMPARED,
     REWORDED,
-    Parts,
+    QuestionParts,
     Words,
     code_of,
     compare,
-    difference,
+    explain_miss,
     lost_answers,
-    require_apart,
+    require_distinct,
     stored_questions,
     words_of,
 )
@@ -149,7 +149,12 @@ class Answers(Protocol):
         question: Question[T],
         ask: Callable[[], Awaitable[Answer[T]]],
         waiting: AbstractContextManager[None] | None = None,
-    ) -> Answer[T]: ...
+    ) -> Answer[T]:
+        """The answer that is there, or the one that `ask` gets.
+
+        It waits inside `waiting` for another process that asks the same.
+        """
+        ...
 
 
 class BothAnswers:
@@ -219,14 +224,14 @@ class OpenStore:
         Raises InputError for judges that are apart in the run, and must be apart in the store, too.
         """
         pairs = [(judge, self._names.of(judge) or "") for judge in judges]
-        require_apart(pairs)
-        self._in_use |= {printable(name) for _, name in pairs}
+        require_distinct(pairs)
+        self._in_use |= {storable_text(name) for _, name in pairs}
         with explain_errors(self._path):
             rows = self._reader.execute(_JUDGES).fetchall()
             counts = {name: count for name, _, count in rows}
             self._codes = {name: code for name, code, _ in rows} | self._codes
             for judge, durable in pairs:
-                name = printable(durable or getattr(judge, "former_identity", None) or "")
+                name = storable_text(durable or getattr(judge, "former_identity", None) or "")
                 if lost := lost_answers(name, counts, self._in_use):
                     _log.warning(_LOST, self._path, counted(lost, "answer"), judge_name(name))
                 code = code_of(judge) if durable else None
@@ -252,29 +257,25 @@ class OpenStore:
         A stored answer that cannot be read counts as none: the new one takes its place. That the
         judge refused, or answered what cannot be used, is kept for replays: every other run asks
         again. Other failures of `ask` are not stored. Raises RecordingMissError in a replay.
-
-        It waits inside `waiting` for another process that asks the same.
         """
         name = self._names.of(judge)
         node = name, question.asker or question.name
-        key, stored = key_of(name or "", question), list[Parts]()
-        is_new = node not in self._words
-        if is_new:
-            self._words[node] = words_of(question)
+        key, stored = key_of(name or "", question), list[QuestionParts]()
         try:
             with explain_errors(self._path):
+                if node not in self._words:
+                    self._words[node] = words_of(question)
+                    stored = stored_questions(self._reader, name or "", question.name)
                 answer = self._find(key, question) if name is not None else None
                 if answer is not None:
                     return answer
                 if self._journal is None:
                     # How the question ended when it was asked; else that it was not.
-                    others = self._words_beside(node)
-                    why = difference(self._reader, name or judge.identity, question, others)
+                    words = self._words_beside(node)
+                    why = explain_miss(self._reader, name or judge.identity, question, words)
                     raise self._failure(key) or RecordingMissError(
                         f"{self._path} has no answer for the node {question.name!r}: {why}"
                     )
-                if name is not None and is_new:
-                    stored = stored_questions(self._reader, name, question)
             if name is None:
                 return await ask()
             asked = partial(self._ask_and_store, self._journal, key, name, question, ask)
@@ -289,13 +290,18 @@ class OpenStore:
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
             raise
-        if stored:  # said only now: other nodes of the run may have put it in these words meanwhile
-            why, count = compare(question, stored, self._words_beside(node))
-            if why == REWORDED:
-                least = "at least " * (count == COMPARED)
-                answers = least + counted(count, "answer")
-                _log.warning(_NEW_WORDS, self._path, answers, question.name)
+        if stored:
+            self._note_words(question, stored, node)
         return answer
+
+    def _note_words(
+        self, question: Question[T], stored: list[QuestionParts], node: tuple[str | None, object]
+    ) -> None:
+        """Warn of stored answers in other words; other nodes have said by now which are theirs."""
+        why, count = compare(question, stored, self._words_beside(node))
+        if why == REWORDED:
+            answers = "at least " * (count == COMPARED) + counted(count, "answer")
+            _log.warning(_NEW_WORDS, self._path, answers, question.name)
 
     def _words_beside(self, node: tuple[str | None, object]) -> list[Words]:
         """Words of the other nodes that have asked."""
@@ -386,7 +392,7 @@ class _Batch:
     __slots__ = ("all_new", "done", "entries", "error")
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[AnswerEntry] = []
         self.done = anyio.Event()
         self.all_new = False
         self.error: sqlite3.Error | None = None
@@ -411,7 +417,7 @@ class Journal:
         async with self._turn:
             await anyio.to_thread.run_sync(keep, limiter=self._thread)
 
-    async def add(self, entry: Entry) -> bool:
+    async def add(self, entry: AnswerEntry) -> bool:
         """Return when the entry is safe; False when it, or one beside it, was there before.
 
         Raises what sqlite raises. When cancelled, the entry is stored all the same.

@@ -28,8 +28,8 @@ T = TypeVar("T", bound=BaseModel)
 
 # Seconds between looks for the answer to a question that another process asks.
 LOOKS = (0.01, 0.02, 0.05, 0.1, 0.2)
-# Places of locks: as many as the smallest offset of a file in use has room for.
-_PLACES = 1 << 62
+# Offsets of locks: as many as the smallest offset of a file in use has room for.
+_OFFSETS = 1 << 62
 _PLACE = struct.Struct("<16sIIQ")  # the key's beginning, process, bytes of the answer, from where
 _BUCKET = 8 * _PLACE.size  # bytes
 _BUCKETS = 1 << 17
@@ -57,7 +57,7 @@ class Claims:
     @contextmanager
     def of(self, key: bytes) -> Iterator[bool]:
         """Try to claim a question; gives whether it may be asked here, now."""
-        offset = int.from_bytes(key[:8], "big") % _PLACES
+        offset = int.from_bytes(key[:8], "big") % _OFFSETS
         mine = self._lock(offset)
         try:
             yield mine
@@ -146,10 +146,7 @@ class SharedAnswers:
         ask: Callable[[], Awaitable[Answer[T]]],
         waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]:
-        """The answer that a process of this run has, or the one that `ask` gets.
-
-        It waits inside `waiting` for a process that asks the same.
-        """
+        """The answer that a process of this run has, or the one that `ask` gets."""
         name = self._names.of(judge)
         if name is None:
             return await ask()

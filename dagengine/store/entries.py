@@ -23,7 +23,7 @@ from dagengine.errors import (
 from dagengine.prompts.json_values import shallow_value
 from dagengine.prompts.parsing import read_answer, read_part
 from dagengine.question import PART, Answer, Origin, Question, TokenChoice, Usage
-from dagengine.store.file import printable, transaction, unpack
+from dagengine.store.file import storable_text, transaction, unpack
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -63,7 +63,7 @@ class _Fields(BaseModel):
     failure: str | None = None
 
 
-class Entry(NamedTuple):
+class AnswerEntry(NamedTuple):
     """An answer on its way into the file; `over` puts it in the place of one that is there."""
 
     key: bytes
@@ -86,13 +86,13 @@ def short_key(key: bytes) -> str:
     return key.hex()[:_SHORT]
 
 
-def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
+def insert(db: sqlite3.Connection, entries: Sequence[AnswerEntry]) -> int:
     """Put entries into the file, leaving alone what is there; returns how many are new."""
     rows = [
         (
             entry.key,
-            printable(entry.judge),
-            printable(entry.question.name),
+            storable_text(entry.judge),
+            storable_text(entry.question.name),
             int(time.time()),
             zlib.compress(entry.answer.encode(errors="surrogatepass"), 1),
             zlib.compress(entry.question.canonical, 1),
@@ -131,10 +131,10 @@ def question_by(db: sqlite3.Connection, short: str) -> bytes | None:
 def find(db: sqlite3.Connection, key: bytes) -> dict[str, Any] | None:
     """The fields of the answer under a key; raises DamagedError when they cannot be read."""
     rows = db.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchall()
-    return fields_of(rows[0][0]) if rows else None
+    return answer_fields(rows[0][0]) if rows else None
 
 
-def fields_of(packed: Any) -> dict[str, Any]:
+def answer_fields(packed: Any) -> dict[str, Any]:
     """The fields of a stored answer; raises DamagedError."""
     try:
         fields: dict[str, Any] = shallow_value(unpack(packed))
@@ -145,7 +145,9 @@ def fields_of(packed: Any) -> dict[str, Any]:
         raise DamagedError(f"the stored answer is damaged ({why})") from error
 
 
-def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any]) -> Entry | None:
+def entry_of(
+    key: bytes, judge: str, question: Question[Any], answer: Answer[Any]
+) -> AnswerEntry | None:
     """An entry that will bring back exactly this answer, or None when nothing would."""
     try:
         # Of the value nothing: it is in the text, unless reading that text gives another one.
@@ -162,17 +164,19 @@ def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any
             fields["value"] = answer.value.model_dump(mode="json", warnings=False)
             if not _is_same(revive(question, fields, "live"), answer):
                 return None
-        return Entry(key, judge, question, _JSON.encode(fields))
+        return AnswerEntry(key, judge, question, _JSON.encode(fields))
     except (AttributeError, TypeError, ValueError):  # a judge may be any code
         return None
 
 
-def failure_entry(key: bytes, judge: str, question: Question[Any], error: JudgeFailure) -> Entry:
+def failure_entry(
+    key: bytes, judge: str, question: Question[Any], error: JudgeFailure
+) -> AnswerEntry:
     """An entry that lets a replay fail as the judge made this run fail."""
     raw = error.raw if isinstance(error, UnparseableError) else ""
     usage = [*error.tokens, 0]
     fields = {"raw": raw, "mode": error.kind, "usage": usage, "failure": str(error)}
-    return Entry(key, judge, question, _JSON.encode(fields))
+    return AnswerEntry(key, judge, question, _JSON.encode(fields))
 
 
 def failure_of(fields: Mapping[str, Any]) -> JudgeError | None:

@@ -178,7 +178,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         yield
 
 
-def printable(name: str) -> str:
+def storable_text(name: str) -> str:
     """A name as the file keeps it: lone surrogates have no place in its texts."""
     return name.encode(errors="backslashreplace").decode()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.store.entries import UNREADABLE, DamagedError, fields_of
+from dagengine.store.entries import UNREADABLE, DamagedError, answer_fields
 from dagengine.store.file import (
     connect,
     connect_to_read,
@@ -21,7 +21,7 @@ from dagengine.store.file import (
     transaction,
     unpack,
 )
-from dagengine.store.notices import Parts, question_parts
+from dagengine.store.notices import QuestionParts, question_parts
 
 _PATIENCE = 60.0
 _GROUPS = """SELECT judges.name, nodes.name, answers, first, last
@@ -59,7 +59,7 @@ class StoredAnswer:
     judge: str
     node: str
     created: datetime
-    question: Parts
+    question: QuestionParts
     answer: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class StoredAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class AnswerSelection:
     """Which answers are meant: all, unless something narrows them.
 
     `judge` and `node` are names, or patterns with `*`; `before` is a moment in time.
@@ -102,7 +102,7 @@ class Selection:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
+def open_to_look(path: Path) -> Iterator[sqlite3.Connection]:
     """A store to look into; raises InputError when it cannot be read."""
     with closing(connect_to_read(path, _PATIENCE)) as db, explain_errors(path):
         try:
@@ -125,7 +125,7 @@ def groups(db: sqlite3.Connection) -> list[Group]:
     ]
 
 
-def latest(db: sqlite3.Connection, chosen: Selection, limit: int) -> list[StoredAnswer]:
+def latest(db: sqlite3.Connection, chosen: AnswerSelection, limit: int) -> list[StoredAnswer]:
     """The latest answers, newest first."""
     where, values = chosen.where(db)
     numbers = f"SELECT id FROM answers WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
@@ -142,7 +142,7 @@ def records(db: sqlite3.Connection) -> Iterator[StoredAnswer]:
 def _record(row: Sequence[Any]) -> StoredAnswer:
     key, judge, node, created, answer, question = row
     try:
-        parts, fields = question_parts(unpack(question)), fields_of(answer)
+        parts, fields = question_parts(unpack(question)), answer_fields(answer)
         return StoredAnswer(key.hex(), judge, node, _moment(created), parts, fields)
     except (*UNREADABLE, DamagedError) as error:
         raise DamagedError(
@@ -159,15 +159,15 @@ def _moment(seconds: Any) -> datetime:
         raise DamagedError(f"the time of an answer is damaged ({seconds!r:.40})") from error
 
 
-def count(path: Path, chosen: Selection) -> int:
+def count(path: Path, chosen: AnswerSelection) -> int:
     """Number of answers that are meant."""
-    with reading(path) as db:
+    with open_to_look(path) as db:
         where, values = chosen.where(db)
         total: int = db.execute(f"SELECT count(*) FROM answers WHERE {where}", values).fetchone()[0]
         return total
 
 
-def prune(path: Path, chosen: Selection, *, compact: bool = False) -> int:
+def prune(path: Path, chosen: AnswerSelection, *, compact: bool = False) -> int:
     """Remove answers and return how many; `compact` also gives their space back."""
     if not path.is_file():
         raise InputError(f"there is no store {path}")
@@ -189,7 +189,7 @@ def merge(path: Path, other: Path) -> int:
     """Add the answers of another store that are not there yet, and return how many."""
     if other.exists() and path.exists() and other.samefile(path):
         raise InputError(f"{other} is the store to merge into; choose another one")
-    with reading(other) as theirs:
+    with open_to_look(other) as theirs:
         names(theirs, "judges")
     with closing(connect(path, _PATIENCE)) as db, explain_errors(path):
         db.execute("ATTACH ? AS other", (str(other),))

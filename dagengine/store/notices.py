@@ -21,7 +21,7 @@ from dagengine.prompts.evidence import split_evidence
 from dagengine.question import Judge, Question, judge_name
 from dagengine.redaction import public_value
 from dagengine.store.entries import UNREADABLE, DamagedError, find, holds, key_of
-from dagengine.store.file import names, printable, unpack
+from dagengine.store.file import names, storable_text, unpack
 from dagengine.terminal import few
 
 REWORDED = "its instructions differ from those stored"
@@ -41,7 +41,7 @@ def lost_answers(judge: str, stored: Mapping[str, int], in_use: Collection[str])
     return sum(stored[name] for name in alike.difference(in_use))
 
 
-def require_apart(judges: Collection[tuple[Judge, str]]) -> None:
+def require_distinct(judges: Collection[tuple[Judge, str]]) -> None:
     """Raise InputError where judges that are apart in a run have one name in its store.
 
     Only of those that know what tells them apart (`store_hint`).
@@ -80,7 +80,7 @@ def code_of(judge: Judge) -> tuple[str, str] | None:
 Words = tuple[list[dict[str, str]], str] | None
 
 
-class Parts(NamedTuple):
+class QuestionParts(NamedTuple):
     """What a question is made of, as its canonical bytes say it."""
 
     messages: Sequence[dict[str, str]]
@@ -88,14 +88,14 @@ class Parts(NamedTuple):
     options: str
 
 
-def question_parts(canonical: str) -> Parts:
+def question_parts(canonical: str) -> QuestionParts:
     """The parts of a question from its canonical text."""
     prompt, _, rest = canonical.partition("\n")
     shape, _, options = rest.rpartition("\n")
-    return Parts(json.loads(prompt), shape, options)
+    return QuestionParts(json.loads(prompt), shape, options)
 
 
-def difference(
+def explain_miss(
     db: sqlite3.Connection, judge: str, question: Question[Any], others: Sequence[Words] = ()
 ) -> str:
     """Describe how a question differs from those with an answer; see `compare` for `others`."""
@@ -109,22 +109,22 @@ def difference(
         return "the stored answer no longer fits the question"
     if holders:
         return f"it was answered by {holders[0]!r}, but not by {judge!r}"
-    if printable(judge) not in judges:
+    if storable_text(judge) not in judges:
         return f"nothing of the judge {judge!r} is stored{_only('of', judges)}"
-    stored = stored_questions(db, judge, question)
+    stored = stored_questions(db, judge, question.name)
     if not stored:
         return f"nothing is stored for this node{_only('for', names(db, 'nodes'))}"
     return compare(question, stored, others)[0]
 
 
-def stored_questions(db: sqlite3.Connection, judge: str, question: Question[Any]) -> list[Parts]:
-    """The latest stored questions to a judge of nodes that are called as that of a question."""
+def stored_questions(db: sqlite3.Connection, judge: str, node: str) -> list[QuestionParts]:
+    """The latest stored questions to a judge of nodes of a name."""
     rows = db.execute(
         "SELECT question FROM answers WHERE judge = (SELECT id FROM judges WHERE name = ?) "
         "AND node = (SELECT id FROM nodes WHERE name = ?) ORDER BY created DESC LIMIT ?",
-        (printable(judge), printable(question.name), COMPARED),
+        (storable_text(judge), storable_text(node), COMPARED),
     )
-    stored: list[Parts] = []
+    stored: list[QuestionParts] = []
     for (packed,) in rows.fetchall():
         with suppress(*UNREADABLE):  # a damaged question explains nothing
             stored.append(question_parts(unpack(packed)))
@@ -132,7 +132,7 @@ def stored_questions(db: sqlite3.Connection, judge: str, question: Question[Any]
 
 
 def compare(
-    question: Question[Any], stored: Sequence[Parts], others: Sequence[Words]
+    question: Question[Any], stored: Sequence[QuestionParts], others: Sequence[Words]
 ) -> tuple[str, int]:
     """Describe how a question differs from stored ones of nodes of its name; and count these.
 
@@ -159,7 +159,7 @@ def compare(
     return why, len(kept)
 
 
-def _asked(question: Question[Any]) -> Parts:
+def _asked(question: Question[Any]) -> QuestionParts:
     return question_parts(question.canonical.decode(errors="surrogatepass"))
 
 
@@ -168,7 +168,7 @@ def words_of(question: Question[Any]) -> Words:
     return _words(_asked(question))
 
 
-def _words(parts: Parts) -> Words:
+def _words(parts: QuestionParts) -> Words:
     *before, last = parts.messages
     if not before:
         return None

@@ -33,7 +33,7 @@ class Sources:
     report: Report
 
 
-def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | None) -> Sources:
+def document_sources(documents: Iterable[Any], config: ContextConstructionConfig | None) -> Sources:
     """The passages of documents as contexts, without poor ones and near duplicates.
 
     Raises NoTextError when no document holds a text, and what `read_documents` raises.

@@ -60,7 +60,7 @@ def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Con
     return call
 
 
-def of_kind(name: str, value: Any, kind: type[R]) -> R:
+def require_kind(name: str, value: Any, kind: type[R]) -> R:
     """The value; raises InputError when it is of another kind."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be of the type {kind.__name__}, got {value!r:.60}")
@@ -73,13 +73,6 @@ def quotas_of(quotas: Any) -> list[Quota]:
     if not listed or not all(isinstance(quota, Quota) for quota in quotas):
         raise InputError(f"quotas must be a list of Quota(…), got {quotas!r:.60}")
     return list(quotas)
-
-
-def models_of(models: Any) -> tuple[Any, ...]:
-    """Several judges; raises InputError for a single one."""
-    if isinstance(models, str) or not isinstance(models, Sequence):
-        raise InputError(f"difficulty_models takes a list: [{models!r:.60}]")
-    return tuple(models)
 
 
 def topics_of(subject: Any) -> list[str]:

@@ -33,7 +33,7 @@ from dagengine.synthesis.generators import (
 )
 from dagengine.synthesis.golden_prompts import CHANGES
 from dagengine.synthesis.goldens import AnyGolden, GoldenFolder, sort_of
-from dagengine.synthesis.likeness import ALIKE, NEAREST, GoldenTexts, Pair
+from dagengine.synthesis.likeness import ALIKE, NEAREST, GoldenTexts, TextPair
 from dagengine.synthesis.quotas import Filling
 from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
 from dagengine.test_case import LLMTestCase
@@ -57,7 +57,7 @@ class _Draft:
     result: MetricResult
     value: dict[str, Any] | None = None
     place: int = -1
-    pairs: Sequence[Pair] = ()
+    pairs: Sequence[TextPair] = ()
 
     @classmethod
     def of(cls, seed: Seed, result: MetricResult, texts: GoldenTexts) -> Self:
@@ -233,7 +233,7 @@ class Generation:
             return None
 
     async def _same_pairs(
-        self, pairs: Iterable[Pair], confirming: LocalExecutor | None
+        self, pairs: Iterable[TextPair], confirming: LocalExecutor | None
     ) -> set[tuple[int, int]]:
         """The places of pairs that ask for the same answer, as the judge says; each is asked once.
 
@@ -280,7 +280,12 @@ class Generation:
             cause: str | None = None
             repeated: str | None = None
             if draft.result.failure is not None:
-                cause = self._failure_words(draft.result.failure)
+                failure = draft.result.failure
+                if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
+                    self.report.unwritten += 1
+                    cause = UNWRITTEN
+                else:
+                    cause = self._count_failure(failure, self.report.failed)
             elif draft.value is None:
                 path = draft.result.path
                 cause = self._fell(path[-1][0] if path else _NO_GOLDEN)
@@ -301,12 +306,6 @@ class Generation:
     def _fell(self, where: str) -> str:
         self.report.fell[where] = self.report.fell.get(where, 0) + 1
         return where
-
-    def _failure_words(self, failure: Failure) -> str:
-        if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
-            self.report.unwritten += 1
-            return UNWRITTEN
-        return self._count_failure(failure, self.report.failed)
 
     def _count_failure(self, failure: Failure, counts: dict[str, int]) -> str:
         """Count a failure by kind and node, and keep the first message of each."""
@@ -358,7 +357,7 @@ def _any_pairs(drafts: int, earlier: int) -> Iterator[LLMTestCase]:
     for number in range(drafts):
         for neighbour in range(min(NEAREST, earlier + number)):
             texts = f"{_ANY_INPUT}{number}", f"{_ANY_INPUT}{neighbour} of others"
-            yield pair_case(Pair((number, neighbour), texts, 1.0, 1.0))
+            yield pair_case(TextPair((number, neighbour), texts, 1.0, 1.0))
 
 
 def _output(result: MetricResult, node: str) -> Any:

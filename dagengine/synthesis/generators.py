@@ -22,7 +22,7 @@ from dagengine.graph.values import NodeValue
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Options
 from dagengine.synthesis import golden_prompts as prompts
-from dagengine.synthesis.likeness import ALIKE_WORDS, Pair
+from dagengine.synthesis.likeness import ALIKE_WORDS, TextPair
 from dagengine.synthesis.passages import words_in
 from dagengine.synthesis.values import StylingConfig
 from dagengine.test_case import LLMTestCase
@@ -176,7 +176,7 @@ def duplicates(alike: float, judge: Any = None) -> Any:
     return DAGMetric(DUPLICATES, Graph(nominated), model=judge)
 
 
-def pair_case(pair: Pair) -> LLMTestCase:
+def pair_case(pair: TextPair) -> LLMTestCase:
     """The case that `duplicates` reads."""
     left_text, right_text = pair.texts
     likeness = {"words": pair.words, "meaning": pair.meaning}

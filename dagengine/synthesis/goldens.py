@@ -30,7 +30,7 @@ class Goldens(list[Any]):
 
     def markdown(self) -> str:
         """The goldens as a page to review: each with its answer, its evidence, and its path."""
-        return page_of(self, self.report)
+        return golden_page(self, self.report)
 
 
 class GoldenFolder:
@@ -63,7 +63,7 @@ class GoldenFolder:
         figures = json.dumps({"format": 1, **asdict(report)}, ensure_ascii=False, indent=1)
         texts = {
             LINES: b"".join(map(line_of, lines)).decode(),
-            PAGE: page_of(goldens, report),
+            PAGE: golden_page(goldens, report),
             YIELD: f"{figures}\n",
             DRAFTS: b"".join(line_of(draft.model_dump()) for draft in self._drafts).decode(),
         }
@@ -74,7 +74,7 @@ class GoldenFolder:
             raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
-def page_of(goldens: Sequence[AnyGolden], report: Report) -> str:
+def golden_page(goldens: Sequence[AnyGolden], report: Report) -> str:
     """Markdown for a reviewer; foreign texts keep to their line and cannot hide anything."""
     lines = ["# Goldens", "", *(f"- {_line(line)}" for line in report.lines())]
     for number, golden in enumerate(goldens, 1):

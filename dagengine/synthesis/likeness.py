@@ -140,7 +140,7 @@ class Directions:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class TextPair:
     """Two texts by their places, and how alike they are: `words` is the share of common word
     triples, `meaning` the cosine of their vectors (both 0 to 1, 0 if not known)."""
 
@@ -187,7 +187,7 @@ class GoldenTexts:
         self._words.remove(place)
         self._directions.remove(place)
 
-    def nearest(self, place: int, vector: Sequence[float] | None) -> list[Pair]:
+    def nearest(self, place: int, vector: Sequence[float] | None) -> list[TextPair]:
         """A text with each of the `NEAREST` others that are most like it, the most alike first."""
         words = self._words.shares(self._texts[place])
         meaning = self._directions.nearest(vector, NEAREST + 1)  # it is its own nearest
@@ -198,13 +198,13 @@ class GoldenTexts:
                 neighbour,
             ),
         )
-        pairs: list[Pair] = []
+        pairs: list[TextPair] = []
         for neighbour in neighbours[:NEAREST]:
             # The same pair from either side, so that it is asked about once.
             first, second = sorted((place, neighbour), key=lambda at: (self._texts[at], at))
             likeness = words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)
             texts = self._texts[first], self._texts[second]
-            pairs.append(Pair((first, second), texts, *likeness))
+            pairs.append(TextPair((first, second), texts, *likeness))
         return pairs
 
 

@@ -67,18 +67,17 @@ def _lists_titles(lines: Sequence[str]) -> bool:
 
     Or titles whose pages never fall behind a first line.
     """
-    leads = sum(_is_led(line) or bool(_LINK.fullmatch(line)) for line in lines)
+    leads = 0
+    for line in lines:
+        title = line.rstrip("0123456789")
+        ending = "".join(title.rstrip()[-_LEADERS * 2 :].split())
+        has_page = title != line and ending.endswith("." * _LEADERS)
+        leads += has_page or bool(_LINK.fullmatch(line))
     if leads * 2 > len(lines):
         return True
     matches = list(map(_PAGE.fullmatch, lines[1:]))
     pages = [int(match[1]) for match in matches if match]
     return len(pages) == len(matches) >= _LISTED and pages == sorted(pages)
-
-
-def _is_led(line: str) -> bool:
-    title = line.rstrip("0123456789")
-    ending = title.rstrip()[-_LEADERS * 2 :]
-    return title != line and "".join(ending.split()).endswith("." * _LEADERS)
 
 
 class Neighbours:

@@ -19,8 +19,8 @@ from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
-from dagengine.synthesis.contexts import Sources, contexts_of, sources_of
-from dagengine.synthesis.doors import door, models_of, of_kind, quotas_of, sync_door, topics_of
+from dagengine.synthesis.contexts import Sources, contexts_of, document_sources
+from dagengine.synthesis.doors import door, quotas_of, require_kind, sync_door, topics_of
 from dagengine.synthesis.generation import Generation, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.goldens import AnyGolden, Goldens
@@ -96,14 +96,16 @@ class Synthesizer(Answering):
             raise InputError(f"on_golden must be a function, got {on_golden!r:.60}")
         self.model = model
         self.async_mode = async_mode
-        self.evolution_config = of_kind(
+        self.evolution_config = require_kind(
             "evolution_config", evolution_config or EvolutionConfig(), EvolutionConfig
         )
-        self.styling_config = of_kind(
+        self.styling_config = require_kind(
             "styling_config", styling_config or StylingConfig(), StylingConfig
         )
         self.second_model = second_model
-        self.difficulty_models = models_of(difficulty_models)
+        if isinstance(difficulty_models, str) or not isinstance(difficulty_models, Sequence):
+            raise InputError(f"difficulty_models takes a list: [{difficulty_models!r:.60}]")
+        self.difficulty_models = tuple(difficulty_models)
         if isinstance(alike, bool) or not isinstance(alike, int | float) or not 0 < alike <= 1:
             raise InputError(f"alike must be a number above 0, at most 1, got {alike!r:.60}")
         self.embedder = EmbeddingJudge(embedder) if isinstance(embedder, str) else embedder
@@ -227,7 +229,7 @@ class Synthesizer(Answering):
         When all of them have contexts, the new ones are about these contexts; else they are
         inputs of the same kind. None of them repeats a golden that is there.
         """
-        originals = [of_kind("every one of goldens", golden, Golden) for golden in goldens]
+        originals = [require_kind("every one of goldens", golden, Golden) for golden in goldens]
         if not originals:
             raise InputError("there is no golden to start from")
         about = all(golden.context for golden in originals)
@@ -252,7 +254,7 @@ class Synthesizer(Answering):
         context_construction_config: ContextConstructionConfig | None = None,
     ) -> Goldens:
         """Conversational goldens (scenario, expected outcome, user) about documents."""
-        sources = sources_of(document_paths, context_construction_config)
+        sources = document_sources(document_paths, context_construction_config)
         return await self._run(self._conversations(sources, max_goldens_per_context))
 
     @door
@@ -315,13 +317,13 @@ class Synthesizer(Answering):
         quotas: Sequence[Quota],
     ) -> Generation:
         if config is not None:
-            of_kind("context_construction_config", config, ContextConstructionConfig)
+            require_kind("context_construction_config", config, ContextConstructionConfig)
         if per_document is not None:
             whole("max_goldens_per_document", per_document, 1)
             if quotas:
                 raise InputError("give quotas or max_goldens_per_document, not both")
         whole("max_goldens_per_context", per_context, 1, MOST)
-        sources = sources_of(documents, config)
+        sources = document_sources(documents, config)
         if per_document is not None:
             quotas = up_to(per_document, sources.contexts, per_context)
         return self._from_contexts(sources, expected, quotas, per_context)
@@ -329,7 +331,7 @@ class Synthesizer(Answering):
     def _from_contexts(
         self, sources: Sources, expected: bool, quotas: Sequence[Quota], per_context: int
     ) -> Generation:
-        of_kind("include_expected_output", expected, bool)
+        require_kind("include_expected_output", expected, bool)
         if not expected:
             self._no_other_judges("include_expected_output=False")
         config = self.evolution_config
@@ -374,7 +376,7 @@ class Synthesizer(Answering):
         *,
         like: bool = False,
     ) -> Generation:
-        of_kind("include_expected_output", expected, bool)
+        require_kind("include_expected_output", expected, bool)
         config = self.evolution_config
         make = partial(from_scratch, evolutions=config.num_evolutions, expected=expected, like=like)
         drafts = drafts_for(max(quota.count for quota in quotas))

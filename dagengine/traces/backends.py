@@ -25,7 +25,7 @@ _AT_ONCE = 500  # scores in one request
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScoreRequest:
     """One request: where, what, and the scores that are written if the place says so.
 
     If there is an `otherwise`, it is made in its place when the answer is 404.
@@ -35,7 +35,7 @@ class Request:
     path: str
     body: Any
     scores: tuple[Score, ...]
-    otherwise: Request | None = None
+    otherwise: ScoreRequest | None = None
 
 
 class Backend(ABC):
@@ -77,14 +77,14 @@ class Backend(ABC):
         return {}
 
     @abstractmethod
-    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+    def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         """The requests that write the scores."""
 
     def unwritable(self, score: Score) -> str | None:
         """Why this place cannot take a score; None if it can."""
         return None
 
-    def rejection(self, request: Request, text: str) -> tuple[int, str] | None:
+    def rejection(self, request: ScoreRequest, text: str) -> tuple[int, str] | None:
         """Return the number of scores that an answer with 2xx did not take, and why, or a warning.
 
         None if this is not an answer of the place, but for instance a page to log in.
@@ -98,11 +98,11 @@ class Backend(ABC):
             pass
         return None
 
-    def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+    def _read_rejection(self, request: ScoreRequest, answer: Mapping[str, Any]) -> tuple[int, str]:
         """The same of an answer with the names of the place; raises one of DAMAGES for another."""
         return 0, ""
 
-    def absent(self, request: Request, answer: str) -> list[Score]:
+    def absent(self, request: ScoreRequest, answer: str) -> list[Score]:
         """The scores whose spans are not there, after a 404; all of them if it does not say."""
         return list(request.scores)
 
@@ -170,32 +170,31 @@ class Phoenix(Backend):
     def headers(self) -> dict[str, str]:
         return self._bearer("PHOENIX_API_KEY")
 
-    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+    def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for level, batch in _batches_by_level(scores):
-            body = {"data": [*map(self._annotation, batch)]}
-            yield Request("POST", f"/v1/{level}_annotations?sync=true", body, batch)
+            data: list[dict[str, Any]] = []
+            for score in batch:
+                result = {"label": score.label or score.error, "score": score.value}
+                result["explanation"] = _explanation(score)
+                # One annotation per identifier: a changed metric does not overwrite the old.
+                definition = score.definition.removeprefix("sha256:")[:16]
+                annotation = {
+                    f"{level}_id": score.subject_id,
+                    "name": score.name,
+                    "annotator_kind": score.source,
+                    "result": _present(result),
+                    "metadata": _metadata(score),
+                    "identifier": f"dagengine:{definition}",
+                }
+                data.append(annotation)
+            yield ScoreRequest("POST", f"/v1/{level}_annotations?sync=true", {"data": data}, batch)
 
-    @staticmethod
-    def _annotation(score: Score) -> dict[str, Any]:
-        result = {"label": score.label or score.error, "score": score.value}
-        result["explanation"] = _explanation(score)
-        # One annotation per identifier: a changed metric does not overwrite the old.
-        definition = score.definition.removeprefix("sha256:")[:16]
-        return {
-            f"{score.level}_id": score.subject_id,
-            "name": score.name,
-            "annotator_kind": score.source,
-            "result": _present(result),
-            "metadata": _metadata(score),
-            "identifier": f"dagengine:{definition}",
-        }
-
-    def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+    def _read_rejection(self, request: ScoreRequest, answer: Mapping[str, Any]) -> tuple[int, str]:
         # Every annotation that was written has an id.
         ids = answer.get("data", request.scores)
         return max(0, len(request.scores) - len(ids)), "Phoenix gave no ids for them"
 
-    def absent(self, request: Request, answer: str) -> list[Score]:
+    def absent(self, request: ScoreRequest, answer: str) -> list[Score]:
         """One unknown span refuses the whole batch; the answer names the unknown ones."""
         names = [s for s in request.scores if s.subject_id and s.subject_id in answer]
         return names or list(request.scores)
@@ -212,7 +211,7 @@ class Langfuse(Backend):
     def headers(self) -> dict[str, str]:
         return self._basic(*self.keys)
 
-    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+    def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for score in scores:
             value = score.label or score.error if score.value is None else score.value
             body = {
@@ -227,7 +226,7 @@ class Langfuse(Backend):
                 body["sessionId"] = score.session_id
             else:
                 body |= {"traceId": score.trace_id, "observationId": score.span_id}
-            yield Request("POST", "/api/public/scores", _present(body), (score,))
+            yield ScoreRequest("POST", "/api/public/scores", _present(body), (score,))
 
     def unwritable(self, score: Score) -> str | None:
         return None if (score.value, score.label, score.error) != (None,) * 3 else "it has no value"
@@ -245,7 +244,7 @@ class MLflow(Backend):
     def headers(self) -> dict[str, str]:
         return self._bearer(self.keys[0]) or self._basic(*self.keys[1:])
 
-    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+    def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for score in scores:
             trace = f"tr-{score.trace_id}"
             path = f"/api/3.0/mlflow/traces/{trace}/assessments"
@@ -272,9 +271,9 @@ class MLflow(Backend):
             if score.span_id is not None:
                 whole["span_id"] = score.span_id
             # A second POST of one id is an error of the server: it is changed, if it is there.
-            post = Request("POST", path, {"assessment": whole}, (score,))
+            post = ScoreRequest("POST", path, {"assessment": whole}, (score,))
             change = {"assessment": own, "update_mask": "feedback,rationale"}
-            yield Request("PATCH", f"{path}/a-{score.id}", change, (score,), post)
+            yield ScoreRequest("PATCH", f"{path}/a-{score.id}", change, (score,), post)
 
     def unwritable(self, score: Score) -> str | None:
         return "MLflow has no scores of sessions" if score.trace_id is None else None
@@ -292,22 +291,23 @@ class Opik(Backend):
         pairs = {"authorization": "OPIK_API_KEY", "Comet-Workspace": "OPIK_WORKSPACE"}
         return {name: key for name, source in pairs.items() if (key := self._key(source))}
 
-    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+    def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for level, batch in _batches_by_level(scores):
-            body = {"scores": [*map(self._row, batch)]}
-            yield Request("PUT", f"/v1/private/{level}s/feedback-scores", body, batch)
-
-    def _row(self, score: Score) -> dict[str, Any]:
-        row = {
-            "id": score.subject_id,
-            "name": score.name,
-            "value": score.value,
-            "source": "sdk",
-            "reason": score.reason,
-            "category_name": score.label,
-            "project_name": self._key("OPIK_PROJECT_NAME"),
-        }
-        return _present(row)
+            rows: list[dict[str, Any]] = []
+            for score in batch:
+                row = {
+                    "id": score.subject_id,
+                    "name": score.name,
+                    "value": score.value,
+                    "source": "sdk",
+                    "reason": score.reason,
+                    "category_name": score.label,
+                    "project_name": self._key("OPIK_PROJECT_NAME"),
+                }
+                rows.append(_present(row))
+            yield ScoreRequest(
+                "PUT", f"/v1/private/{level}s/feedback-scores", {"scores": rows}, batch
+            )
 
     def unwritable(self, score: Score) -> str | None:
         if score.trace_id is None:
@@ -334,16 +334,16 @@ class Otlp(Backend):
         pairs = (pair.partition("=") for pair in (self._key(self.keys[0]) or "").split(","))
         return {name.strip(): unquote(value.strip()) for name, _, value in pairs if name.strip()}
 
-    def requests(self, scores: Sequence[Score]) -> Iterator[Request]:
+    def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         path = "" if self.url.endswith("/v1/logs") else "/v1/logs"
         for batch in _batches(scores):
             records = [self._record(score, time.time_ns()) for score in batch]
             scope = {"scope": {"name": "dagengine"}, "logRecords": records}
             resource = {"attributes": _pairs({"service.name": "dagengine"})}
             body = {"resourceLogs": [{"resource": resource, "scopeLogs": [scope]}]}
-            yield Request("POST", path, body, batch)
+            yield ScoreRequest("POST", path, body, batch)
 
-    def _read_rejection(self, request: Request, answer: Mapping[str, Any]) -> tuple[int, str]:
+    def _read_rejection(self, request: ScoreRequest, answer: Mapping[str, Any]) -> tuple[int, str]:
         partial = answer.get("partialSuccess", answer.get("partial_success")) or {}
         rejected, count = 0, len(request.scores)
         for name, number in partial.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagengine.prompts.json_values import shallow_value
-from dagengine.traces.otlp import RawLog, RawSpan
+from dagengine.traces.otlp import RawLog, RawSpan, of_type
 
 USER, ASSISTANT, _TOOL = "user", "assistant", "tool"
 _ROLES = {"human": USER, "ai": ASSISTANT, "model": ASSISTANT, "function": _TOOL}
@@ -51,7 +51,7 @@ _CUT = re.compile(r'\s*[\[{]\s*[\[{"]')  # how JSON begins, also where its end w
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolRequest:
     """A call of a tool that a model asked for."""
 
     id: str | None
@@ -60,12 +60,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SpanMessage:
     """One message: its texts, the calls that it asks for, and results of calls by their id."""
 
     role: str
     texts: tuple[str, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolRequest, ...] = ()
     results: tuple[tuple[str | None, Any], ...] = ()
 
     @property
@@ -74,11 +74,11 @@ class Message:
         return "\n".join(self.texts)
 
 
-Dialogue = dict[str, list[Message]]
+Dialogue = dict[str, list[SpanMessage]]
 """The messages that went into a span (under USER), and those that came out (under ASSISTANT)."""
 
 
-def last_text(messages: Sequence[Message], role: str) -> str | None:
+def last_text(messages: Sequence[SpanMessage], role: str) -> str | None:
     """The last text of a role; results of tools are none, whatever their role."""
     texts = (message.text for message in reversed(messages) if message.role == role)
     return next((text for text in texts if text.strip()), None)
@@ -93,13 +93,13 @@ def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
     events = [*span.events, *((log.event, log.attributes) for log in logs)]
     events += [
         (str(body.get("event.name", "")), dict(body))
-        for body in as_json(span.attributes.get("events"), list, ())
+        for body in json_of_kind(span.attributes.get("events"), list, ())
         if isinstance(body, Mapping)
     ]
     for name, body in events:
         if name == _CHOICE:
             text = body.get("message")
-            message = as_json(text, dict, {"content": text} if isinstance(text, str) else body)
+            message = json_of_kind(text, dict, {"content": text} if isinstance(text, str) else body)
             dialogue[ASSISTANT].append(_message({"role": ASSISTANT, **message}))
         elif event := _MESSAGE.fullmatch(name):
             dialogue[USER].append(_message({"role": event[1], **body}))
@@ -125,7 +125,7 @@ def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
     """
     if isinstance(value, str):
         return value if value.strip() else None
-    items = value if isinstance(value, list) else [value]
+    items = of_type(value, list, [value])
     if items and all(map(_is_message, items)):
         return last_text([*map(_message, items)], role)
     if not depth or not isinstance(value, list | Mapping):
@@ -140,14 +140,14 @@ def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
 
 def _is_message(value: Any) -> bool:
     """Return whether it is a message, which may be an object of LangChain's that was serialised."""
-    inner = as_json(value.get("kwargs"), dict, value) if isinstance(value, Mapping) else {}
+    inner = json_of_kind(value.get("kwargs"), dict, value) if isinstance(value, Mapping) else {}
     has_role = "role" in inner or str(inner.get("type")) in _ROLES
     return has_role and not inner.keys().isdisjoint(("content", "contents", "parts", "tool_calls"))
 
 
-def _message(value: Mapping[str, Any]) -> Message:
+def _message(value: Mapping[str, Any]) -> SpanMessage:
     """A message in either form."""
-    value = as_json(value.get("kwargs"), dict, value)
+    value = json_of_kind(value.get("kwargs"), dict, value)
     role = str(value.get("role") or value.get("type") or "")
     role = _ROLES.get(role, role if value.get("role") else ASSISTANT)
     content = _content_of(value)
@@ -160,9 +160,9 @@ def _message(value: Mapping[str, Any]) -> Message:
     elif isinstance(content, list):
         parts = [*content, *parts]
     message = _message_of_parts(role, parts if isinstance(parts, list) else ())
-    requests = as_json(value.get("tool_calls"), list, ())
+    requests = json_of_kind(value.get("tool_calls"), list, ())
     calls = [_call(call) for call in requests if isinstance(call, Mapping)]
-    return Message(role, message.texts, (*message.calls, *calls), (*results, *message.results))
+    return SpanMessage(role, message.texts, (*message.calls, *calls), (*results, *message.results))
 
 
 def _content_of(value: Mapping[str, Any]) -> Any:
@@ -174,15 +174,15 @@ def _content_of(value: Mapping[str, Any]) -> Any:
     return content
 
 
-def _message_of_parts(role: str, parts: Iterable[Any]) -> Message:
+def _message_of_parts(role: str, parts: Iterable[Any]) -> SpanMessage:
     texts: list[Any] = []
-    calls: list[Call] = []
+    calls: list[ToolRequest] = []
     results: list[tuple[str | None, Any]] = []
     for part in parts:
         if not isinstance(part, Mapping):
             texts.append(part)
             continue
-        inner = as_json(part.get("message_content"), dict, part)
+        inner = json_of_kind(part.get("message_content"), dict, part)
         kind = inner.get("type")
         if kind == "tool_call":
             calls.append(_call(inner))
@@ -191,14 +191,14 @@ def _message_of_parts(role: str, parts: Iterable[Any]) -> Message:
         elif kind in (None, "text", "input_text", "output_text"):
             texts.append(inner.get("content", inner.get("text")))
     texts = [text for text in texts if isinstance(text, str)]
-    return Message(role, tuple(texts), tuple(calls), tuple(results))
+    return SpanMessage(role, tuple(texts), tuple(calls), tuple(results))
 
 
-def _call(value: Mapping[str, Any]) -> Call:
+def _call(value: Mapping[str, Any]) -> ToolRequest:
     """A call in any form: OpenInference and OpenAI have it one level down."""
-    call = as_json(value.get("tool_call"), dict, value)
-    function = as_json(call.get("function"), dict, call)
-    return Call(_id(call, "id"), str(function.get("name")), function.get("arguments"))
+    call = json_of_kind(value.get("tool_call"), dict, value)
+    function = json_of_kind(call.get("function"), dict, call)
+    return ToolRequest(_id(call, "id"), str(function.get("name")), function.get("arguments"))
 
 
 def _id(value: Mapping[str, Any], *names: str) -> str | None:
@@ -216,10 +216,12 @@ def _nested_messages(attributes: Mapping[str, Any], prefix: str) -> list[dict[st
         for step in steps:
             inner = branch.setdefault(step, {})
             # A value where a branch should be: what is below it has no place.
-            branch = inner if isinstance(inner, dict) else {}
+            branch = of_type(inner, dict, {})
         branch[key] = value
     items = _as_lists(tree)
-    return [as_json(item.get("message"), dict, item) for item in items if isinstance(item, dict)]
+    return [
+        json_of_kind(item.get("message"), dict, item) for item in items if isinstance(item, dict)
+    ]
 
 
 def _as_lists(value: Any) -> Any:
@@ -241,7 +243,7 @@ def from_json(value: Any) -> Any:
     return value
 
 
-def data_of(value: Any) -> Any:
+def json_data(value: Any) -> Any:
     """Parse a text as JSON; else return the text. None for JSON that was cut off."""
     if not isinstance(value, str):
         return value
@@ -249,10 +251,9 @@ def data_of(value: Any) -> Any:
         data = shallow_value(value)
     except ValueError:
         return None if _CUT.match(value) else value
-    return data if isinstance(data, str | list | dict) else value
+    return of_type(data, str | list | dict, value)
 
 
-def as_json(value: Any, kind: type, otherwise: Any) -> Any:
+def json_of_kind(value: Any, kind: type, otherwise: Any) -> Any:
     """A value of a kind, which may be written as JSON text; `otherwise` if it is none."""
-    data = from_json(value)
-    return data if isinstance(data, kind) else otherwise
+    return of_type(from_json(value), kind, otherwise)

@@ -14,6 +14,7 @@ from dagengine.traces.otlp import (
     RawSpan,
     id_text,
     is_otlp,
+    of_type,
     readable,
     records_of,
 )
@@ -27,7 +28,7 @@ def records_of_any(value: Any, leave_out: LeaveOut) -> Iterator[RawRecord]:
 
     What is damaged, or no span of a tool that is known, is left out, alone.
     """
-    items = value if isinstance(value, list) else [value]
+    items = of_type(value, list, [value])
     if isinstance(value, Mapping) and isinstance(value.get("data"), list):
         items = value["data"]
     for item in items:
@@ -86,8 +87,7 @@ def _tags(value: Any) -> dict[str, Any]:
 def _phoenix(value: Mapping[str, Any]) -> RawSpan:
     """A span of Phoenix: from its table of spans, or as its server answers."""
     context = value.get("context") or {}
-    inner = value.get("attributes")
-    attributes = dict(inner) if isinstance(inner, Mapping) else {}
+    attributes = dict(of_type(value.get("attributes"), Mapping, {}))
     attributes |= {
         name.removeprefix("attributes."): cell
         for name, cell in value.items()
@@ -152,13 +152,13 @@ def _observation(value: Mapping[str, Any]) -> RawSpan:
     attributes["langfuse.observation.type"] = kind
     if kind == "generation":
         prompt, reply = _data(value.get("input")), _data(value.get("output"))
-        prompt = prompt.get("messages", prompt) if isinstance(prompt, Mapping) else prompt
+        prompt = of_type(prompt, Mapping, {}).get("messages", prompt)
         if isinstance(prompt, str):
             prompt = [{"role": "user", "content": prompt}]
         if isinstance(reply, str):
             reply = {"role": "assistant", "content": reply}
-        attributes["gen_ai.input.messages"] = prompt if isinstance(prompt, list) else [prompt]
-        attributes["gen_ai.output.messages"] = reply if isinstance(reply, list) else [reply]
+        attributes["gen_ai.input.messages"] = of_type(prompt, list, [prompt])
+        attributes["gen_ai.output.messages"] = of_type(reply, list, [reply])
         usage = value.get("usageDetails") or value.get("usage") or {}
         attributes["gen_ai.usage.input_tokens"] = usage.get("input")
         attributes["gen_ai.usage.output_tokens"] = usage.get("output")
@@ -204,4 +204,4 @@ def _nanoseconds(value: Any) -> int:
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1e6) * 1000
-    return int(value) if isinstance(value, int | float) else 0
+    return int(of_type(value, int | float, 0))

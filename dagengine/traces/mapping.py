@@ -33,8 +33,8 @@ from dagengine.test_case import (
     Turn,
 )
 from dagengine.traces.joining import session_of
-from dagengine.traces.otlp import RawRecord
-from dagengine.traces.steps import AGENT, LLM, RETRIEVER, TOOL, Step, steps_of
+from dagengine.traces.otlp import RawRecord, of_type
+from dagengine.traces.steps import AGENT, LLM, RETRIEVER, TOOL, TraceStep, steps_of
 
 TRACE, SESSION, _SPAN = "trace", "session", "span:"
 _NO_TEXTS = (
@@ -57,11 +57,12 @@ _ABOUT = re.compile(
     re.IGNORECASE,
 )
 _NAMED = 6  # attributes that are named
+TextOf = Callable[[TraceStep], str | None]
 _RANKS = {AGENT: 0, LLM: 2}  # who speaks for a trace, of those beside each other; else 1
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class CaseUnit:
     """What one case is: a trace, a session, or every span of a kind."""
 
     text: str = TRACE
@@ -84,7 +85,7 @@ class Unit:
 
 
 @dataclass(slots=True)
-class Parts:
+class CaseParts:
     """What a case is made of: the root, the steps below it, and the texts.
 
     `id` is that of the trace or of the span; `origins` says where the input and the output were
@@ -92,8 +93,8 @@ class Parts:
     """
 
     id: str
-    root: Step
-    steps: list[Step]
+    root: TraceStep
+    steps: list[TraceStep]
     session: str | None
     input: str | None
     output: str | None
@@ -116,7 +117,7 @@ class Parts:
         return [
             ToolCall(
                 name=span.name,
-                input_parameters=span.input if isinstance(span.input, dict) else None,
+                input_parameters=of_type(span.input, dict, None),
                 output=span.output,
                 error=span.error,
                 span_id=span.span_id,
@@ -137,7 +138,7 @@ class Parts:
         return ids if self.session is None else {**ids, "session_id": self.session}
 
 
-def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
+def parts_in(records: Sequence[RawRecord], unit: CaseUnit) -> list[CaseParts]:
     """Parts of the cases of one trace; of a session, the turns of one trace.
 
     None if it has only log records, or no span of the kind.
@@ -156,7 +157,7 @@ def parts_in(records: Sequence[RawRecord], unit: Unit) -> list[Parts]:
     return [_parts_of(root, _within([root], steps), session, root.span.span_id) for root in roots]
 
 
-def case_of(parts: Parts) -> LLMTestCase | InvalidCase:
+def trace_case(parts: CaseParts) -> LLMTestCase | InvalidCase:
     """The case; what is refused, such as a picture, costs this case only."""
     try:
         return _case(parts)
@@ -164,7 +165,7 @@ def case_of(parts: Parts) -> LLMTestCase | InvalidCase:
         return InvalidCase(f"trace {parts.root.span.trace_id}", str(error))
 
 
-def conversation_of(parts: Sequence[Parts]) -> ConversationalTestCase | InvalidCase:
+def conversation_of(parts: Sequence[CaseParts]) -> ConversationalTestCase | InvalidCase:
     """The case of a session: a turn of the user and one of the assistant for every trace."""
     turns: list[Turn] = []
     for part in parts:
@@ -189,15 +190,15 @@ def conversation_of(parts: Sequence[Parts]) -> ConversationalTestCase | InvalidC
     return ConversationalTestCase(name=name, turns=turns, additional_metadata=ids)
 
 
-def _tops(steps: Sequence[Step]) -> list[Step]:
+def _tops(steps: Sequence[TraceStep]) -> list[TraceStep]:
     """The spans whose parent is not there; where parents go in a circle, all."""
     ids = {step.span.span_id for step in steps}
     return [step for step in steps if step.span.parent_id not in ids] or list(steps)
 
 
-def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, int]]:
+def _tree(tops: Iterable[TraceStep], steps: Sequence[TraceStep]) -> Iterator[tuple[TraceStep, int]]:
     """Spans with their depth: after each those that are in it. Circles of parents end."""
-    children: dict[str | None, list[Step]] = {}
+    children: dict[str | None, list[TraceStep]] = {}
     for step in steps:
         children.setdefault(step.span.parent_id, []).append(step)
     ids: set[str] = set()
@@ -213,13 +214,13 @@ def _tree(tops: Iterable[Step], steps: Sequence[Step]) -> Iterator[tuple[Step, i
                 waiting += [(child, depth + 1) for child in reversed(below)]
 
 
-def _within(tops: Iterable[Step], steps: Sequence[Step]) -> list[Step]:
+def _within(tops: Iterable[TraceStep], steps: Sequence[TraceStep]) -> list[TraceStep]:
     """Spans with all that are in them: the tree finds them, `steps` has them in order of time."""
     ids = {step.span.span_id for step, _ in _tree(tops, steps)}
     return [step for step in steps if step.span.span_id in ids]
 
 
-def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Parts:
+def _parts_of(root: TraceStep, steps: list[TraceStep], session: str | None, id: str) -> CaseParts:
     """Parts of the case of a span and the spans in it."""
     spans = [step.span for step in steps]
     passages = [text for span in spans for text in span.documents or ()]
@@ -236,16 +237,16 @@ def _parts_of(root: Step, steps: list[Step], session: str | None, id: str) -> Pa
         teller, speaker = next(iter(asking), None), next(reversed(answering), None)
         text_in, text_out = getattr(teller, "text_in", None), getattr(speaker, "text_out", None)
     origins = {"input": _origin(teller), "actual_output": _origin(speaker)}
-    return Parts(id, root, steps, session, text_in, text_out, passages or None, origins)
+    return CaseParts(id, root, steps, session, text_in, text_out, passages or None, origins)
 
 
-def _speakers(root: Step, steps: list[Step], text: Callable[[Step], str | None]) -> list[Step]:
+def _speakers(root: TraceStep, steps: list[TraceStep], text: TextOf) -> list[TraceStep]:
     """The spans that have a text for the whole; of several, in their order."""
     groups = (_topmost(group, text) for group in _groups(root, steps))
     return next(filter(None, groups), [])
 
 
-def _groups(root: Step, steps: list[Step]) -> Iterator[list[Step]]:
+def _groups(root: TraceStep, steps: list[TraceStep]) -> Iterator[list[TraceStep]]:
     """The spans in which a text is looked for, one group after the other."""
     yield [root]
     aside = [
@@ -261,9 +262,9 @@ def _groups(root: Step, steps: list[Step]) -> Iterator[list[Step]]:
     yield from (speakers, _within(speakers, own), own, working, steps)
 
 
-def _topmost(steps: list[Step], text: Callable[[Step], str | None]) -> list[Step]:
+def _topmost(steps: list[TraceStep], text: TextOf) -> list[TraceStep]:
     """The topmost spans that have a text, of the kind that speaks for the others, in order."""
-    speakers: list[Step] = []
+    speakers: list[TraceStep] = []
     limit = math.inf  # what is deeper is in the span that spoke last
     for step, depth in _tree(_tops(steps), steps):
         if depth <= limit:
@@ -275,7 +276,7 @@ def _topmost(steps: list[Step], text: Callable[[Step], str | None]) -> list[Step
     return sorted(best, key=lambda step: step.raw.start)
 
 
-def _why_no_texts(parts: Iterable[Parts]) -> str:
+def _why_no_texts(parts: Iterable[CaseParts]) -> str:
     """The message for a case without texts, with the attributes that may have them."""
     sizes = Counter[str]()
     for step in chain.from_iterable(part.steps for part in parts):
@@ -288,7 +289,7 @@ def _why_no_texts(parts: Iterable[Parts]) -> str:
     )
 
 
-def _origin(step: Step | None) -> str:
+def _origin(step: TraceStep | None) -> str:
     return "" if step is None else f"{step.span.kind} {step.span.name!r:.60} [{step.span.span_id}]"
 
 
@@ -296,7 +297,7 @@ def _as_text(value: Any) -> str | None:
     return None if value is None else as_text(value)
 
 
-def _case(parts: Parts) -> LLMTestCase | InvalidCase:
+def _case(parts: CaseParts) -> LLMTestCase | InvalidCase:
     root = parts.root
     models = [span for span in parts.spans if span.kind == LLM]
     # The end of an id: tools begin all of theirs with zeros, or with the time.
@@ -331,7 +332,7 @@ def _sum(counts: Any) -> int | None:
     return sum(numbers) if numbers else None
 
 
-def mapping_lines(parts: Parts) -> list[str]:
+def mapping_lines(parts: CaseParts) -> list[str]:
     """Lines that show the span of each field, and the spans as a tree."""
     retrievals = sum(span.kind == RETRIEVER for span in parts.spans)
     silent = f", {parts.textless} without texts" if parts.textless else ""

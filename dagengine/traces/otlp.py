@@ -141,7 +141,7 @@ def _log_of(value: Mapping[str, Any]) -> RawLog:
         _id(_first(value, "spanId", "span_id"), _SPAN),
         str(event or ""),
         int(time or 0) or int(observed or 0),  # old exporters write only the second
-        {**attributes, **(body if isinstance(body, dict) else {})},
+        {**attributes, **of_type(body, dict, {})},
     )
 
 
@@ -188,6 +188,11 @@ def _id(value: Any, lengths: tuple[int, int]) -> str:
     except (ValueError, binascii.Error):
         pass
     raise ValueError(f"{text!r:.60} is not an id of {digits} hex digits")
+
+
+def of_type(value: Any, kind: Any, otherwise: Any) -> Any:
+    """The value if it is of a kind, which may be a union of types; else another one."""
+    return value if isinstance(value, kind) else otherwise
 
 
 def id_text(value: Any) -> str:

@@ -46,7 +46,7 @@ class Score:
 
     @property
     def level(self) -> str:
-        """What it is about: a span, a trace or a session."""
+        """Kind of its subject: a span, a trace or a session."""
         return "span" if self.span_id else "trace" if self.trace_id else "session"
 
     @property
@@ -88,7 +88,7 @@ def scores_of(row: CaseResult, metrics: Mapping[str, MetricRecord]) -> Iterator[
             yield Score(
                 result.metric,
                 metric.hash,
-                "LLM" if any(node.judges for node in nodes.values()) else "CODE",
+                _source(nodes.values()),
                 value=result.score,
                 label={True: "pass", False: "fail", None: None}[result.success],
                 reason=result.why or None,
@@ -110,12 +110,16 @@ def _nodes(metric: MetricRecord) -> dict[str, NodeRecord]:
     return nodes
 
 
+def _source(nodes: Iterable[NodeRecord]) -> Source:
+    return "LLM" if any(node.judges for node in nodes) else "CODE"
+
+
 def _of_step(
     result: MetricResult, step: Step, node: NodeRecord, place: dict[str, Any]
 ) -> Iterator[Score]:
     """The scores of one node: one for each span that it went over, else one for the case."""
-    source: Source = "LLM" if node.judges else "CODE"
-    empty = Score(f"{result.metric}: {step.node}", node.hash or "", source, **place)
+    name = f"{result.metric}: {step.node}"
+    empty = Score(name, node.hash or "", _source([node]), **place)
     if step.outcome is not OutcomeKind.OK:
         yield replace(empty, reason=step.reason, error=str(step.outcome))
     elif step.spans and isinstance(step.output, list) and len(step.output) == len(step.spans):

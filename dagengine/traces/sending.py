@@ -22,7 +22,7 @@ from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.run import Run, load_run
 from dagengine.redaction import public_text
 from dagengine.terminal import counted
-from dagengine.traces.backends import Backend, Request, backend_of
+from dagengine.traces.backends import Backend, ScoreRequest, backend_of
 from dagengine.traces.scores import (
     BEGUN,
     DONE,
@@ -142,8 +142,8 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
         scores = _unsent(run, backend, journal, tally)
         # Looked at before the first request: a run without traces is refused with nothing written.
         batch = list(islice(scores, _AT_ONCE))
-        known = batch or tally.earlier or tally.uncertain or tally.rejected
-        if tally.without_trace and not known:
+        some = batch or tally.earlier or tally.uncertain or tally.rejected
+        if tally.without_trace and not some:
             raise InputError(
                 f"the cases of {run.folder} have no ids of traces: read them with --map otel, or "
                 "map a column to additional_metadata.trace_id"
@@ -196,7 +196,7 @@ class _Courier:
             else:
                 self._make(request)
 
-    def _make(self, request: Request) -> None:
+    def _make(self, request: ScoreRequest) -> None:
         backend, sent, count = self.backend, self.sent, len(request.scores)
         answer = self._answer(request)
         status, text, rejected = answer.status, answer.text[:300], count
@@ -220,7 +220,7 @@ class _Courier:
             sent.problems[f"warning: {problem}"] += count
 
     def _take_rejection(
-        self, request: Request, answer: _Answer, problem: str, rejected: int
+        self, request: ScoreRequest, answer: _Answer, problem: str, rejected: int
     ) -> None:
         """Note that scores were not taken; write those again that were refused for others."""
         backend, sent, status = self.backend, self.sent, answer.status
@@ -250,7 +250,7 @@ class _Courier:
         for again in backend.requests(scores) if scores else ():
             self._make(again)
 
-    def _answer(self, request: Request) -> _Answer:
+    def _answer(self, request: ScoreRequest) -> _Answer:
         """The last answer to a request, which is made again where that does no harm."""
         import httpx2
 
@@ -290,7 +290,7 @@ class _Courier:
                 self.journal.note(FAILED, request.scores)
             self.sleep(min(max(0.0, pause), _LONGEST_WAIT) or wait)
 
-    async def _exchange(self, request: Request) -> httpx2.Response:
+    async def _exchange(self, request: ScoreRequest) -> httpx2.Response:
         """Make one request; raises TimeoutError if its answer takes too long, slowly or not."""
         address, body = self.backend.url + request.path, line_of(request.body)
         headers = {"Content-Type": "application/json"}

@@ -15,15 +15,15 @@ from dagengine.test_case import Span
 from dagengine.traces.dialogues import (
     ASSISTANT,
     USER,
-    Call,
-    as_json,
-    data_of,
+    ToolRequest,
     dialogue_of,
     from_json,
+    json_data,
+    json_of_kind,
     last_text,
     text_for,
 )
-from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
+from dagengine.traces.otlp import RawLog, RawRecord, RawSpan, of_type
 
 LLM, TOOL, RETRIEVER, AGENT, CHAIN = "llm", "tool", "retriever", "agent", "chain"
 # Attributes that name a kind, the surest first, and their words for it where they differ from ours.
@@ -74,7 +74,7 @@ _TOKENS_OUT = (
 
 
 @dataclass(slots=True)
-class Step:
+class TraceStep:
     """A span, with what it was read from, and its own texts if it has any.
 
     These are what a person may have written, and what was answered: of a model its messages, of
@@ -87,7 +87,7 @@ class Step:
     text_out: str | None
 
 
-def steps_of(records: Iterable[RawRecord]) -> list[Step]:
+def steps_of(records: Iterable[RawRecord]) -> list[TraceStep]:
     """The spans of one trace in the order in which they began, each once."""
     raw: dict[str, RawSpan] = {}
     logs: dict[str, list[RawLog]] = defaultdict(list)
@@ -102,23 +102,28 @@ def steps_of(records: Iterable[RawRecord]) -> list[Step]:
     dialogues = [
         dialogue_of(span, sorted(logs[span.span_id], key=lambda log: log.time)) for span in ordered
     ]
-    calls: dict[str, Call] = {}
+    calls: dict[str, ToolRequest] = {}
     results: dict[str, Any] = {}
     for dialogue in dialogues:
         for message in chain(*dialogue.values()):
             calls |= {call.id: call for call in message.calls if call.id}
             results |= {key: result for key, result in message.results if key}
-    steps: list[Step] = []
+    steps: list[TraceStep] = []
     for span, dialogue in zip(ordered, dialogues, strict=True):
         texts: dict[str, str | None] = {}
         for role, names in ((USER, _IN), (ASSISTANT, _OUT)):
-            own_texts = (text_for(role, value) for value in _data_in(span.attributes, names))
-            own, written = next(filter(None, own_texts), None), last_text(dialogue[role], role)
-            is_model = kind_of(span.attributes) == LLM
+            own, written = _text_of(span, role, names), last_text(dialogue[role], role)
+            is_model = span_kind(span.attributes) == LLM
             texts[role] = written or own if is_model else own or written
-        text_in, text_out = texts[USER], texts[ASSISTANT]
-        steps.append(Step(span, _span(span, text_in, text_out, calls, results), text_in, text_out))
+        sides = texts[USER], texts[ASSISTANT]
+        steps.append(TraceStep(span, _span(span, *sides, calls, results), *sides))
     return steps
+
+
+def _text_of(span: RawSpan, role: str, names: Iterable[str]) -> str | None:
+    """The text of a role in what a span says of itself."""
+    texts = (text_for(role, value) for value in _data_in(span.attributes, names))
+    return next(filter(None, texts), None)
 
 
 def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:
@@ -126,10 +131,10 @@ def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[An
     for name in names:
         mime = attributes.get(name.replace(".value", ".mime_type"))
         plain = name in _PLAIN and mime != _JSON
-        yield attributes.get(name) if plain else data_of(attributes.get(name))
+        yield attributes.get(name) if plain else json_data(attributes.get(name))
 
 
-def kind_of(attributes: Mapping[str, Any]) -> str:
+def span_kind(attributes: Mapping[str, Any]) -> str:
     """Kind of a span, in small letters; `span` if it does not say."""
     for name in _KIND_IN:
         if attributes.get(name):
@@ -143,17 +148,17 @@ def _span(
     raw: RawSpan,
     text_in: str | None,
     text_out: str | None,
-    calls: Mapping[str, Call],
+    calls: Mapping[str, ToolRequest],
     results: Mapping[str, Any],
 ) -> Span:
-    attributes, kind = raw.attributes, kind_of(raw.attributes)
+    attributes, kind = raw.attributes, span_kind(raw.attributes)
     documents, call_id = None, None
     name = raw.name
     error = _error_of(raw)
     if kind == TOOL:
         output, failure, call_id = _tool_output(attributes)
         call_id = _first(attributes, *_CALL_ID) or call_id
-        call = calls.get(str(call_id), Call(None, ""))
+        call = calls.get(str(call_id), ToolRequest(None, ""))
         name = str(_first(attributes, *_TOOL_NAME) or call.name or name)
         shown = _arguments(attributes, call)
         error = error or failure
@@ -193,7 +198,7 @@ def _error_of(raw: RawSpan) -> str | None:
     return next(str(reason) for reason in reasons if reason) if raw.failed else None
 
 
-def _arguments(attributes: Mapping[str, Any], call: Call) -> Any:
+def _arguments(attributes: Mapping[str, Any], call: ToolRequest) -> Any:
     """The arguments of a tool: its span knows best, then the model that asked for it."""
     # Some write the arguments there, others the JSON schema of them.
     parameters = from_json(attributes.get(_PARAMETERS))
@@ -221,7 +226,7 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
         return from_json(result), None, None
     values = (from_json(value) for value in _data_in(attributes, _OUT))
     output = next((value for value in values if value is not None), None)
-    data = output.get("data") if isinstance(output, dict) else None
+    data = of_type(output, dict, {}).get("data")
     if not isinstance(data, dict) or "tool_call_id" not in data:
         return output, None, None
     failure = str(data.get("content")) if data.get("status") == "error" else None
@@ -232,7 +237,7 @@ def _documents(attributes: Mapping[str, Any]) -> list[str] | None:
     """The texts that were retrieved; None if none was captured."""
     listed = from_json(_first(attributes, "gen_ai.retrieval.documents", *_OUT))
     listed = listed.get("documents") if isinstance(listed, Mapping) else listed
-    documents = [item for item in as_json(listed, list, ()) if isinstance(item, Mapping)]
+    documents = [item for item in json_of_kind(listed, list, ()) if isinstance(item, Mapping)]
     texts = [_first(document, *_CONTENT) for document in documents]
     texts_by_position = {
         int(position[1]): value

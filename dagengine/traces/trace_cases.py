@@ -19,14 +19,14 @@ from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase
 from dagengine.traces.foreign import records_of_any
 from dagengine.traces.joining import Joined
 from dagengine.traces.mapping import (
-    Parts,
-    Unit,
-    case_of,
+    CaseParts,
+    CaseUnit,
     conversation_of,
     mapping_lines,
     parts_in,
+    trace_case,
 )
-from dagengine.traces.otlp import RawLog, RawRecord, RawSpan
+from dagengine.traces.otlp import RawLog, RawRecord, RawSpan, of_type
 from dagengine.traces.steps import steps_of
 
 _FIRST = 20  # cases of which the largest is shown
@@ -68,7 +68,7 @@ class TraceCases(Cases):
 class Traces:
     """Files of spans and logs that are joined when they are first read, and once."""
 
-    def __init__(self, files: Sequence[Path], unit: Unit) -> None:
+    def __init__(self, files: Sequence[Path], unit: CaseUnit) -> None:
         self._files, self.unit = files, unit
         self._flaws: list[InvalidCase] = []
         self._joined: Joined | None = None
@@ -94,7 +94,7 @@ class Traces:
                     words = words if count else f"no traces ({flaws[0]}); {_EXPECTED}"
                     self._flaws.append(InvalidCase(position, words))
 
-    def parts(self) -> Iterator[list[Parts]]:
+    def parts(self) -> Iterator[list[CaseParts]]:
         """Parts of each case: one element, or of a session the traces in their order.
 
         Raises InputError if nothing is of the unit.
@@ -124,9 +124,9 @@ class Traces:
                 f"{', '.join(sorted(kinds)) or 'no spans'}"
             )
 
-    def case(self, parts: list[Parts]) -> LLMTestCase | ConversationalTestCase | InvalidCase:
+    def case(self, parts: list[CaseParts]) -> LLMTestCase | ConversationalTestCase | InvalidCase:
         """The case that is made of these."""
-        return conversation_of(parts) if self.unit.is_session else case_of(parts[0])
+        return conversation_of(parts) if self.unit.is_session else trace_case(parts[0])
 
     def read(self) -> Iterator[Record]:
         """The cases; a line that is no export becomes an invalid one at the end."""
@@ -162,7 +162,7 @@ def read_traces(*files: str | Path, unit: str = "trace") -> TraceCases:
             raise InputError(f"there is no file {path}")
         if path.is_dir():
             raise InputError(f"{path} is a folder; choose a file in it")
-    return TraceCases(Traces(paths, Unit(unit)), ", ".join(map(str, paths)))
+    return TraceCases(Traces(paths, CaseUnit(unit)), ", ".join(map(str, paths)))
 
 
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
@@ -216,7 +216,7 @@ def case_of_spans(spans: Iterable[Any], logs: Iterable[Any] = ()) -> TestCase:
             "before each test, and flush the provider after it"
         )
     records += [log for log in map(_log, logs) if log.trace_id in traces]
-    (case,) = map(case_of, parts_in(records, Unit()))
+    (case,) = map(trace_case, parts_in(records, CaseUnit()))
     if isinstance(case, InvalidCase):
         raise InputError(str(case))
     return case
@@ -240,7 +240,7 @@ def _span(span: Any) -> RawSpan:
 
 def _log(log: Any) -> RawLog:
     record = log.log_record
-    body = _plain(record.body) if isinstance(record.body, Mapping) else {}
+    body = of_type(_plain(record.body), dict, {})
     return RawLog(
         f"{record.trace_id or 0:032x}",
         f"{record.span_id or 0:016x}",

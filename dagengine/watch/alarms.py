@@ -29,7 +29,7 @@ from typing import Any
 
 from dagengine.reliability.statistics.sums import needs
 from dagengine.watch.sequences import Bettor, MeanBettor, Since
-from dagengine.watch.values import Departure, Judged
+from dagengine.watch.values import JudgedTrace, SeriesDeparture
 
 ALPHA = 0.05
 """The probability of a false alarm in a healthy stream, all series and all times together."""
@@ -145,9 +145,9 @@ class Series:
         return looked[excess.index(most)] if most >= 0 else None
 
 
-CaseBlock = list[Judged]
+CaseBlock = list[JudgedTrace]
 """Cases that count as one: those of a group, else one."""
-Number = Callable[[Judged], float | None]
+Number = Callable[[JudgedTrace], float | None]
 
 
 def block_mean(number: Number, block: CaseBlock) -> float | None:
@@ -175,13 +175,13 @@ class MetricAlarms:
     def _restart(self) -> None:
         self._begun += 1
         self._first: list[CaseBlock] = []
-        self._latest: deque[Judged] = deque(maxlen=_WINDOW)
+        self._latest: deque[JudgedTrace] = deque(maxlen=_WINDOW)
         self._series: dict[str, tuple[Number, Series]] = {}
         if self._rate is not None:
             share = self._alpha * of_baseline(self._begun)
             self._series["all"] = (self._score, Series(share, mean=self._rate))
 
-    def add(self, cases: CaseBlock) -> Departure | None:
+    def add(self, cases: CaseBlock) -> SeriesDeparture | None:
         """Take a block; the departure that it shows, after which the next ones are a baseline."""
         block = [case for case in cases if self.metric in case.scores]
         if not block:
@@ -203,8 +203,8 @@ class MetricAlarms:
             if shown is not None:
                 first = [*chain(*self._first)]
                 latest = [case for case in self._latest if case.row >= shown.row]
-                mean = shown.since.mean
-                departure = Departure(self.metric, group, row, series.before, mean, first, latest)
+                means = series.before, shown.since.mean
+                departure = SeriesDeparture(self.metric, group, row, *means, first, latest)
                 self._restart()
                 return departure
         return None
@@ -244,7 +244,7 @@ class MetricAlarms:
         means = (block_mean(number, block) for block in self._first)
         return [mean for mean in means if mean is not None]
 
-    def _score(self, case: Judged) -> float | None:
+    def _score(self, case: JudgedTrace) -> float | None:
         return case.scores[self.metric] if case.share < self._least else None
 
     def _score_in(self, stratum: str) -> Number:
@@ -291,13 +291,13 @@ class Alarms:
         self._begun[metric] += 1
         return Series(share, mean=0.5)
 
-    def add(self, case: Judged) -> list[Departure]:
+    def add(self, case: JudgedTrace) -> list[SeriesDeparture]:
         """Take a case; what has left its baseline now."""
         blocks = [[case]] if case.group is None else self._complete(case, case.group)
         departures = [metric.add(block) for block in blocks for metric in self._metrics]
         return [departure for departure in departures if departure is not None]
 
-    def _complete(self, case: Judged, group: str) -> list[CaseBlock]:
+    def _complete(self, case: JudgedTrace, group: str) -> list[CaseBlock]:
         """The groups that are complete with this case: those that are long, or silent for long."""
         self._open[group] = block = [*self._open.pop(group, []), case]
         names = [] if len(block) < _LONGEST else [group]

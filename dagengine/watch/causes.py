@@ -17,7 +17,7 @@ from typing import Any
 
 from dagengine.reliability.statistics.sums import needs
 from dagengine.watch.strata import ERRORS, OTHERS
-from dagengine.watch.values import Alert, Cause, Departure, Judged, Pair
+from dagengine.watch.values import Alert, Cause, JudgedTrace, ScoreChange, SeriesDeparture
 
 Part = tuple[float, float]
 """A part of a change, and its standard error."""
@@ -28,7 +28,7 @@ _DRAWS = 200
 _LENGTHS = 3  # classes of equal size in the baseline
 
 
-def alarm_of(departure: Departure, pairs: Sequence[Pair]) -> Alert:
+def alarm_of(departure: SeriesDeparture, pairs: Sequence[ScoreChange]) -> Alert:
     """The alarm of a departure; `pairs` are old questions that were asked again because of it."""
     judge: Part | None = None
     # Changes of scores say nothing about the paths that cases take.
@@ -83,7 +83,7 @@ def _squared_distance(part: Part | None) -> float:
     return 0.0 if part is None else (part[0] / part[1]) ** 2
 
 
-def _divide(departure: Departure) -> tuple[Part | None, Part]:
+def _divide(departure: SeriesDeparture) -> tuple[Part | None, Part]:
     """Divide a change into the mix of kinds and the change within them, by bootstrap over cases."""
     change = departure.now - departure.before
     if not departure.first:  # a mean that is known says nothing of its traffic
@@ -122,7 +122,7 @@ def _divide(departure: Departure) -> tuple[Part | None, Part]:
 
 
 def _table(
-    cases: Sequence[Judged], departure: Departure, limits: Sequence[int]
+    cases: Sequence[JudgedTrace], departure: SeriesDeparture, limits: Sequence[int]
 ) -> tuple[list[tuple[str, int]], Any, Any]:
     """Of every case of the group: its kind, its number, and its weight."""
     numpy = needs("numpy")
@@ -142,7 +142,7 @@ def _table(
     return labels, values, weights
 
 
-def _most_moved(departure: Departure) -> str | None:
+def _most_moved(departure: SeriesDeparture) -> str | None:
     """The path whose share of the cases has changed most, with both shares."""
     sides = []
     for cases in (departure.first, departure.latest):

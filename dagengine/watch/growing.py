@@ -30,7 +30,7 @@ from dagengine.regular_files import is_there, open_to_read, read_whole, write_wh
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.test_case import LLMTestCase
 from dagengine.traces.otlp import DAMAGES
-from dagengine.watch.values import Judged, Pair
+from dagengine.watch.values import JudgedTrace, ScoreChange
 
 T = TypeVar("T")
 SPENT = "spent.json"
@@ -78,9 +78,9 @@ class GrowingRun(RunWriter):
         """
         self._begun = True
         self.folder.mkdir(parents=True, exist_ok=True)
-        count = cut(self.folder / ROWS, lambda line, place: index_of(line) == place)
+        count = shorten(self.folder / ROWS, lambda line, place: index_of(line) == place)
         for name in (CASES, TIMES):
-            cut(self.folder / name, lambda line, place: index_in(line) == place, count)
+            shorten(self.folder / name, lambda line, place: index_in(line) == place, count)
         if count:
             for row in read_rows(self.folder / ROWS):
                 self._summing.add(row)
@@ -168,7 +168,7 @@ class OldCases:
             line, source = lines[0], f"{self._rows} row {self.next - 1}"
             row = row_of(value_of(line), source)
             fields = value_of(lines[1])
-            judged = Judged.of(row)
+            judged = JudgedTrace.of(row)
             if fields.get("type") == LLMTestCase.__name__ and judged is not None and judged.scores:
                 count += 1
                 own = {k: v for k, v in fields.items() if k not in ("index", "hash", "type")}
@@ -193,19 +193,19 @@ def _line_at(path: Path, place: int) -> bytes:
         return file.readline()
 
 
-def pairs_of(old: CaseResult, new: CaseResult, asked: int) -> list[Pair]:
+def pairs_of(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:
     """The changes of the scores of one case, for every metric that gave one both times."""
-    judged = Judged.of(old)
+    judged = JudgedTrace.of(old)
     assert judged is not None
     later = {result.metric: result.score for result in new.metrics}
     return [
-        Pair(old.index, asked, metric, round(score - before, 12), 1 / judged.probability)
+        ScoreChange(old.index, asked, metric, round(score - before, 12), 1 / judged.probability)
         for metric, before in judged.scores.items()
         if (score := later.get(metric)) is not None
     ]
 
 
-def cut(path: Path, fits: Callable[[bytes, int], bool], most: float = math.inf) -> int:
+def shorten(path: Path, fits: Callable[[bytes, int], bool], most: float = math.inf) -> int:
     """Shorten a file to its first `most` whole lines; how many there are.
 
     Raises InputError for a whole line that does not fit its place: only half a line is of a kill.
@@ -225,9 +225,9 @@ def cut(path: Path, fits: Callable[[bytes, int], bool], most: float = math.inf) 
     return count
 
 
-def lines_of(path: Path, kind: type[T]) -> list[T]:
+def read_lines(path: Path, kind: type[T]) -> list[T]:
     """Read the whole lines of a file; raises InputError for a damaged one."""
-    cut(path, lambda line, place: True)
+    shorten(path, lambda line, place: True)
     read, items = TypeAdapter(kind).validate_json, list[T]()
     for source, line in complete_lines(path, whole=True) if is_there(path) else ():
         try:

@@ -114,7 +114,8 @@ def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
             answer = {"partialSuccess": counted}
         if media == _JSON:
             return JSONResponse(answer)
-        return Response(_as_protobuf(kind, answer), media_type=media)
+        message, form = _protobuf(kind, "Response")
+        return Response(form.ParseDict(answer, message).SerializeToString(), media_type=media)
 
     routes = [Route("/v1/{kind:str}", take, methods=["POST"])]
     return Starlette(routes=routes)
@@ -147,25 +148,15 @@ def _value(kind: str, media: str, body: bytes | bytearray) -> Mapping[str, Any]:
         if value == {} or not is_otlp(value):
             raise _RefusedError(400, "neither resourceSpans nor resourceLogs")
         return dict(value)
-    if media == _PROTOBUF:
-        return _of_protobuf(kind, body)
-    raise _RefusedError(415, f"the content type is {_JSON} or {_PROTOBUF}, not {media or 'empty'}")
-
-
-def _of_protobuf(kind: str, body: bytes | bytearray) -> Mapping[str, Any]:
+    if media != _PROTOBUF:
+        wrong = f"the content type is {_JSON} or {_PROTOBUF}, not {media or 'empty'}"
+        raise _RefusedError(415, wrong)
     message, form = _protobuf(kind, "Request")
     try:
         message.ParseFromString(bytes(body))
     except Exception as error:  # noqa: BLE001 - its own class of error is in an optional package
         raise _RefusedError(400, f"not a protobuf message of OTLP: {error!s:.200}") from None
-    value: Mapping[str, Any] = form.MessageToDict(message)
-    return value
-
-
-def _as_protobuf(kind: str, answer: Mapping[str, Any]) -> bytes:
-    message, form = _protobuf(kind, "Response")
-    data: bytes = form.ParseDict(answer, message).SerializeToString()
-    return data
+    return dict(form.MessageToDict(message))
 
 
 def _protobuf(kind: str, side: str) -> tuple[Any, Any]:

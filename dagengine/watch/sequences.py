@@ -81,11 +81,8 @@ class Bettor:
         (left,) = numpy.nonzero(evidence < math.log(1 / alpha))
         if not len(left):  # between two steps
             return self.mean, self.mean
-        low, high = left[0] - 1, left[-1] + 1
-        return (
-            0.0 if low < 0 else float(self.means[low]),
-            1.0 if high >= len(self.means) else float(self.means[high]),
-        )
+        limits = [0.0, *self.means.tolist(), 1.0]
+        return limits[left[0]], limits[left[-1] + 2]
 
 
 class MeanBettor(Bettor):

@@ -22,7 +22,7 @@ def errors_or_others(case: LLMTestCase) -> str:
     return ERRORS if any(span.error for span in case.spans or ()) else OTHERS
 
 
-def share_of(trace_id: str) -> float:
+def trace_share(trace_id: str) -> float:
     """The place of a trace in [0, 1), the same in every process."""
     digest = hashlib.sha256(f"dagengine watch {trace_id}".encode()).digest()
     # 53 bits, which are all that a float holds: one more could be rounded up to 1.
@@ -95,4 +95,4 @@ class Sampling:
     @property
     def least(self) -> float:
         """The lowest rate: traces whose place is below it are judged whatever their stratum."""
-        return min(self.rate, *self.rates.values()) if self.rates else self.rate
+        return min([self.rate, *self.rates.values()])

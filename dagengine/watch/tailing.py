@@ -20,7 +20,7 @@ from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError
 from dagengine.regular_files import open_to_read
 from dagengine.traces.joining import pack_record, temporary_database, unpack_record
-from dagengine.traces.otlp import RawRecord, RawSpan, is_otlp, records_of
+from dagengine.traces.otlp import RawRecord, RawSpan, is_otlp, of_type, records_of
 
 _CACHE = 16 * 1024  # KiB of the database in memory
 _AT_ONCE = 8 << 20  # bytes of one file that are read before traces are looked at
@@ -133,7 +133,7 @@ class Folder:
         except ValueError:  # a Collector that is killed leaves half a line
             self._leave_out("not JSON", path.name)
             return
-        for item in value if isinstance(value, list) else [value]:
+        for item in of_type(value, list, [value]):
             if is_otlp(item):
                 yield from records_of(
                     item, lambda error: self._leave_out(DAMAGED, f"{path.name}: {error!s:.120}")

@@ -8,13 +8,13 @@ from typing import Literal, Self
 
 from dagengine.results import CaseResult
 from dagengine.results.rows import GROUPED, WATCHED
-from dagengine.watch.strata import share_of
+from dagengine.watch.strata import trace_share
 
 Cause = Literal["app", "traffic", "judge", "not known"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedTrace:
     """What the laws of alarms read of a row.
 
     `share` is the place of the trace in [0, 1): it was judged because that is below the
@@ -43,7 +43,7 @@ class Judged:
             row.index,
             stratum,
             float(probability),
-            share_of(ids["trace_id"]),
+            trace_share(ids["trace_id"]),
             int(characters),
             {result.metric: float(result.score or 0.0) for result in scored},
             {
@@ -55,7 +55,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class SeriesDeparture:
     """A series that has left its baseline, with the cases on both sides.
 
     `group` is `all`, `stratum NAME` or `path NODES`; `before` and `now` are the means of the
@@ -67,8 +67,8 @@ class Departure:
     row: int
     before: float
     now: float
-    first: Sequence[Judged] = field(repr=False)
-    latest: Sequence[Judged] = field(repr=False)
+    first: Sequence[JudgedTrace] = field(repr=False)
+    latest: Sequence[JudgedTrace] = field(repr=False)
 
     @property
     def key(self) -> tuple[int, str, str]:
@@ -77,7 +77,7 @@ class Departure:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ScoreChange:
     """An old question asked again: the change of a score, and the weight of its case.
 
     `row` is the case, `asked` how many rows there were when it was asked again.
@@ -95,7 +95,7 @@ class Again:
     """An old case that was asked again: its row, and what changed; one line of `again.jsonl`."""
 
     row: int
-    pairs: list[Pair]
+    pairs: list[ScoreChange]
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,15 +42,15 @@ from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.results.summary import escalated_line
 from dagengine.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
-from dagengine.traces.mapping import Unit, case_of, parts_in
+from dagengine.traces.mapping import CaseUnit, parts_in, trace_case
 from dagengine.traces.otlp import DAMAGES
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
 from dagengine.watch.causes import alarm_of
-from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, lines_of, pairs_of
+from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, pairs_of, read_lines
 from dagengine.watch.sequences import Bettor
-from dagengine.watch.strata import PERIODS, Sampling, group_digest, share_of
+from dagengine.watch.strata import PERIODS, Sampling, group_digest, trace_share
 from dagengine.watch.tailing import DAMAGED, Folder, Pending
-from dagengine.watch.values import Again, Alert, Departure, Judged, Pair
+from dagengine.watch.values import Again, Alert, JudgedTrace, ScoreChange, SeriesDeparture
 
 AGAIN = "again.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
@@ -146,7 +146,7 @@ class Watch(RunObserver):
             )
         self._alone = 0  # cases without a group
         self._off: tuple[str, ...] = ()  # metrics without alarms
-        self._departures: deque[Departure] = deque()
+        self._departures: deque[SeriesDeparture] = deque()
         # Sums for the mean score of the whole traffic: a case counts 1 / its probability (Hájek).
         self._scores, self._weights = defaultdict[str, float](float), defaultdict[str, float](float)
         self._bettors = {name: Bettor() for name in self.metrics}
@@ -172,8 +172,8 @@ class Watch(RunObserver):
         self._old = OldCases(self._folder) if remembers and self._how.again else None
         self._known: set[tuple[int, str, str]] = set()
         self._folder.mkdir(parents=True, exist_ok=True)
-        alerts = lines_of(self._folder / ALERTS, Alert)
-        again = lines_of(self._folder / AGAIN, Again)
+        alerts = read_lines(self._folder / ALERTS, Alert)
+        again = read_lines(self._folder / AGAIN, Again)
         self._alert_lines = JsonLines(self._folder / ALERTS, emptied=False)
         self._again_lines = JsonLines(self._folder / AGAIN, emptied=False)
         with ExitStack() as stack:
@@ -231,7 +231,7 @@ class Watch(RunObserver):
         trace = (row.trace or {}).get("trace_id")
         if trace is not None:
             self._pending.decide(trace)
-        judged = Judged.of(row)
+        judged = JudgedTrace.of(row)
         kinds = {result.outcome for result in row.metrics}
         if OutcomeKind.OVER_BUDGET in kinds:
             self.counts["unasked"] += 1
@@ -345,14 +345,14 @@ class Watch(RunObserver):
         cases: list[Item] = []
         sampling = self._how.sampling
         for trace, records in self._pending.take(now - self._how.quiet, most):
-            (item,) = map(case_of, parts_in(records, Unit()))
+            (item,) = map(trace_case, parts_in(records, CaseUnit()))
             case = item.test_case if isinstance(item, InvalidCase) else item
             if not isinstance(case, LLMTestCase):  # a trace that is refused has a row, too
                 case = LLMTestCase(input="", additional_metadata={"trace_id": trace})
             stratum = sampling.stratum(case)
             probability = sampling.probability(stratum)
             # By the name of the trace and not by chance: a restart samples the same traces.
-            if share_of(trace) >= probability:
+            if trace_share(trace) >= probability:
                 self.counts["not sampled"] += 1
                 continue
             values = (stratum, repr(probability), str(len(case.input)))
@@ -392,7 +392,7 @@ class Watch(RunObserver):
         while True:
             while self._departures:
                 departure = self._departures.popleft()
-                pairs: list[Pair] = []
+                pairs: list[ScoreChange] = []
                 while True:
                     more = await self._ask_again(_MANY, departure.latest[0].row)
                     pairs += [pair for pair in more if pair.metric == departure.metric]
@@ -411,7 +411,7 @@ class Watch(RunObserver):
             self._news = anyio.Event()
             await self._news.wait()
 
-    async def _ask_again(self, most: int, before: float = math.inf) -> list[Pair]:
+    async def _ask_again(self, most: int, before: float = math.inf) -> list[ScoreChange]:
         """Ask the next old questions; their changes, which are in the folder then."""
         if self._old is None:
             return []
@@ -436,7 +436,7 @@ class Watch(RunObserver):
             self.engine.gateway.run.try_again()
             await engine.run([case for _, case in old], OnRow(rows.append))
         self._is_back()
-        changes: list[Pair] = []
+        changes: list[ScoreChange] = []
         for (row, _), new in zip(old, rows, strict=True):
             pairs = pairs_of(row, new, asked)
             self._again_lines.write(dataclasses.asdict(Again(row.index, pairs)))
@@ -445,7 +445,7 @@ class Watch(RunObserver):
             changes += pairs
         return changes
 
-    def _compare(self, pairs: Iterable[Pair]) -> None:
+    def _compare(self, pairs: Iterable[ScoreChange]) -> None:
         """Raise an alarm if the changes show that the judge is not as it was."""
         for pair in pairs:
             drift = self._alarms.add_change(pair.metric, pair.change, pair.row)

@@ -19,7 +19,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.store.file import connect
-from dagengine.store.maintenance import groups, reading
+from dagengine.store.maintenance import groups, open_to_look
 from dagengine.test_case import LLMTestCase
 
 DAY = 24 * 60 * 60
@@ -72,7 +72,7 @@ def output(*arguments: object) -> str:
 
 
 def counts(path: Path) -> dict[tuple[str, str], int]:
-    with reading(path) as db:
+    with open_to_look(path) as db:
         return {(group.judge, group.node): group.answers for group in groups(db)}
 
 
@@ -118,7 +118,7 @@ def test_prune_removes_what_was_meant_and_nothing_else(path: Path) -> None:
     size = path.stat().st_size
     assert "3 answers removed" in output("prune", path, "--judge", "scripted one", "--compact")
     assert path.stat().st_size < size
-    with reading(path) as db:
+    with open_to_look(path) as db:
         assert db.execute("SELECT name FROM judges").fetchall() == [("scripted two",)]
 
 

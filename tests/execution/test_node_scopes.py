@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dagengine.execution.workers import WorkerScope
+from dagengine.execution.worker_tasks import WorkerScope
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from servers.decision_server import Asked, DecisionServer
 
 from dagengine import compile_metrics, evaluate
-from dagengine.execution.odds import MOST_PATHS, odds_of, with_odds
+from dagengine.execution.path_odds import MOST_PATHS, odds_of, with_odds
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.judges import DecisionJudge, ScriptedJudge

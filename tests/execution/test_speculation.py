@@ -17,7 +17,7 @@ from dagengine import Limits, a_evaluate, compile_metrics
 from dagengine.compiler.plan import ALWAYS
 from dagengine.errors import ProviderError, RefusedError
 from dagengine.execution.scheduler import CaseState
-from dagengine.execution.speculation import ahead, bringing, deciding
+from dagengine.execution.speculation import ahead, bringing, deciding_units
 from dagengine.graph.values import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -211,7 +211,7 @@ def test_only_what_has_all_that_it_reads_is_asked_ahead(
     plan = compile_metrics([metric_of(drawing, script)])
     judges = [PackingJudge(first_option, packs=AHEAD) for _ in plan.models]
     state, running = CaseState(plan), list[int]()
-    assert {unit.index for unit in deciding(plan, judges)} <= bringing(plan, judges)
+    assert {unit.index for unit in deciding_units(plan, judges)} <= bringing(plan, judges)
     foreseen: dict[int, tuple[Any, ...]] = {}
     while True:
         running += state.ready

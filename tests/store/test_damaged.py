@@ -22,7 +22,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.results import EvaluationResult
 from dagengine.results.totals import cost_line
-from dagengine.store.entries import DamagedError, fields_of
+from dagengine.store.entries import DamagedError, answer_fields
 from dagengine.store.file import connect, connect_to_read
 from dagengine.test_case import LLMTestCase
 
@@ -188,5 +188,5 @@ def test_an_answer_that_unpacks_to_too_much_is_damaged(monkeypatch: pytest.Monke
     monkeypatch.setattr("dagengine.store.file._LONGEST", 1000)
     long = {**GOOD, "raw": "x" * 2000}
     with pytest.raises(DamagedError, match="longer than 1,000 bytes"):
-        fields_of(packed(long))
-    assert fields_of(packed(GOOD)) == GOOD
+        answer_fields(packed(long))
+    assert answer_fields(packed(GOOD)) == GOOD

@@ -19,7 +19,7 @@ from dagengine.loading import load_judge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Judge, Question
-from dagengine.store.maintenance import Selection, prune
+from dagengine.store.maintenance import AnswerSelection, prune
 from dagengine.store.notices import code_of
 from dagengine.test_case import LLMTestCase
 
@@ -115,7 +115,7 @@ def test_an_edited_judge_uses_its_answers_and_says_so_once(name: str, runs: Runs
     assert "judge.py has changed since answers of" in runs.said[0]
     assert "4 answers used as stored" in runs.said[0]
     assert "dagengine store prune" in runs.said[0]
-    prune(runs.store, Selection())
+    prune(runs.store, AnswerSelection())
     assert runs.scores(judge) == [0.0] * 3
     assert not runs.said
     assert runs.scores(runs.load(name, edited)) == [0.0] * 3

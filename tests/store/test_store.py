@@ -44,7 +44,7 @@ from dagengine.results.totals import cost_line
 from dagengine.store.answers import Journal
 from dagengine.store.entries import entry_of, find, insert, key_of
 from dagengine.store.file import connect
-from dagengine.store.maintenance import Selection, count, reading
+from dagengine.store.maintenance import AnswerSelection, count, open_to_look
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import voted
 
@@ -250,7 +250,7 @@ def test_a_judge_without_a_durable_identity_is_asked_every_time_and_said_so_once
         f"answers of the judge {judge.identity!r} are not stored"
     ]
     assert run(path, judge).totals.cached == 0
-    assert count(path, Selection()) == 0
+    assert count(path, AnswerSelection()) == 0
 
 
 # What a question is found by.
@@ -429,7 +429,7 @@ async def test_an_answer_that_nothing_brings_back_is_handed_on_and_not_stored(
 
     async with Store(path).open() as answers:
         assert await answers.get(judge, question, ask) is odd
-    assert count(path, Selection()) == 0
+    assert count(path, AnswerSelection()) == 0
     assert "cannot be stored" in caplog.text
 
 
@@ -577,7 +577,7 @@ async def test_an_answer_is_stored_although_nobody_waits_for_it_any_more(path: P
             scope.cancel()
             other.execute("ROLLBACK")
     assert scope.cancel_called
-    assert count(path, Selection()) == 1
+    assert count(path, AnswerSelection()) == 1
 
 
 @pytest.mark.anyio
@@ -655,7 +655,7 @@ def test_processes_that_share_a_file_agree_on_every_answer(path: Path) -> None:
     assert (first.returncode, second.returncode) == (0, 0)
     assert first.stdout == second.stdout
     assert first.stdout.splitlines() == replayed(path, 200)
-    assert count(path, Selection()) == 400
+    assert count(path, AnswerSelection()) == 400
 
 
 # Files that cannot be used.
@@ -772,7 +772,7 @@ def test_reading_a_store_writes_no_answer_and_leaves_no_other_file(path: Path) -
     run(Store(path, replay=True), Counting().judge())
     before = path.read_bytes()
     with (
-        reading(path) as db,
+        open_to_look(path) as db,
         pytest.raises(sqlite3.OperationalError, match="readonly"),
     ):
         db.execute("DELETE FROM answers")
@@ -827,5 +827,5 @@ async def test_no_more_answers_wait_for_the_file_than_calls_may_be_under_way(pat
                 await anyio.wait_all_tasks_blocked()
                 assert called.total() == gateway.totals.in_flight == 4
                 other.rollback()
-    assert called.total() == gateway.totals.calls == count(path, Selection()) == 40
+    assert called.total() == gateway.totals.calls == count(path, AnswerSelection()) == 40
     assert gateway.totals.in_flight == 0

@@ -17,7 +17,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.synthesis.contexts import contexts_of
 from dagengine.synthesis.generators import duplicates, pair_case
-from dagengine.synthesis.likeness import Pair
+from dagengine.synthesis.likeness import TextPair
 from dagengine.synthesizer import EvolutionConfig, Quota, Synthesizer
 
 NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
@@ -209,7 +209,7 @@ async def test_a_synthesis_that_ends_while_it_compares_goes_on_and_asks_nothing_
 def test_likeness_asks_and_only_the_judge_says_yes(
     words: float, meaning: float, says: bool, score: float, asked: int
 ) -> None:
-    pair = Pair((0, 1), ("When does it open?", "When does it close?"), words, meaning)
+    pair = TextPair((0, 1), ("When does it open?", "When does it close?"), words, meaning)
     run = evaluate(
         [pair_case(pair)], [duplicates(0.8)], model=ScriptedJudge(lambda question: says),
         show=False,

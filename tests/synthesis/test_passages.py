@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from markitdown import converters
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.synthesis.contexts import sources_of
+from dagengine.synthesis.contexts import document_sources
 from dagengine.synthesis.documents import _split, read_documents
 from dagengine.synthesis.likeness import Directions, GoldenTexts, NearDuplicates
 from dagengine.synthesis.passages import Neighbours, flaw, passages_of
@@ -109,7 +109,7 @@ def test_documents_that_give_no_text_say_why(tmp_path: Path) -> None:
     causes = [one.cause for one in found if not isinstance(one, Document)]
     assert causes == list(given.values())
     with pytest.raises(InputError, match=r"no document holds a text(.|\n)*needs a password"):
-        sources_of(given, None)
+        document_sources(given, None)
 
 
 def test_an_archive_that_unpacks_to_too_much_is_not_unpacked(
@@ -124,7 +124,7 @@ def test_an_archive_that_unpacks_to_too_much_is_not_unpacked(
 
 def test_pages_without_a_text_are_told(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", ["Refunds take 14 days.", "", ""])
-    report = sources_of([path], None).report
+    report = document_sources([path], None).report
     assert report.lines()[1:] == [f"{path}: 2 of its 3 pages have no text"]
 
 

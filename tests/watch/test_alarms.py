@@ -10,15 +10,15 @@ import pytest
 
 from dagengine.watch.alarms import Alarms, evenness, of_baseline, of_sequence
 from dagengine.watch.causes import alarm_of, cause_of
-from dagengine.watch.strata import share_of
-from dagengine.watch.values import Departure, Judged, Pair
+from dagengine.watch.strata import trace_share
+from dagengine.watch.values import JudgedTrace, ScoreChange, SeriesDeparture
 
 BASELINE = 400
 
 
 def cases(
     count: int, first: int = 0, rate: float = 0.9, hard: float = 0.2, less: float = 0.4
-) -> Iterator[Judged]:
+) -> Iterator[JudgedTrace]:
     """Judged cases: of hard traffic, all judged, fewer pass than of simple, half judged."""
     dice = random.Random(first)
     row = first
@@ -29,11 +29,13 @@ def cases(
         if share < probability:
             good = dice.random() < rate - less * (stratum == "hard")
             path = f"ok = {good}"
-            yield Judged(row, stratum, probability, share, 100, {"m": float(good)}, {"m": path})
+            yield JudgedTrace(
+                row, stratum, probability, share, 100, {"m": float(good)}, {"m": path}
+            )
             row += 1
 
 
-def departures(alarms: Alarms, stream: Iterable[Judged]) -> list[Departure]:
+def departures(alarms: Alarms, stream: Iterable[JudgedTrace]) -> list[SeriesDeparture]:
     return [departure for case in stream for departure in alarms.add(case)]
 
 
@@ -63,7 +65,7 @@ def test_oversampled_traffic_weighs_no_more_than_it_is() -> None:
     assert departure.group == "all"
     assert departure.before == pytest.approx(0.82, abs=0.06)
     assert departure.now == pytest.approx(0.66, abs=0.08)
-    alert = alarm_of(departure, [Pair(row, 0, "m", 0.0, 1.0) for row in range(200)])
+    alert = alarm_of(departure, [ScoreChange(row, 0, "m", 0.0, 1.0) for row in range(200)])
     assert alert.cause == "traffic"
 
 
@@ -74,10 +76,10 @@ def test_a_stratum_has_its_own_series() -> None:
 
 
 def test_a_path_has_its_own_series_where_scores_do_not_tell() -> None:
-    def taking(path: str, first: int, count: int) -> list[Judged]:
+    def taking(path: str, first: int, count: int) -> list[JudgedTrace]:
         others = ("a", "b", "c")
         return [
-            Judged(row, "others", 1.0, 0.5, 100, {"m": 1.0},
+            JudgedTrace(row, "others", 1.0, 0.5, 100, {"m": 1.0},
                    {"m": path if row % 3 else others[row % 9 // 3]})
             for row in range(first, first + count)
         ]  # fmt: skip
@@ -101,12 +103,12 @@ def drawn(
     rate: Callable[[int], float],
     count: int = 3000,
     group: Callable[[int], str | None] = lambda row: None,
-) -> list[Judged]:
+) -> list[JudgedTrace]:
     """A stream whose pass rate depends on the row alone."""
     dice = random.Random(seed)
     scores = [float(dice.random() < rate(row)) for row in range(count)]
     return [
-        Judged(row, "s", 1.0, 0.0, 9, {"m": score}, {"m": ""}, group(row))
+        JudgedTrace(row, "s", 1.0, 0.0, 9, {"m": score}, {"m": ""}, group(row))
         for row, score in enumerate(scores)
     ]
 
@@ -180,7 +182,7 @@ def test_a_group_without_an_end_counts_now_and_then() -> None:
 
 def test_a_case_without_a_score_says_nothing() -> None:
     alarms = Alarms(["m"], 1.0, BASELINE)
-    silent = [Judged(row, "others", 1.0, 0.0, 1, {}, {}) for row in range(1000)]
+    silent = [JudgedTrace(row, "others", 1.0, 0.0, 1, {}, {}) for row in range(1000)]
     assert departures(alarms, [*cases(500), *silent, *cases(500, 500)]) == []
 
 
@@ -224,7 +226,7 @@ def test_a_cause_is_named_only_if_no_other_fits(
 
 
 def test_the_place_of_a_trace_is_even_and_stays() -> None:
-    places = [share_of(f"{number:032x}") for number in range(2000)]
-    assert places == [share_of(f"{number:032x}") for number in range(2000)]
+    places = [trace_share(f"{number:032x}") for number in range(2000)]
+    assert places == [trace_share(f"{number:032x}") for number in range(2000)]
     assert all(0 <= place < 1 for place in places)
     assert 0.08 < sum(place < 0.1 for place in places) / 2000 < 0.12

@@ -30,7 +30,7 @@ from dagengine.reliability.card.repeats import again
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics import flip_rate, icc, steady_votes
-from dagengine.store.maintenance import reading, records
+from dagengine.store.maintenance import open_to_look, records
 from dagengine.voting.stopping import Curtailed, Rule, Sprt
 
 Passes = Sequence[Sequence[bool]]
@@ -78,7 +78,7 @@ class Stated:
 def stated(folder: Path) -> dict[str, list[Stated]]:
     """The mean over runs of what was stated for each case, by node, in the order of the cases."""
     found: defaultdict[str, defaultdict[str, list[Stated]]] = defaultdict(lambda: defaultdict(list))
-    with reading(folder / "answers.db") as db:
+    with open_to_look(folder / "answers.db") as db:
         for record in records(db):
             if "tokens" not in record.answer:  # of an answer that was not one of both
                 continue

@@ -32,7 +32,7 @@ from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.instructions import judgement_instructions
 from dagengine.question import Answer, Question, Usage
 from dagengine.store import OpenStore
-from dagengine.store.maintenance import Selection, count, groups, latest, reading, size
+from dagengine.store.maintenance import AnswerSelection, count, groups, latest, open_to_look, size
 from dagengine.test_case import LLMTestCase
 
 TASKS, CHUNK = 256, 10_000
@@ -126,12 +126,12 @@ def took(work: Callable[[], object]) -> str:
 
 def commands(path: Path) -> list[tuple[str, str]]:
     """The interactive commands, timed without the start of the interpreter."""
-    with reading(path) as db:
+    with open_to_look(path) as db:
         return [
             ("show", took(lambda: groups(db))),
-            ("show --limit 10", took(lambda: latest(db, Selection(), 10))),
-            ("show --node", took(lambda: latest(db, Selection(node=NODES[3]), 10))),
-            ("prune --dry-run", took(lambda: count(path, Selection(node=NODES[3])))),
+            ("show --limit 10", took(lambda: latest(db, AnswerSelection(), 10))),
+            ("show --node", took(lambda: latest(db, AnswerSelection(node=NODES[3]), 10))),
+            ("prune --dry-run", took(lambda: count(path, AnswerSelection(node=NODES[3])))),
         ]
 
 

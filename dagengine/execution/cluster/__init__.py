@@ -1,6 +1,6 @@
 """A run on several processes: of this machine, or of the workers of a Dask cluster."""
 
 from dagengine.execution.cluster.coordinator import Cluster, Workers
-from dagengine.execution.cluster.worker import Job, Part
+from dagengine.execution.cluster.worker import ChunkResult, Job
 
-__all__ = ["Cluster", "Job", "Part", "Workers"]
+__all__ = ["ChunkResult", "Cluster", "Job", "Workers"]

@@ -47,10 +47,10 @@ from dagengine.execution.cluster.leases import CALLS, MONEY, PLACES, Leases
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
 from dagengine.execution.cluster.worker import (
     Build,
+    ChunkResult,
     Count,
     Job,
     Objects,
-    Part,
     count_of,
     end_run,
     judge_chunk,
@@ -304,7 +304,7 @@ class Cluster:
         source: PulledSource[Item] = PulledSource(cases)
         chunks = Chunks(source, partial(chunk_size, cases.count(), slots))
         rows = RowsInOrder(observer)
-        waiting: set[asyncio.Task[Part]] = set()
+        waiting: set[asyncio.Task[ChunkResult]] = set()
         watching = asyncio.create_task(self._watch())
         # The cases go out in chunks, and rows come back by two ways:
         #
@@ -334,7 +334,7 @@ class Cluster:
 
     def _hand_out(
         self, chunks: Chunks[Item], rows: RowsInOrder, places: int, waiting: int
-    ) -> set[asyncio.Task[Part]]:
+    ) -> set[asyncio.Task[ChunkResult]]:
         """Hand out as many chunks more as there is room for."""
         behind = (chunks.taken - rows.next) // _CHUNK
         room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
@@ -345,11 +345,11 @@ class Cluster:
             for first, items in itertools.islice(chunks, max(0, room))
         }
 
-    async def _judge_part(self, first: int, data: bytes, rows: RowsInOrder) -> Part:
+    async def _judge_part(self, first: int, data: bytes, rows: RowsInOrder) -> ChunkResult:
         """One chunk; raises InputError when it cannot be judged."""
         try:
             with _connection_explained():
-                part: Part = await self._client.submit(
+                part: ChunkResult = await self._client.submit(
                     judge_chunk, self._job, first, data, heard=partial(_add, rows)
                 )
         except WorkersDiedError:

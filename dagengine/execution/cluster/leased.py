@@ -237,10 +237,7 @@ class Leased:
         ask: Callable[[], Awaitable[Answer[T]]],
         waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]:
-        """The answer that a worker of this run has, or the one that `ask` gets.
-
-        It waits inside `waiting` for a worker that asks the same.
-        """
+        """The answer that a worker of this run has, or the one that `ask` gets."""
         name = self._names.of(judge)
         if name is None:
             return await ask()

@@ -53,7 +53,7 @@ Heard = Callable[[Any], None]
 _outputs: list[BinaryIO] = []  # of a worker process
 
 
-def saying(run: str) -> Callable[..., None]:
+def parent_sender(run: str) -> Callable[..., None]:
     """Sender of news about leases to the process that started this one; it has one run."""
     return lambda *news: write_all(_outputs[0], _frame(None, _LEASES, news))
 
@@ -99,7 +99,7 @@ class Pool:
             with anyio.CancelScope(shield=True):
                 await asyncio.gather(*(process.end() for process in pool._processes))
 
-    saying = staticmethod(saying)
+    parent_sender = staticmethod(parent_sender)
     """Gives a worker what it tells `Leases` with."""
 
     async def lend(self, run: str, leases: Leases, tell: Tell) -> None:

@@ -158,7 +158,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChunkResult:
     """The rows of one chunk that were not sent before, and what their engine had asked by then.
 
     The latest count of an engine holds: a chunk that is judged again adds what was really asked
@@ -218,17 +218,17 @@ class _EngineTask:
                 for part in tuple(self._parts):
                     await part.end()
 
-    async def part(self, first: int, cases: Sequence[Item]) -> Part | None:
+    async def part(self, first: int, cases: Sequence[Item]) -> ChunkResult | None:
         """Judge a chunk; raises what ends the engine, for instance the failure of a store.
 
         None when the run was ended meanwhile: its rows are not wanted any more.
         """
-        parts: list[Part] = []
+        parts: list[ChunkResult] = []
 
         async def judge() -> None:
             finished = _Finished()
             await self._engine.run(cases, finished, first)
-            parts.append(Part(finished.rest(), self.count()))
+            parts.append(ChunkResult(finished.rest(), self.count()))
 
         if await self._kept.is_open():
             work = Kept(judge)
@@ -260,7 +260,7 @@ _engine_tasks: dict[str, _EngineTask] = {}
 _over: set[str] = set()
 
 
-async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
+async def judge_chunk(job: Job, first: int, cases: bytes) -> ChunkResult | None:
     """The task that a worker gets: pickled cases; the first has the index `first`.
 
     None when the run is over. Raises InputError: exceptions have to travel, and not all of

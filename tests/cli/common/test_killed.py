@@ -17,7 +17,7 @@ from servers.openai_server import OpenAIServer, Reply
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.store.maintenance import reading, records
+from dagengine.store.maintenance import open_to_look, records
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -126,7 +126,7 @@ def ended(run: Started) -> tuple[int, str]:
 
 
 def stored(folder: Path) -> set[str]:
-    with reading(folder / "answers.db") as db:
+    with open_to_look(folder / "answers.db") as db:
         return {prompt_of(record.question.messages) for record in records(db)}
 
 

@@ -37,7 +37,7 @@ from dagengine.judges import (
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
 from dagengine.question import Judge
 from dagengine.redaction import public_text, public_value, secrets_of_environment
-from dagengine.store.maintenance import reading, records
+from dagengine.store.maintenance import open_to_look, records
 from dagengine.test_case import LLMTestCase
 
 pytestmark = pytest.mark.anyio
@@ -398,7 +398,7 @@ async def test_two_judges_of_one_identity_both_keep_their_keys(tmp_path: Path) -
 
 
 def _stored(path: Path) -> list[Any]:
-    with reading(path) as db:
+    with open_to_look(path) as db:
         return list(records(db))
 
 

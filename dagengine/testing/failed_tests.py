@@ -61,7 +61,9 @@ def message(verdict: Verdict) -> str:
     lines += (f"  {name:<9} {text}" for name, text in _details(verdict, failed[0]))
     for words, rest in (("also failed", failed[1:]), ("passed", passed)):
         if rest:
-            lines.append(f"  {words}: {', '.join(_short(one, verdict.missed) for one in rest)}")
+            lines.append(
+                f"  {words}: {', '.join(_short(result, verdict.missed) for result in rest)}"
+            )
     return plain("\n".join(lines))
 
 

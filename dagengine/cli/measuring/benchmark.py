@@ -106,7 +106,7 @@ def _require_no_asking(options: BenchmarkOptions) -> None:
     mode = next((name for name, value in without.items() if value is not None), None)
     for field in fields(options):
         if mode and field.name in _ASKING and getattr(options, field.name) != field.default:
-            name = f"--{field.name}".replace("_", "-").replace("--second", "--no-second")
+            name = f"--{'no-' * (field.default is True)}{field.name.replace('_', '-')}"
             raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
 

@@ -53,7 +53,7 @@ _FIRST_DAY = frozenset(
     (
         *("data", "mapped", "app", "judge", "base_url", "store", "out", "budget", "price", "help"),
         *("fail_if", "assert_pass", "max_calls", "times", "labels", "verdicts", "check", "compare"),
-        *("families", "defend", "plan", "plan_only", "count", "listen", "sample", "to", "results"),
+        *("families", "defend", "plan", "plan_only", "count", "listen", "sample", "to"),
         *("small", "large"),
     )
 )

@@ -16,10 +16,10 @@ from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import name_in_errors, sole
 from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
 from dagengine.cli.common.options import in_flight
-from dagengine.cli.common.streams import outlive_reader, printable, say, warn
+from dagengine.cli.common.streams import outlive_reader, say, warn
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
-from dagengine.terminal import wrap_lines
+from dagengine.terminal import plain, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.fail_if import FailIf, FailUnlessUse
@@ -253,7 +253,7 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
 
     def progress(name: str) -> None:
         if count > _FEW_SETTINGS:
-            say(f"setting {next(turn)} of {count}: {printable(name)}", err=True)
+            say(f"setting {next(turn)} of {count}: {plain(name)}", err=True)
 
     names = [*judges] or [options.verdicts.name]
     shared: dict[str, Any] = {

@@ -78,7 +78,7 @@ class Migrated(NamedTuple):
     undated: bool = False
 
 
-def migrated(source: str, deepeval: Version | None = None) -> Migrated:
+def migrate_source(source: str, deepeval: Version | None = None) -> Migrated:
     """Rewrite imports and the package's name; raises SyntaxError for text that is not Python.
 
     An import that would find nothing here is left as it is. `deepeval` is the version that the
@@ -430,7 +430,7 @@ def _migrate_files(sources: Mapping[Path, str], deepeval: Version | None) -> dic
             programs[path] = Migrated(text_of(tree), [])
             continue
         try:
-            programs[path] = migrated(source, deepeval)
+            programs[path] = migrate_source(source, deepeval)
         except SyntaxError as error:
             raise InputError(
                 f"{path}, line {error.lineno}: not valid Python: {error.msg}"

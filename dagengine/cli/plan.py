@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from typer import Option
 
 from dagengine.cli.common import options as shared
+from dagengine.cli.common.benchmark_options import TIMES
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.streams import warn
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from dagengine.test_case import TestCase
 
 LATENCY = 2.0
-# Runs of each case, the default of `dagengine benchmark`.
-_TIMES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +113,7 @@ def plan(options: PlanOptions) -> None:
     if options.detectable and forecast.cases:
         from dagengine.reliability.card.four_questions import could_be_seen
 
-        notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
+        notes.append(could_be_seen(forecast.cases, 1, more=TIMES))
     warnings = [*map(str, (*lacking, *long, *example_lines(compiled, enumerate(readable))))]
     report(**as_dict(forecast, budget), notes=notes, too_long=long, warnings=warnings)
     print_estimate(forecast, budget, more=notes)
@@ -190,10 +189,8 @@ def too_long(
     from dagengine.prompts.decisions import writer_of
     from dagengine.question import NO_FACTS, facts_of
 
-    asked = {index for unit in compiled.units if unit.node.asks for index in unit.judges}
-    writers = [writer_of(judges[index]) for index in asked]
-    names = {judges[index].identity for index in asked}
-    names |= {writer.identity for writer in writers if writer is not None}
+    asked = [judges[index] for index in compiled.asked]
+    names = {judge.identity for judge in filter(None, (*asked, *map(writer_of, asked)))}
 
     async def judge_facts() -> list[ServerFacts]:
         return [await facts_of(judge) if judge.identity in names else NO_FACTS for judge in judges]

@@ -156,12 +156,12 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
         return
     part = options.part()
 
-    def numbered() -> Iterator[tuple[int, Any]]:
+    def numbered_cases() -> Iterator[tuple[int, Any]]:
         return zip(itertools.count(part.first, part.count), part.part_of(cases), strict=False)
 
-    warn(*too_long(executor.plan, numbered(), with_writers(executor.judges)))
-    warn(*fields_before(executor.plan, (case for _, case in numbered())))
-    warn(*example_lines(executor.plan, numbered()))
+    warn(*too_long(executor.plan, numbered_cases(), with_writers(executor.judges)))
+    warn(*fields_before(executor.plan, (case for _, case in numbered_cases())))
+    warn(*example_lines(executor.plan, numbered_cases()))
 
 
 def _judge(

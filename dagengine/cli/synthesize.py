@@ -95,9 +95,7 @@ class SynthesizeOptions(shared.LimitOptions):
     input_format: Annotated[str | None, Option(help="What an input looks like.")] = None
     output_format: Annotated[str | None, Option(help="What an expected output looks like.")] = None
     seed: Annotated[int, Option(help="Random seed for the choice of passages and kinds.")] = 0
-    replay: Annotated[
-        bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
-    ] = False
+    replay: shared.Replayed = False
     record: Annotated[
         Path | None,
         Option(
@@ -109,9 +107,7 @@ class SynthesizeOptions(shared.LimitOptions):
             *("goldens.jsonl", "goldens.md", "drafts.jsonl", "yield.json", "report.html"),
         ),
     ] = None
-    plan: Annotated[
-        bool, Option("--plan", help="Only estimate the calls of the first round; make no calls.")
-    ] = False
+    plan: shared.PlanOnly = False
 
 
 def synthesize(options: SynthesizeOptions) -> None:

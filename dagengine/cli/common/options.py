@@ -161,6 +161,10 @@ Groups = Annotated[
 SealedShare = Annotated[
     float, Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed.")
 ]
+PlanOnly = Annotated[bool, Option("--plan", help="Only say how many calls this takes; make none.")]
+Replayed = Annotated[
+    bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
+]
 PriceOf = Annotated[
     str | None,
     Option(

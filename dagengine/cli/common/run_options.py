@@ -145,9 +145,7 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
     assert_pass: Annotated[
         bool, Option("--assert", help="Exit with 1 if a case is below the threshold of a metric.")
     ] = False
-    replay: Annotated[
-        bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
-    ] = False
+    replay: shared.Replayed = False
     trace: Annotated[
         bool, Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
     ] = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
-from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
+from dagengine.cli.common.benchmark_options import BenchmarkOptions
 from dagengine.cli.common.files import name_in_errors, sole
 from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
 from dagengine.cli.common.options import in_flight
@@ -138,13 +138,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         metrics,
         cases,
         judges,
-        ways_of(
-            options.times or TIMES,
-            options.orders,
-            options.temperatures,
-            options.seeds,
-            options.paraphrases,
-        ),
+        ways_of(options),
         symmetry_of(options.swap),
         options.probabilities,
         options.second_answers,
@@ -295,10 +289,9 @@ def _identities(job: BenchmarkJob) -> list[str]:
     from dagengine.question import durable_identity
 
     plan = compile_metrics(job.metrics)
-    asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
     identities: list[str] = []
     for name, chosen in job.judges.items() or [("", None)]:
-        for index in asked:
+        for index in plan.asked:
             own = plan.models[index]
             judge = as_judge(chosen if own is None else own)
             identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"

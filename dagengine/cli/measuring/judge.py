@@ -201,8 +201,7 @@ def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Ju
     if metrics is None or judge or base_url:
         return load_judge(judge, base_url)
     plan = compile_metrics(load_metrics(metrics))
-    asked = sorted({index for unit in plan.units if unit.node.asks for index in unit.judges})
-    judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in asked)}
+    judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in plan.asked)}
     if len(judges) > 1:
         names = ", ".join(judge_name(identity) for identity in judges)
         raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")

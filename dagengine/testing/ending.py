@@ -14,7 +14,7 @@ from dagengine.errors import DagengineError
 from dagengine.regular_files import noting_writes
 from dagengine.terminal import replaced_line
 from dagengine.testing.gates import Gate
-from dagengine.testing.recorded.modes import TestFiles
+from dagengine.testing.recorded.recorder import TestFiles
 from dagengine.testing.session_summary import Summary
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from dagengine.testing.failed_tests import EvaluationFailed, message, verdict_er
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
-from dagengine.testing.recorded.modes import TestFiles
-from dagengine.testing.recorded.recorder import Recorder
+from dagengine.testing.recorded.recorder import Recorder, TestFiles
 from dagengine.testing.session_summary import Summary
 from dagengine.testing.shared_run import SharedRun
 from dagengine.testing.verdicts import Pending, Verdict, Votes

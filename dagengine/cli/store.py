@@ -132,7 +132,7 @@ def export(
     def terminal_line(row: Any) -> bytes:
         # All of it is in ASCII if anything in it is hidden, which is JSON as well.
         text = json.dumps(row, ensure_ascii=False)
-        return line_of(row) if printable(text) == text else f"{json.dumps(row)}\n".encode()
+        return line_of(row) if plain(text) == text else f"{json.dumps(row)}\n".encode()
 
     with reading(path) as db:
         line = terminal_line if out is None and sys.stdout.isatty() else line_of

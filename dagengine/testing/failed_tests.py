@@ -161,7 +161,7 @@ def _question(verdict: Verdict, unit: Unit) -> str:
 def _judgement(
     verdict: Verdict, result: MetricResult, step: Step | None, unit: Unit | None
 ) -> Iterable[tuple[str, str]]:
-    """What the node that decided was answered, with the reason and the quotes."""
+    """The answer to the node that decided, with the reason and the quotes."""
     if answer := _answer(step):
         origin = " · recorded" * verdict.recorded
         if unit is not None and unit.node.asks and verdict.judges:

@@ -191,7 +191,7 @@ class Evaluations:
             self.run.note(item.nodeid, verdict.row)
 
     def pack(self, *, is_whole: bool) -> bytes:
-        """What a worker sends when it is done (`Sent`); rows it leaves in the run folder."""
+        """Pack `Sent` for the controller; the rows are left in the run folder."""
         if self.run is not None:
             worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
             out: Any = self._config.getoption("evals_out")

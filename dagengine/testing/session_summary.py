@@ -149,7 +149,7 @@ class Summary:
         return [*lines, *self.notes]
 
     def _calls_line(self) -> str:
-        """What was asked and recorded, and the slowest nodes."""
+        """Say what was asked and recorded, and the slowest node."""
         recorded = self.replayed + self.missing
         parts = ["", "", self.slowness.line()]
         if self.totals.asked or not recorded:

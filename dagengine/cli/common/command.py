@@ -221,7 +221,7 @@ class Commands(typer.Typer):
 
 
 def _label(name: str, hint: Any) -> str:
-    """What the caller types for a parameter: an option's name, an argument's placeholder."""
+    """Name of a parameter in messages: that of an option, the placeholder of an argument."""
     marks = (mark.metavar for mark in _metadata(hint) if isinstance(mark, ArgumentInfo))
     return next(marks, None) or f"--{name.replace('_', '-')}"
 

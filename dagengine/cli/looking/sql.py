@@ -18,7 +18,6 @@ from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
-    from dagengine.record.run import Run
     from dagengine.report.queries import Answer
 
 _LARGE = 30_000  # cases of a run whose columns are made before they are asked
@@ -44,12 +43,19 @@ def sql(options: SqlOptions) -> None:
 
     Exit codes: 0; 2 invalid input, for instance a query that is not one SELECT.
     """
+    from dagengine.record.columns import has_arrow
     from dagengine.record.run import load_run
+    from dagengine.record.run_files import make_columns
     from dagengine.report.queries import query_runs
 
     runs = [load_run(folder) for folder in options.folders]
     for run in runs:
-        _require_columns(run)
+        columns, counts = run.columns(), run.manifest.counts
+        if columns is not None:
+            columns.close()
+        elif counts is not None and counts.cases > _LARGE and has_arrow():
+            with suppress(InputError):  # later queries are quicker by them; this one needs none
+                make_columns(run)
     with query_runs(options.query, runs) as answer:
         if options.format is Format.TABLE:
             _print_table(answer)
@@ -59,25 +65,6 @@ def sql(options: SqlOptions) -> None:
             print_json({name: _data(value) for name, value in line.items()} for line in lines)
         else:
             print_csv(answer.columns, lines)
-
-
-def _require_columns(run: Run) -> None:
-    """Make the columns of a large run that has none, where that is possible; its lines do as well.
-
-    Every later query is quicker by them.
-    """
-    from dagengine.record.columns import has_arrow
-    from dagengine.record.run_files import make_columns
-
-    counts = run.manifest.counts
-    if counts is None or counts.cases <= _LARGE or not has_arrow():
-        return
-    columns = run.columns()
-    if columns is not None:
-        columns.close()
-        return
-    with suppress(InputError):  # of a damaged line the query says more
-        make_columns(run)
 
 
 def _print_table(answer: Answer) -> None:

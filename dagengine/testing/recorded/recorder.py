@@ -161,7 +161,7 @@ class TestFiles:
         return self._recordings[path]
 
     def new(self) -> list[Recording]:
-        """What this process recorded, to be added in another one."""
+        """Recordings with the new answers of this process alone, to be added in another one."""
         return [replace(recording, answers={}) for recording in self._recordings.values()]
 
     def add(self, recordings: Iterable[Recording]) -> None:

@@ -182,10 +182,14 @@ class Recording:
             near = did_you_mean(question.name, sorted({a.node for a in self.answers.values()}))
             return f"nothing is recorded for this node{f'; {near}' if near else ''}"
         nearest = max(same, key=lambda own: (_similarity(own.parts, parts), own.judge == judge))
-        differences = list(filter(None, [_change(name, nearest.parts, parts) for name in _NAMES]))
+        differences, equal = list[str](), list[str]()
+        for name, word in _NAMES.items():
+            if change := _change(name, nearest.parts, parts):
+                differences.append(change)
+            else:
+                equal.append(word)
         if nearest.judge != judge:
             differences.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
-        equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
         rest = f"; {_word_list(equal)} equal" if equal else ""
         return f"against the nearest: {', '.join(differences)}{rest}. Run --evals=record"
 

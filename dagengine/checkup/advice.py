@@ -12,10 +12,8 @@ from dagengine.checkup.findings import (
     Checkup,
     EasyQuestions,
     NotMeasured,
-    Probabilities,
     Reading,
     Speed,
-    Thinking,
 )
 from dagengine.checkup.questions import EASY
 from dagengine.judges.default import Tuning
@@ -36,27 +34,26 @@ _BLOCK = 1_024
 def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
     """The settings for a judge; a `hosted` one finds out by itself how many calls it takes."""
     in_flight = None if hosted else _in_flight(checkup)
-    thinking, chances = checkup.thinking, checkup.probabilities
-    mass = chances.mass if isinstance(chances, Probabilities) else None
+    mass = getattr(checkup.probabilities, "mass", None)
     # A judge that guesses gives odds as well, but they say nothing; one word is too few to tell.
     knows = isinstance(checkup.easy, EasyQuestions) and not checkup.easy.guesses
     return Advice(
         max_in_flight=in_flight,
         call_timeout=None if in_flight is None else _call_timeout(checkup, in_flight),
         window=_window(checkup),
-        parameters=thinking.off if isinstance(thinking, Thinking) else None,
+        parameters=getattr(checkup.thinking, "off", None),
         odds=mass is not None and mass >= LEAST_MASS and knows,
     )
 
 
 def tuning_of(checkup: Checkup) -> Tuning:
     """The settings of a checkup that are worth saving beside its judge."""
-    speed, reading, advice = checkup.speed, checkup.reading, checkup.advice
+    advice = checkup.advice
     return Tuning(
         max_in_flight=advice.max_in_flight,
         call_timeout=advice.call_timeout,
-        read_speed=_round(reading.tokens_per_second if isinstance(reading, Reading) else None),
-        write_speed=_round(speed.together if isinstance(speed, Speed) else None),
+        read_speed=_round(getattr(checkup.reading, "tokens_per_second", None)),
+        write_speed=_round(getattr(checkup.speed, "together", None)),
         parameters=advice.parameters,
     )
 
@@ -66,12 +63,12 @@ def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
 
     None if too few easy questions were asked, or nothing tells the judge apart in another process.
     """
-    easy, identity, speed = checkup.easy, durable_identity(judge), checkup.speed
+    easy, identity = checkup.easy, durable_identity(judge)
     if isinstance(easy, NotMeasured) or not easy.enough or identity is None:
         return None
     few, model = easy.answered * 2 < easy.asked, getattr(judge, "answered_as", None)
     says = f"got {easy.right} of {easy.answered} easy questions right"
-    says += ", no better than guessing" if easy.guesses else ""
+    says += ", no better than guessing" * easy.guesses
     if few:
         says = f"gave a valid answer to {easy.answered} of {easy.asked} easy questions"
     return Standing(
@@ -84,7 +81,7 @@ def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
         wording=WORDING,
         says=says,
         weak=few or easy.guesses,
-        repeats=speed.same_again if isinstance(speed, Speed) else None,
+        repeats=getattr(checkup.speed, "same_again", None),
         **{name: getattr(easy, name) for name in ("asked", "answered", "right")},
     )
 

@@ -17,7 +17,6 @@ from dagengine.checkup.findings import (
     EasyQuestions,
     NotMeasured,
     Probabilities,
-    Speed,
     Thinking,
 )
 from dagengine.checkup.long_text import reading_of
@@ -71,12 +70,12 @@ async def check_judge(
         raise InputError(f"{judge_name(judge.identity)} gives vectors: it cannot judge")
     if judge.capabilities.batched:
         raise InputError("a batch takes hours: check the same model without the batch API")
-    writer = writer_of(judge)
+    asked = filter(None, (judge, writer_of(judge)))
     begin = anyio.current_time()
     examiner = Examiner(judge)
     checkup = Checkup(judge_name(judge.identity), Connection(None))
     try:
-        async with open_judges([judge, *([] if writer is None else [writer])]):
+        async with open_judges([*asked]):
             checkup = await _run_sections(examiner, checkup, text, seconds, began)
     except JudgeSetupError as error:
         checkup = replace(checkup, connection=Connection(None, str(error)))
@@ -150,7 +149,7 @@ async def _run_sections(
             probabilities = Probabilities(None)
         probabilities = replace(probabilities, mass=easy.mass)
     speed = await part("speed", speed_of(examiner, facts.slots))
-    latency = speed.latency if isinstance(speed, Speed) else 0.0
+    latency = getattr(speed, "latency", 0.0)
     reading = await part("reading", reading_of(examiner, text, latency, facts.window))
     return replace(
         checkup,

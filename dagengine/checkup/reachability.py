@@ -10,7 +10,7 @@ import anyio
 from pydantic import BaseModel, ValidationError
 
 from dagengine.checkup.findings import Connection
-from dagengine.errors import JudgeError, JudgeSetupError, ProviderError, did_you_mean
+from dagengine.errors import JudgeError, JudgeSetupError, did_you_mean
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Judge
 from dagengine.terminal import few
@@ -51,7 +51,7 @@ async def connection_of(judge: Judge) -> Connection:
 
 def not_answered(connection: Connection, error: JudgeError) -> Connection:
     """A connection whose first question failed, with what to do about it."""
-    status = error.status if isinstance(error, ProviderError) else None
+    status = getattr(error, "status", None)
     problem = str(error)
     if connection.is_listed is False and status in (400, 404):
         assert connection.model is not None
@@ -63,9 +63,9 @@ def not_answered(connection: Connection, error: JudgeError) -> Connection:
     return replace(connection, problem=problem)
 
 
-def models_in_words(models: tuple[str, ...], most: int = 8) -> str:
+def models_in_words(models: tuple[str, ...]) -> str:
     """The models that a server names, in words."""
-    return f"The server has {few(models, most)}"
+    return f"The server has {few(models, 8)}"
 
 
 async def _models_of(judge: EndpointJudge) -> tuple[str, ...] | None:

@@ -44,35 +44,32 @@ def check(
     """
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics, name_problems
+    from dagengine.judges import as_judge
     from dagengine.loading import load_metrics
+    from dagengine.question import display_name
 
     loaded = load_metrics(metrics, on_copy=say if format is Format.TABLE else None)
     names = [metric.spec().name for metric in loaded]
     listed_problems = chain.from_iterable(find_problems(metric.spec())[0] for metric in loaded)
     problems = list(dict.fromkeys([*name_problems(names), *listed_problems]))
-    wrong = any(problem.severity == "error" for problem in problems)
-    if format is Format.TABLE and not wrong:
-        _print_judges(compile_metrics(loaded))
-    failing = bool(problems) if strict else wrong
-    # A tree with errors cannot be compiled: nothing can be said of the data.
-    if data and not failing:
-        cases = shared.cases_of(data, mapped, delimiter, unit=unit)
-        problems += _data_problems(compile_metrics(loaded), cases, format)
-        failing = strict and bool(problems)
-    if format is not Format.TABLE and not failing:
-        problems.append(_reading_order(compile_metrics(loaded)))
-    _print_problems(problems, format, "" if failing else f"ok: {', '.join(names)}")
-    if failing:
+    fatal = ("error", "warning")[: 1 + strict]
+
+    def fails() -> bool:
+        return any(problem.severity in fatal for problem in problems)
+
+    if not fails():  # a tree with errors cannot be compiled: nothing can be said of the data
+        plan = compile_metrics(loaded)
+        if format is Format.TABLE:
+            for model in filter(None, plan.models):
+                say(f"asks a judge of its own: {display_name(as_judge(model)):.80}")
+        if data:
+            cases = shared.cases_of(data, mapped, delimiter, unit=unit)
+            problems += _data_problems(plan, cases, format)
+        if format is not Format.TABLE and not fails():
+            problems.append(_reading_order(plan))
+    _print_problems(problems, format, f"ok: {', '.join(names)}" * (not fails()))
+    if fails():
         raise typer.Exit(EXIT_FAILED)
-
-
-def _print_judges(plan: Plan) -> None:
-    from dagengine.judges import as_judge
-    from dagengine.question import display_name
-
-    for model in filter(None, plan.models):
-        name = model if isinstance(model, str) else display_name(as_judge(model))
-        say(f"asks a judge of its own: {name:.80}")
 
 
 def _data_problems(plan: Plan, cases: Cases, format: Format) -> Iterator[Problem]:

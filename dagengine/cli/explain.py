@@ -48,7 +48,19 @@ def explain(
     """
     outcomes, problems = sections(_TEXT.read_text(encoding="utf-8"))
     if topics == ["metrics"]:
-        _recommend_metrics(write)
+        from dagengine.metrics.recommend import QUESTIONS, Needs, program, recommend
+
+        if write is not None and write.exists():
+            raise BadParameter(f"{write} already exists; choose a new file")
+        needs = Needs(**{name: confirm(text, default=False, err=True) for name, text in QUESTIONS})
+        suggestions = {suggestion.metric: suggestion.why for suggestion in recommend(needs)}
+        report(metrics=suggestions)
+        say("\nfrom dagengine.metrics import …")
+        for metric, why in suggestions.items():
+            say(f"  {metric:32} {why}")
+        if write is not None:
+            write_whole(write, program(needs))
+            say(f"{write} has them; try: dagengine check {write}")
     elif topics:
         _explain_codes(topics, {**outcomes, **problems})
     else:
@@ -66,29 +78,15 @@ def _explain_codes(codes: Iterable[str], explanations: dict[str, str]) -> None:
         word = code.lstrip("#").casefold()
         name = word if word in explanations else plain.get(word.replace("-", "_"))
         if name is None:
-            hint = did_you_mean(word, explanations) or "`dagengine help` lists all"
+            hint = did_you_mean(word, explanations) or (
+                "`dagengine help` lists all; options are in `dagengine COMMAND --help`"
+            )
             raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
         wanted[name] = None
     report(explanations={name: explanations[name] for name in wanted})
     for index, name in enumerate(wanted):
         say("\n" * bool(index) + name + "\n")
         say("\n".join(f"  {line}".rstrip() for line in _wrap(explanations[name])))
-
-
-def _recommend_metrics(path: Path | None) -> None:
-    from dagengine.metrics.recommend import QUESTIONS, Needs, program, recommend
-
-    if path is not None and path.exists():
-        raise BadParameter(f"{path} already exists; choose a new file")
-    needs = Needs(**{n: confirm(text, default=False, err=True) for n, text in QUESTIONS})
-    suggestions = recommend(needs)
-    report(metrics={suggestion.metric: suggestion.why for suggestion in suggestions})
-    say("\nfrom dagengine.metrics import …")
-    for suggestion in suggestions:
-        say(f"  {suggestion.metric:32} {suggestion.why}")
-    if path is not None:
-        write_whole(path, program(needs))
-        say(f"{path} has them; try: dagengine check {path}")
 
 
 def guide() -> None:

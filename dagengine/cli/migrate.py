@@ -78,7 +78,7 @@ class Migrated(NamedTuple):
     undated: bool = False
 
 
-def migrated(source: str, deepeval: Version | None = None) -> Migrated:
+def migrate_source(source: str, deepeval: Version | None = None) -> Migrated:
     """Rewrite imports and the package's name; raises SyntaxError for text that is not Python.
 
     An import that would find nothing here is left as it is. `deepeval` is the version that the
@@ -358,12 +358,6 @@ def _version(text: str) -> Version:
     return (*map(int, numbers[0].split(".")), 0, 0)[:3]
 
 
-def _installed_version() -> Version | None:
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return _version(importlib.metadata.version("deepeval"))
-    return None
-
-
 def version_words(version: Version) -> str:
     return ".".join(map(str, version))
 
@@ -392,7 +386,9 @@ def migrate(
     deepeval wrote becomes a tree file of dagengine. Changes no file without --write. Exits with 3
     if something is left for you to decide.
     """
-    version = _version(deepeval) if deepeval else _installed_version()
+    version: Version | None = None
+    with suppress(importlib.metadata.PackageNotFoundError):
+        version = _version(deepeval or importlib.metadata.version("deepeval"))
     sources = {path: _source(path) for path in files}
     programs = _migrate_files(sources, version)
     if any(program.undated for program in programs.values()) and sys.stdin.isatty():
@@ -407,17 +403,13 @@ def migrate(
             changed = program.source != sources[path]
             say(f"{path}: {'written' if changed else 'nothing to change'}")
         else:
-            _print_changes(path, sources[path], program.source)
+            old, new = sources[path].splitlines(), program.source.splitlines()
+            for line in difflib.unified_diff(old, new, str(path), str(path), lineterm=""):
+                say(line)
         for number, note in program.notes:
             say(f"{path}:{number}: {note}")
     if any(program.notes for program in programs.values()):
         raise typer.Exit(EXIT_NO_SCORE)
-
-
-def _print_changes(path: Path, old: str, new: str) -> None:
-    lines = old.splitlines(), new.splitlines()
-    for line in difflib.unified_diff(*lines, str(path), str(path), lineterm=""):
-        say(line)
 
 
 def _source(path: Path) -> str:
@@ -429,15 +421,18 @@ def _source(path: Path) -> str:
 
 
 def _migrate_files(sources: Mapping[Path, str], deepeval: Version | None) -> dict[Path, Migrated]:
-    return {path: _migrate_file(path, source, deepeval) for path, source in sources.items()}
+    programs: dict[Path, Migrated] = {}
+    for path, source in sources.items():
+        if path.suffix == ".json":
+            from dagengine.trees import document_of, metrics_of, text_of
 
-
-def _migrate_file(path: Path, source: str, deepeval: Version | None) -> Migrated:
-    if path.suffix == ".json":
-        from dagengine.trees import document_of, metrics_of, text_of
-
-        return Migrated(text_of(document_of(*metrics_of(source, path.parent, str(path)))), [])
-    try:
-        return migrated(source, deepeval)
-    except SyntaxError as error:
-        raise InputError(f"{path}, line {error.lineno}: not valid Python: {error.msg}") from None
+            tree = document_of(*metrics_of(source, path.parent, str(path)))
+            programs[path] = Migrated(text_of(tree), [])
+            continue
+        try:
+            programs[path] = migrate_source(source, deepeval)
+        except SyntaxError as error:
+            raise InputError(
+                f"{path}, line {error.lineno}: not valid Python: {error.msg}"
+            ) from None
+    return programs

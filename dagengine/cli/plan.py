@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from typer import Option
 
 from dagengine.cli.common import options as shared
+from dagengine.cli.common.benchmark_options import TIMES
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.streams import warn
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from dagengine.test_case import TestCase
 
 LATENCY = 2.0
-# Runs of each case, the default of `dagengine benchmark`.
-_TIMES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ def plan(options: PlanOptions) -> None:
     from dagengine.loading import load_metrics
     from dagengine.record.run import rows_at
 
-    judge, base_url, results = options.judge, options.base_url, options.results
+    results = options.results
     loaded = load_metrics(options.metrics, options.quoting())
     compiled = compile_metrics(loaded)
     model, limits, store = options.chosen_judge(), options.limits(), options.store
@@ -103,9 +102,7 @@ def plan(options: PlanOptions) -> None:
         "max_in_flight": limits.max_in_flight,
     }
     forecast = estimate(compiled, cast("Iterable[TestCase]", strict(cases)), **settings)
-    latency, speeds = options.latency, None
-    if latency is None:
-        latency, speeds = _latency(judges), _speeds(judge, base_url, judges)
+    latency, speeds = _pace(options, judges)
     answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
     budget = Assumptions(
         tuple(names), shared.prices(options.price), latency, limits.max_in_flight, options.items,
@@ -116,7 +113,7 @@ def plan(options: PlanOptions) -> None:
     if options.detectable and forecast.cases:
         from dagengine.reliability.card.four_questions import could_be_seen
 
-        notes.append(could_be_seen(forecast.cases, 1, more=_TIMES))
+        notes.append(could_be_seen(forecast.cases, 1, more=TIMES))
     warnings = [*map(str, (*lacking, *long, *example_lines(compiled, enumerate(readable))))]
     report(**as_dict(forecast, budget), notes=notes, too_long=long, warnings=warnings)
     print_estimate(forecast, budget, more=notes)
@@ -192,10 +189,8 @@ def too_long(
     from dagengine.prompts.decisions import writer_of
     from dagengine.question import NO_FACTS, facts_of
 
-    asked = {index for unit in compiled.units if unit.node.asks for index in unit.judges}
-    writers = [writer_of(judges[index]) for index in asked]
-    names = {judges[index].identity for index in asked}
-    names |= {writer.identity for writer in writers if writer is not None}
+    asked = [judges[index] for index in compiled.asked]
+    names = {judge.identity for judge in filter(None, (*asked, *map(writer_of, asked)))}
 
     async def judge_facts() -> list[ServerFacts]:
         return [await facts_of(judge) if judge.identity in names else NO_FACTS for judge in judges]
@@ -203,28 +198,28 @@ def too_long(
     return too_long_cases(compiled, cases, judges, sync(judge_facts))
 
 
-def _speeds(judge: str | None, base_url: str | None, judges: Sequence[Judge]) -> Speeds | None:
-    """The measured speed of the default judge, if it is the only one that is asked."""
+def _pace(options: PlanOptions, judges: Sequence[Judge]) -> tuple[float | None, Speeds | None]:
+    """Seconds of one call, and the measured speed of the default judge if no other is asked.
+
+    How quick somebody's own server is nobody knows: None.
+    """
     from dagengine.estimate.estimates import Speeds
     from dagengine.judges.default import tuning_of
     from dagengine.judges.resolve import as_judge
-
-    tuning = tuning_of(judge, base_url)
-    if tuning.write_speed is None or {asked.identity for asked in judges} != {as_judge().identity}:
-        return None
-    return Speeds(tuning.read_speed, tuning.write_speed)
-
-
-def _latency(judges: Sequence[Judge]) -> float | None:
-    """The seconds of one call of providers; how quick somebody's own server is nobody knows."""
     from dagengine.judges.wire.servers import is_provider
 
-    def is_own(judge: Judge) -> bool:
+    if options.latency is not None:
+        return options.latency, None
+    tuning = tuning_of(options.judge, options.base_url)
+    speeds = None
+    if tuning.write_speed and {judge.identity for judge in judges} == {as_judge().identity}:
+        speeds = Speeds(tuning.read_speed, tuning.write_speed)
+    for judge in judges:
         address = getattr(judge, "base_url", None)
         has_places = getattr(judge, "places", None) is not None  # a model file
-        return has_places or (address is not None and not is_provider(address))
-
-    return None if any(map(is_own, judges)) else LATENCY
+        if has_places or (address is not None and not is_provider(address)):
+            return None, speeds
+    return LATENCY, speeds
 
 
 def _stored_answers(

@@ -16,9 +16,9 @@ from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import Access, any_accepted
 from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.standings import with_card, words_of_judge
-from dagengine.cli.common.streams import outlive_reader, printable, say, warn
+from dagengine.cli.common.streams import outlive_reader, say, warn
 from dagengine.cli.send import send_all
-from dagengine.terminal import counted
+from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
@@ -59,7 +59,7 @@ def run(options: RunOptions) -> None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
             raise typer.BadParameter(
-                printable(f"there is no case {options.case}; {cases.name} has {total}")
+                plain(f"there is no case {options.case}; {cases.name} has {total}")
             )
     executor = _executor(options)
     tally = Tally(case=options.case)
@@ -156,12 +156,12 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
         return
     part = options.part()
 
-    def numbered() -> Iterator[tuple[int, Any]]:
+    def numbered_cases() -> Iterator[tuple[int, Any]]:
         return zip(itertools.count(part.first, part.count), part.part_of(cases), strict=False)
 
-    warn(*too_long(executor.plan, numbered(), with_writers(executor.judges)))
-    warn(*fields_before(executor.plan, (case for _, case in numbered())))
-    warn(*example_lines(executor.plan, numbered()))
+    warn(*too_long(executor.plan, numbered_cases(), with_writers(executor.judges)))
+    warn(*fields_before(executor.plan, (case for _, case in numbered_cases())))
+    warn(*example_lines(executor.plan, numbered_cases()))
 
 
 def _judge(

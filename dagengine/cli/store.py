@@ -14,9 +14,10 @@ from typer import Argument, Option
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, name_in_errors
 from dagengine.cli.common.formats import report, wants_json
-from dagengine.cli.common.streams import printable, say
+from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.regular_files import new_file
+from dagengine.terminal import plain
 
 app = Commands("store", "Inspect and maintain a store of answers (`run --store`).")
 
@@ -56,14 +57,14 @@ def show(
     details = [record.as_dict() for record in listed]
     report(answers=total, bytes=size(path), groups=held, latest=details)
     head = f"{path}: {total:,} answers, {size(path) / 1e6:,.1f} MB"
-    out.print(Text(printable(head)), highlight=False)
+    out.print(Text(plain(head)), highlight=False)
     table = Table("judge", "node")
     for name in ("answers", "first", "last"):
         table.add_column(name, justify="right", no_wrap=True)
     for group in held:
         dates = (f"{moment:%Y-%m-%d}" for moment in (group.first, group.last))
         table.add_row(
-            Text(printable(group.judge)), Text(printable(group.node)), f"{group.answers:,}", *dates
+            Text(plain(group.judge)), Text(plain(group.node)), f"{group.answers:,}", *dates
         )
     if held:
         out.print(table)
@@ -131,7 +132,7 @@ def export(
     def terminal_line(row: Any) -> bytes:
         # All of it is in ASCII if anything in it is hidden, which is JSON as well.
         text = json.dumps(row, ensure_ascii=False)
-        return line_of(row) if printable(text) == text else f"{json.dumps(row)}\n".encode()
+        return line_of(row) if plain(text) == text else f"{json.dumps(row)}\n".encode()
 
     with open_to_look(path) as db:
         line = terminal_line if out is None and sys.stdout.isatty() else line_of

@@ -19,7 +19,7 @@ from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import outlive_reader, say
 
 if TYPE_CHECKING:
-    from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
+    from dagengine.synthesis import Quota, Synthesizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,9 @@ class SynthesizeOptions(shared.LimitOptions):
     quotas: Annotated[
         Path | None,
         Option(
-            help="A CSV file instead of --count, with the columns count, document, kind, "
-            "difficulty. An empty cell allows any value."
+            help="A CSV file instead of --count, with the columns count, document, kind (plain, "
+            "reasoning, multi-context, concretizing, constrained, comparative, hypothetical, "
+            "in-breadth), difficulty. An empty cell allows any value."
         ),
         Reads(),
     ] = None
@@ -76,15 +77,6 @@ class SynthesizeOptions(shared.LimitOptions):
     evolutions: Annotated[
         int, Option(min=0, max=10, help="Number of evolutions of each draft.")
     ] = 1
-    kind: Annotated[
-        list[str] | None,
-        Option(
-            metavar="KIND=WEIGHT",
-            help="The weight of a kind of evolution (reasoning, multi-context, concretizing, "
-            "constrained, comparative, hypothetical, in-breadth). Repeatable. Default: equal "
-            "weights.",
-        ),
-    ] = None
     expected_output: Annotated[
         bool,
         Option(
@@ -103,9 +95,7 @@ class SynthesizeOptions(shared.LimitOptions):
     input_format: Annotated[str | None, Option(help="What an input looks like.")] = None
     output_format: Annotated[str | None, Option(help="What an expected output looks like.")] = None
     seed: Annotated[int, Option(help="Random seed for the choice of passages and kinds.")] = 0
-    replay: Annotated[
-        bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
-    ] = False
+    replay: shared.Replayed = False
     record: Annotated[
         Path | None,
         Option(
@@ -117,9 +107,7 @@ class SynthesizeOptions(shared.LimitOptions):
             *("goldens.jsonl", "goldens.md", "drafts.jsonl", "yield.json", "report.html"),
         ),
     ] = None
-    plan: Annotated[
-        bool, Option("--plan", help="Only estimate the calls of the first round; make no calls.")
-    ] = False
+    plan: shared.PlanOnly = False
 
 
 def synthesize(options: SynthesizeOptions) -> None:
@@ -181,7 +169,7 @@ def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
 def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Synthesizer:
     from dagengine.loading import chosen_judge, load_judge
     from dagengine.store.answers import Store
-    from dagengine.synthesis import StylingConfig, Synthesizer
+    from dagengine.synthesis import EvolutionConfig, StylingConfig, Synthesizer
 
     address = options.base_url
     embedder: Any = None
@@ -193,7 +181,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         embedder = EmbeddingJudge(options.embedder, base_url=address)
     return Synthesizer(
         model=options.chosen_judge(),
-        evolution_config=_evolutions(options),
+        evolution_config=EvolutionConfig(num_evolutions=options.evolutions),
         styling_config=StylingConfig(
             scenario=options.scenario,
             task=options.task,
@@ -210,22 +198,6 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         limits=options.limits(),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )
-
-
-def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:
-    from dagengine.synthesis import Evolution, EvolutionConfig
-
-    weights = {}
-    for name, weight in shared.pairs("--kind", options.kind).items():
-        try:
-            weights[Evolution(name)] = float(weight)
-        except ValueError:
-            kinds = ", ".join(Evolution)
-            raise typer.BadParameter(
-                f"--kind {name}={weight}: write KIND=WEIGHT, with a number and one of {kinds}"
-            ) from None
-    settings = {"evolutions": weights} if weights else {}
-    return EvolutionConfig(num_evolutions=options.evolutions, **settings)
 
 
 def _quotas(options: SynthesizeOptions) -> list[Quota]:

@@ -152,6 +152,11 @@ class Plan:
         return index
 
     @property
+    def asked(self) -> list[int]:
+        """Indices in `models` of the judges that some node asks, sorted."""
+        return sorted({judge for unit in self.units if unit.node.asks for judge in unit.judges})
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """Every case field that some node reads, sorted."""
         return tuple(sorted({path for unit in self.units for path in unit.reads}))

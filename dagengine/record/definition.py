@@ -49,7 +49,7 @@ def judges_of(
 
     `prices` are the caller's own, before the public list.
     """
-    asked = [(judges[index], model_of(judges[index])) for index in _places(plan)]
+    asked = [(judges[index], model_of(judges[index])) for index in plan.asked]
     return tuple(
         JudgeRecord(
             identity=identity_of(judge),
@@ -116,7 +116,7 @@ def metrics_of(plan: Plan, *, trees: bool = False) -> tuple[MetricRecord, ...]:
 
     With `trees` each has its document, too.
     """
-    position = {judge: number for number, judge in enumerate(_places(plan))}
+    position = {judge: number for number, judge in enumerate(plan.asked)}
     records = (_Records(plan, metric, position).top() for metric in plan.metrics)
     return tuple(
         record.model_copy(update={"tree": _document(metric)}) if trees else record
@@ -130,11 +130,6 @@ def _document(metric: PlanMetric) -> dict[str, Any]:
         return document_of(metric.source or SpecMetric(metric.spec))
     except (DagengineError, RecursionError) as error:
         return {"name": metric.spec.name, "refused": public_text(str(error))}
-
-
-def _places(plan: Plan) -> list[int]:
-    """Places in `plan.models` of the judges that are asked."""
-    return sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
 
 
 class _Records:

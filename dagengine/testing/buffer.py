@@ -40,8 +40,8 @@ class Verdicts(Protocol):
     def error_of(self, verdict: Verdict) -> BaseException | None:
         """The error that a verdict raises in its test; None when it passed."""
 
-    def judged(self, item: pytest.Item, verdict: Verdict) -> None:
-        """A verdict is reported."""
+    def count_verdict(self, item: pytest.Item, verdict: Verdict) -> None:
+        """Count a verdict that is reported."""
 
     def still_waiting(self) -> None:
         """A verdict does not come; called again and again."""
@@ -232,7 +232,7 @@ class Buffer:
         failure = self._first_failed(head)
         for pending in head.verdicts:
             if pending.future.exception() is None:
-                self._verdicts.judged(head.item, pending.future.result())
+                self._verdicts.count_verdict(head.item, pending.future.result())
             if failure is not None and pending is failure[0] and self._fails(pending):
                 break
         for event in head.events:

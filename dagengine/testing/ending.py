@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from dagengine.errors import DagengineError
 from dagengine.regular_files import noting_writes
 from dagengine.terminal import replaced_line
 from dagengine.testing.gates import Gate
-from dagengine.testing.recorded.modes import TestFiles
+from dagengine.testing.recorded.recorder import TestFiles
 from dagengine.testing.session_summary import Summary
 
 if TYPE_CHECKING:
@@ -126,15 +127,16 @@ def end(
 
 
 def end_of_workers(
-    config: pytest.Config, sent: Sequence[Sent], tests: Sequence[str], died: bool
+    config: pytest.Config, sent: Sequence[bytes], tests: Sequence[str], died: bool
 ) -> Ending:
     """The same from what workers sent, in the order of the tests."""
     summary, files = Summary(), TestFiles(config)
-    for worker in sent:
+    workers: list[Sent] = [*map(pickle.loads, sent)]
+    for worker in workers:
         summary.add(worker.summary)
         files.add(worker.recordings)
     summary.arrange(tests)
-    whole = not died and all(worker.whole for worker in sent)
+    whole = not died and all(worker.whole for worker in workers)
     out: str | None = config.getoption("evals_out")
     run = None
     if out is not None:

@@ -61,7 +61,9 @@ def message(verdict: Verdict) -> str:
     lines += (f"  {name:<9} {text}" for name, text in _details(verdict, failed[0]))
     for words, rest in (("also failed", failed[1:]), ("passed", passed)):
         if rest:
-            lines.append(f"  {words}: {', '.join(_short(one, verdict.missed) for one in rest)}")
+            lines.append(
+                f"  {words}: {', '.join(_short(result, verdict.missed) for result in rest)}"
+            )
     return plain("\n".join(lines))
 
 
@@ -159,7 +161,7 @@ def _question(verdict: Verdict, unit: Unit) -> str:
 def _judgement(
     verdict: Verdict, result: MetricResult, step: Step | None, unit: Unit | None
 ) -> Iterable[tuple[str, str]]:
-    """What the node that decided was answered, with the reason and the quotes."""
+    """The answer to the node that decided, with the reason and the quotes."""
     if answer := _answer(step):
         origin = " · recorded" * verdict.recorded
         if unit is not None and unit.node.asks and verdict.judges:

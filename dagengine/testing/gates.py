@@ -68,7 +68,7 @@ class Gate:
         return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
 
     def _hint(self, outcomes: Sequence[Outcome]) -> str:
-        """What there is in place of the name: tags of the metric, or metrics."""
+        """Name what there is in place of the name: tags of the metric, or metrics."""
         metrics = sorted({outcome.metric for outcome in outcomes})
         if self.metric in metrics:
             tags = sorted({tag for outcome in outcomes for tag in outcome.tags})

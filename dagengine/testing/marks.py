@@ -113,10 +113,10 @@ async def vote(again: Callable[[int], Awaitable[bool | None]], mark: Mark) -> Vo
     ballots: list[bool | None] = [False]
     while more := mark.pass_rule.more(ballots, mark.votes - len(ballots)):
         ballots += await together(lambda _, n: again(n), range(len(ballots), len(ballots) + more))
-    return decided(ballots, mark.pass_rule)
+    return decide_votes(ballots, mark.pass_rule)
 
 
-def decided(ballots: Sequence[bool | None], rule: Rule) -> Votes:
+def decide_votes(ballots: Sequence[bool | None], rule: Rule) -> Votes:
     """Decide votes by a rule."""
     failed, passed = ballots.count(False), ballots.count(True)
     lead = abs(failed - passed)

@@ -234,7 +234,7 @@ def pytest_runtest_makereport(
 
     failed = evaluation_of(item, call)
     if call.excinfo is not None and call.when != "teardown":
-        evaluations.stopped(call.excinfo.value)
+        evaluations.note_end(call.excinfo.value)
     if call.when == "call":
         item.stash[CALL] = call
     report = yield
@@ -357,12 +357,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
     """Parametrise over files of cases and, last of all, over repetitions."""
     parametrize = metafunc.parametrize
 
-    def listed(argnames: Any, argvalues: Any, *more: Any, **named: Any) -> None:
+    def parametrize_list(argnames: Any, argvalues: Any, *more: Any, **named: Any) -> None:
         # pytest wants to know how many there are; cases are read lazily.
         lazy = type(argvalues).__module__ == "dagengine.data.cases"
         parametrize(argnames, list(argvalues) if lazy else argvalues, *more, **named)
 
-    metafunc.parametrize = listed  # type: ignore[method-assign]
+    metafunc.parametrize = parametrize_list  # type: ignore[method-assign]
     yield
     times: Any = metafunc.config.getoption("evals_repeat")
     if times > 1:

@@ -32,8 +32,7 @@ from dagengine.testing.failed_tests import EvaluationFailed, message, verdict_er
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
-from dagengine.testing.recorded.modes import TestFiles
-from dagengine.testing.recorded.recorder import Recorder
+from dagengine.testing.recorded.recorder import Recorder, TestFiles
 from dagengine.testing.session_summary import Summary
 from dagengine.testing.shared_run import SharedRun
 from dagengine.testing.verdicts import Pending, Verdict, Votes
@@ -128,7 +127,7 @@ class Evaluations:
                 future.cancel()
             verdict = future.result()
         if self.item is not None:
-            self.judged(self.item, verdict)
+            self.count_verdict(self.item, verdict)
         return verdict
 
     def _first_verdict(self, case: Any, metrics: Sequence[Metric]) -> Verdict | None:
@@ -181,18 +180,18 @@ class Evaluations:
         if self.run is not None:
             self.run.rows.pop(item.nodeid, None)
 
-    def stopped(self, raised: BaseException) -> None:
+    def note_end(self, raised: BaseException) -> None:
         """A test ended by an exception: what it would have asked after that is not known."""
         self.is_cut |= raised is not self.buffer.raised
 
-    def judged(self, item: pytest.Item, verdict: Verdict) -> None:
+    def count_verdict(self, item: pytest.Item, verdict: Verdict) -> None:
         """Count a verdict that is reported."""
         self.summary.note(item.nodeid, verdict)
         if self.run is not None:
             self.run.note(item.nodeid, verdict.row)
 
     def pack(self, *, is_whole: bool) -> bytes:
-        """What a worker sends when it is done (`Sent`); rows it leaves in the run folder."""
+        """Pack `Sent` for the controller; the rows are left in the run folder."""
         if self.run is not None:
             worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
             out: Any = self._config.getoption("evals_out")
@@ -241,8 +240,7 @@ class Evaluations:
         judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
-            asked = {index for unit in engine.plan.units if unit.node.asks for index in unit.judges}
-            asked_judges = [judges[index] for index in sorted(asked)]
+            asked_judges = [judges[index] for index in engine.plan.asked]
             names = (*(metric.spec().name for metric in metrics), *asked_judges)
             if names not in self._cards:  # its note is kept once
                 self._cards.add(names)
@@ -274,7 +272,7 @@ class _Judging:
     async def verdict(self, cases: Any) -> Verdict:
         """The verdict on the case; that of a vote which a recording lacks, where there is one."""
         plan, votes = self.engine.plan, None
-        row = await judged(self.engine, cases, self.place)
+        row = await judge_case(self.engine, cases, self.place)
         failed = may_change(plan, self.engine.judges, row) if self.mark.votes > 1 else []
         if failed and isinstance(self.case, CASE_TYPES):
             votes = await vote(partial(self._again, failed), self.mark)
@@ -285,7 +283,7 @@ class _Judging:
         failing = [self.metrics[index] for index in failed]
         fresh = Resampled(self.asks, number * SAMPLES)
         engine = self.engine.also(failing, gateway=fresh)
-        row = await judged(engine, engine.cases([self.case]), self.place)
+        row = await judge_case(engine, engine.cases([self.case]), self.place)
         verdict = self._verdict_of(row, engine.plan)
         if verdict.is_missing:
             self.lacking.append(verdict)
@@ -298,7 +296,7 @@ class _Judging:
         return Verdict(row, plan, self.judges, votes=votes, recorded=replays, missed=missed)
 
 
-async def judged(engine: LocalExecutor, cases: Any, place: int) -> CaseResult:
+async def judge_case(engine: LocalExecutor, cases: Any, place: int) -> CaseResult:
     """The row of the only case; questions of cases with a smaller `index` go first."""
     rows: list[CaseResult] = []
     await engine.run(cases, OnRow(rows.append), first=place)

@@ -140,7 +140,8 @@ class Summary:
             counts = Counter(decisions.values())
             words = ", ".join(f"{counts[word]} {word}" for word in ("failed", "passed", "unsure"))
             lines.append(f"{len(decisions)} failed at first and were judged again: {words}")
-        lines += [self._calls_line()] if names else []
+        if names:
+            lines.append(self._calls_line())
         if self.dropped:
             noun, pronoun = ("tests", "them") if self.dropped > 1 else ("test", "it")
             lines.append(f"{self.dropped} {noun} had begun, and nothing is reported of {pronoun}; "
@@ -148,13 +149,14 @@ class Summary:
         return [*lines, *self.notes]
 
     def _calls_line(self) -> str:
-        """What was asked and recorded, and the slowest nodes."""
+        """Say what was asked and recorded, and the slowest node."""
         recorded = self.replayed + self.missing
-        parts = [cost_line(self.totals)] if self.totals.asked or not recorded else []
+        parts = ["", "", self.slowness.line()]
+        if self.totals.asked or not recorded:
+            parts[0] = cost_line(self.totals)
         if recorded:
-            parts.append(f"{self.replayed} of {self.totals.asked + recorded} answers recorded")
-        slowest = self.slowness.line()
-        return "; ".join([*parts, slowest] if slowest else parts)
+            parts[1] = f"{self.replayed} of {self.totals.asked + recorded} answers recorded"
+        return "; ".join(filter(None, parts))
 
 
 def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:

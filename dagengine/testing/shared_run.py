@@ -11,7 +11,7 @@ whole session, and one set of limits holds for all of it::
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -108,7 +108,10 @@ class SharedRun:
         """
         listed = as_metrics(metrics)
         own: Settings = {"model": settings.get("model"), "app": settings.get("app")}
-        parts = [asks, *chain.from_iterable(map(_parts, (own["model"], own["app"], *listed)))]
+        # An attribute that is replaced is a change, one that is changed in place is none.
+        parts: list[Any] = [asks]
+        for thing in (own["model"], own["app"], *listed):
+            parts += [thing, *chain.from_iterable(getattr(thing, "__dict__", {}).items())]
         key = (at_once, *(part if isinstance(part, str) else id(part) for part in parts))
         if key in self._engines:
             self._engines.move_to_end(key)
@@ -152,14 +155,3 @@ class _Both:
     def __call__(self, attempt: Attempt) -> None:
         self.first(attempt)
         self.second(attempt)
-
-
-def _parts(thing: Any) -> Iterator[Any]:
-    """What tells apart metrics, models and apps, and a metric from itself after a change.
-
-    An attribute that is replaced is a change, one that is changed in place is none.
-    """
-    yield thing
-    for name, value in getattr(thing, "__dict__", {}).items():
-        yield name
-        yield value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from queue import Empty
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +29,7 @@ class Workers:
     """Takes what workers send, and notices tests whose reports died with a worker."""
 
     def __init__(self) -> None:
-        self.sent: list[Sent] = []
+        self.sent: list[bytes] = []  # `Sent`, unpacked when no worker is waited for
         self.died: list[str] = []
         self.collected: dict[str, None] = {}
         self._reported: set[str] = set()
@@ -45,7 +44,7 @@ class Workers:
             self.died.append(str(node.gateway.id))
         output = getattr(node, "workeroutput", None) or {}
         if KEY in output:
-            self.sent.append(pickle.loads(output[KEY]))
+            self.sent.append(output[KEY])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         # A test that waits for its verdict may have reported its setup.

@@ -39,6 +39,8 @@ def test_the_command_of_a_message_explains_its_codes() -> None:
 def test_an_unknown_code_is_told_the_nearest() -> None:
     with pytest.raises(InputError, match=r"no code or outcome 'cylce'; did you mean 'cycle'\?"):
         explained("cylce")
+    with pytest.raises(InputError, match="options are in `dagengine COMMAND --help`"):
+        explained("run")
 
 
 def test_the_command_asks_about_an_application_and_names_metrics() -> None:

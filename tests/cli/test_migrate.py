@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
-from dagengine.cli.migrate import migrated
+from dagengine.cli.migrate import migrate_source
 from dagengine.compat import names as elsewhere
 
 BEFORE = '''\
@@ -47,12 +47,12 @@ text = "deepeval stays in a text"
 
 
 def test_imports_and_the_name_of_the_package_change_and_nothing_else() -> None:
-    found = migrated(BEFORE)
+    found = migrate_source(BEFORE)
     assert found.source == AFTER
     assert [number for number, _ in found.notes] == [3, 12, 14]
     assert "there is no service" in found.notes[0][1]
     assert "Up to 4.1.10, where 0 was best: write threshold=0.7." in found.notes[1][1]
-    assert migrated(AFTER).source == AFTER
+    assert migrate_source(AFTER).source == AFTER
 
 
 def test_what_has_no_counterpart_is_left_alone_and_named() -> None:
@@ -67,7 +67,7 @@ def test_what_has_no_counterpart_is_left_alone_and_named() -> None:
         "def hyper(): ...\n"
         "words.pull()\n"
     )
-    found = migrated(source)
+    found = migrate_source(source)
     lines = found.source.splitlines()
     assert lines[0] == "import dagengine"
     assert lines[1:3] == source.splitlines()[1:3]
@@ -82,7 +82,7 @@ def test_what_has_no_counterpart_is_left_alone_and_named() -> None:
 
 
 def test_names_are_found_in_modules_of_the_same_path_and_under_ours() -> None:
-    found = migrated(
+    found = migrate_source(
         "from deepeval.metrics.faithfulness import FaithfulnessTemplate\n"
         "from deepeval.metrics.bias.template import BiasTemplate\n"
         "from deepeval.errors import MissingTestCaseParamsError, DeepEvalError\n"
@@ -98,7 +98,7 @@ def test_names_are_found_in_modules_of_the_same_path_and_under_ours() -> None:
 
 
 def test_what_a_case_is_filled_with_later_and_absent_metrics_are_noted() -> None:
-    found = migrated(
+    found = migrate_source(
         "from deepeval.metrics import OfTomorrowMetric\n"
         "case.actual_output = app(case.input)\n"
         "self.actual = 1\n"
@@ -109,7 +109,7 @@ def test_what_a_case_is_filled_with_later_and_absent_metrics_are_noted() -> None
 
 
 def test_metrics_of_ragas_keep_the_names_that_the_program_calls_them_by() -> None:
-    found = migrated(
+    found = migrate_source(
         "from ragas import evaluate, SingleTurnSample\n"
         "from ragas.metrics import Faithfulness, FactualCorrectness, LLMContextRecall as Recall\n"
         "metric = FactualCorrectness(llm=judge, mode='recall')\n"
@@ -176,7 +176,7 @@ def test_thresholds_turn_round_only_for_versions_in_which_zero_was_best(
 
 
 def test_without_a_version_both_directions_are_said(tmp_path: Path) -> None:
-    found = migrated(DATED)
+    found = migrate_source(DATED)
     assert found.undated
     assert ["4.1.10" in note and "4.2.0" in note for _, note in found.notes[:2]] == [True, True]
     path = tmp_path / "program.py"
@@ -208,7 +208,7 @@ def test_an_import_that_cannot_work_is_never_written() -> None:
         }
     ]
     lines += [f"from {module} import anything" for module in elsewhere.MODULES]
-    found = migrated("\n".join(lines))
+    found = migrate_source("\n".join(lines))
     written = [line for line in found.source.splitlines() if line.startswith("from dagengine")]
     assert len(written) > 20
     exec("\n".join(written), {})
@@ -218,7 +218,7 @@ def test_an_import_that_cannot_work_is_never_written() -> None:
 
 
 def test_an_import_of_both_kinds_is_parted_where_it_stands() -> None:
-    found = migrated(
+    found = migrate_source(
         "def load():\n"
         "    from deepeval.metrics import (  # some\n"
         "        BiasMetric as B,\n"
@@ -242,7 +242,7 @@ def test_an_import_of_both_kinds_is_parted_where_it_stands() -> None:
 
 
 def test_calls_and_texts_that_need_a_decision_are_noted() -> None:
-    found = migrated(
+    found = migrate_source(
         "import deepeval\n"
         "import deepeval.tracing\n"
         "evaluate(goldens=[], observed_callback=run, hyperparameters={})\n"

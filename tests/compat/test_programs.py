@@ -15,7 +15,7 @@ from programs.snippets import any_reply
 from servers.openai_server import OpenAIServer
 
 import dagengine
-from dagengine.cli.migrate import migrated
+from dagengine.cli.migrate import migrate_source
 from dagengine.errors import DagengineError
 from dagengine.test_case import LLMTestCase
 
@@ -394,7 +394,7 @@ def test_a_program_runs_as_its_author_wrote_it(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_migrate_makes_the_program_that_runs(name: str) -> None:
     ours = textwrap.dedent(PROGRAMS[name])
-    found = migrated(ours.replace("dagengine", "deepeval"), deepeval=(4, 3, 1))
+    found = migrate_source(ours.replace("dagengine", "deepeval"), deepeval=(4, 3, 1))
     assert found.source == ours
     decided = ("ArenaGEval: a win",)  # a number
     assert [note for _, note in found.notes if not note.startswith(decided)] == []

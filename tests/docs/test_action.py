@@ -38,7 +38,7 @@ def test_every_input_is_declared_and_used_and_no_script_has_an_expression() -> N
         assert names <= step["env"].keys() | {"RUNNER_TEMP", "GITHUB_OUTPUT"}
         for option in re.findall(r"\((--[\w-]+)", step["run"]):
             command = "diff" if step["id"] == "compare" else "run"
-            assert option in output_of(command, "--help")
+            assert option in output_of(command, "--help-all")
         for output in re.findall(r"steps\.(\w+)\.outputs", str(step["env"])):
             assert output in STEPS
 

@@ -45,9 +45,9 @@ def words_of(group: Any) -> Iterator[tuple[tuple[str, ...], set[str]]]:
 
 
 def options_of(command: Any) -> set[str]:
-    """The names of a command's options, and `--help`."""
+    """The names of a command's options, and those of help."""
     named = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
-    return {name for name in named if name.startswith("--")} | {"--help"}
+    return {name for name in named if name.startswith("--")} | {"--help", "--help-all"}
 
 
 OPTIONS = dict(words_of(COMMAND))

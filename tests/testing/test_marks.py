@@ -13,7 +13,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card, write_card
 from dagengine.test_case import LLMTestCase
-from dagengine.testing.marks import decided
+from dagengine.testing.marks import decide_votes
 from dagengine.voting import Curtailed, Sprt
 
 pytest_plugins = ["pytester"]
@@ -139,10 +139,10 @@ def test_a_mark_that_makes_no_sense_is_refused_before_anything_runs(
 
 
 def test_a_rule_says_what_votes_are_worth() -> None:
-    assert decided([False] * 4, Sprt()).decision == "failed"
-    assert decided([False, True, True, True, True, True], Sprt()).decision == "passed"
-    assert decided([False, False, True], Sprt()).decision == "unsure"
-    assert decided([False, False, True], Curtailed()).decision == "failed"
-    assert decided([False, True], Curtailed()).decision == "unsure"
-    votes = decided([False, False, False, None], Sprt())
+    assert decide_votes([False] * 4, Sprt()).decision == "failed"
+    assert decide_votes([False, True, True, True, True, True], Sprt()).decision == "passed"
+    assert decide_votes([False, False, True], Sprt()).decision == "unsure"
+    assert decide_votes([False, False, True], Curtailed()).decision == "failed"
+    assert decide_votes([False, True], Curtailed()).decision == "unsure"
+    votes = decide_votes([False, False, False, None], Sprt())
     assert votes.p == pytest.approx(64 / 65)

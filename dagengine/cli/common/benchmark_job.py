@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
 from dagengine.cli.common.options import saying_how_to_go_on
@@ -175,17 +176,16 @@ def _number(calls: float) -> str:
     return f"{calls:,.0f}".replace("inf", "any number of")
 
 
-def ways_of(
-    times: int, orders: str, temperatures: str | None, seeds: str | None, wordings: Path | None
-) -> dict[str, Any]:
+def ways_of(options: BenchmarkOptions) -> dict[str, Any]:
     """Arguments of the repetition, as `repeat` takes it.
 
-    Raises InputError for what is no number, and for a file of `wordings` that cannot be read.
+    Raises InputError for what is no number, and for a file of paraphrases that cannot be read.
     """
     from pydantic import TypeAdapter, ValidationError
 
     from dagengine.prompts.parsing import complaint
 
+    wordings = options.paraphrases
     paraphrases: dict[str, dict[str, str]] = {}  # by name, and by the title of the node
     try:
         if wordings is not None:
@@ -199,10 +199,10 @@ def ways_of(
             '{"short": {"name of a node": "other words"}}'
         ) from None
     return {
-        "times": times,
-        "orders": [order.strip() for order in orders.split(",")],
-        "temperatures": _numbers("--temperatures", temperatures, float, "0,0.7"),
-        "seeds": _numbers("--seeds", seeds, int, "1,2,3"),
+        "times": options.times or TIMES,
+        "orders": [order.strip() for order in options.orders.split(",")],
+        "temperatures": _numbers("--temperatures", options.temperatures, float, "0,0.7"),
+        "seeds": _numbers("--seeds", options.seeds, int, "1,2,3"),
         "paraphrases": paraphrases,
     }
 

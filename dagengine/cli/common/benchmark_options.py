@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
-from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.files import within as writes
 
@@ -31,7 +30,7 @@ class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
         list[str] | None,
         Option(
             metavar="MODEL",
-            autocompletion=judge_names,
+            autocompletion=shared.judge_names,
             help="The judge, as for `run`. Repeatable: several judges are compared.",
         ),
         Reads(),

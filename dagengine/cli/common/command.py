@@ -17,9 +17,10 @@ from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.formats import EXIT_INTERRUPTED, FORMATS, reporting
 from dagengine.cli.common.help import ALL, examples_of, plain_usage, write_help
 from dagengine.cli.common.options import ALLOWED, StorePath, go_on
-from dagengine.cli.common.streams import printable, say
+from dagengine.cli.common.streams import say
 from dagengine.errors import did_you_mean, nearest
 from dagengine.regular_files import noting_writes
+from dagengine.terminal import plain
 
 # What other tools, and people, call commands.
 _EMBEDDINGS = "no judge uses embeddings; `synthesize --embedder` takes what makes them"
@@ -69,6 +70,7 @@ _MEANT_OPTIONS = {
     "--worst": "limit top head n",
     "--shard": "subset part sample",
     "--count": "num number size n",
+    "--quotas": "kind kinds evolution evolution-type",
     "--plan": "dry-run",
     "--format": "json output-format",
 }
@@ -187,7 +189,7 @@ def _plain_errors() -> Iterator[None]:
         yield
     except _UsageError as error:
         usage: Any = error
-        message = printable(usage.format_message())
+        message = plain(usage.format_message())
         usage.format_message = lambda: message
         raise
 
@@ -219,7 +221,7 @@ class Commands(typer.Typer):
 
 
 def _label(name: str, hint: Any) -> str:
-    """What the caller types for a parameter: an option's name, an argument's placeholder."""
+    """Name of a parameter in messages: that of an option, the placeholder of an argument."""
     marks = (mark.metavar for mark in _metadata(hint) if isinstance(mark, ArgumentInfo))
     return next(marks, None) or f"--{name.replace('_', '-')}"
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Option
 
-from dagengine.cli.common.streams import printable, say
+from dagengine.cli.common.streams import say
+from dagengine.terminal import plain
 
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -89,7 +90,7 @@ def print_document(document: Mapping[str, Any]) -> None:
     from pydantic_core import to_jsonable_python
 
     def words(value: object) -> str:
-        return printable(str(value))
+        return plain(str(value))
 
     values = to_jsonable_python(document, inf_nan_mode="null", fallback=words)
     typer.echo(json.dumps(values, indent=2))
@@ -108,7 +109,7 @@ def print_csv(columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> Non
     """A table with a head; on a terminal without the characters that it would obey."""
     table = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     table.writeheader()
-    fit = printable if sys.stdout.isatty() else _utf8
+    fit = plain if sys.stdout.isatty() else _utf8
     for line in lines:
         table.writerow({name: fit(v) if isinstance(v, str) else v for name, v in line.items()})
 

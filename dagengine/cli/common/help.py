@@ -53,7 +53,7 @@ _FIRST_DAY = frozenset(
     (
         *("data", "mapped", "app", "judge", "base_url", "store", "out", "budget", "price", "help"),
         *("fail_if", "assert_pass", "max_calls", "times", "labels", "verdicts", "check", "compare"),
-        *("families", "defend", "plan", "plan_only", "count", "listen", "sample", "to", "results"),
+        *("families", "defend", "plan", "plan_only", "count", "listen", "sample", "to"),
         *("small", "large"),
     )
 )
@@ -171,7 +171,7 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
         for name, part in getattr(command, "commands", {}).items()
         if not part.hidden
     }
-    _write_groups(formatter, _COMMANDS if context.parent is None else {}, commands, "commands")
+    _write_groups(formatter, _COMMANDS, commands, "commands", len(commands))
     arguments: list[tuple[str, str]] = []
     options: dict[str, tuple[str, str]] = {}
     for part in command.get_params(context):
@@ -184,18 +184,26 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
         else:
             options[str(part.name)] = (label.replace(" range>", ">"), text)
     _write_rows(formatter, "Arguments", arguments)
-    many = len(options) > _MANY
     shown = options
-    if many and ALL not in context.meta:
+    if len(options) > _MANY and ALL not in context.meta:
         shown = {name: options[name] for name in options if name in _FIRST_DAY}
-    _write_groups(formatter, _OPTIONS if many else {}, shown, "options")
+    _write_groups(formatter, _OPTIONS, shown, "options", len(options))
     if len(shown) < len(options):
         more = len(options) - len(shown)
         formatter.write(f"\n{more} more options: {context.command_path} {ALL}\n")
-    title, *lines = (command.epilog or "").split("\n\n")
-    if not lines:
-        return
-    formatter.write(f"\n{title}\n")
+    _write_examples(formatter, command.epilog)
+
+
+def plain_usage(pieces: Iterable[str]) -> list[str]:
+    """The pieces of a usage line without the braces around what is required."""
+    return [piece.strip("{}").replace("...}...", "...") for piece in pieces]
+
+
+def _write_examples(formatter: Any, epilog: str | None) -> None:
+    """Write calls that can be pasted: folded lines go on after a backslash."""
+    title, *lines = (epilog or "").split("\n\n")
+    if lines:
+        formatter.write(f"\n{title}\n")
     for line in lines:
         words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line.strip("`"))  # an option with its value
         parts = textwrap.wrap(
@@ -204,16 +212,15 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
         formatter.write("  " + " \\\n      ".join(parts).replace("\0", " ") + "\n")
 
 
-def plain_usage(pieces: Iterable[str]) -> list[str]:
-    """The pieces of a usage line without the braces around what is required."""
-    return [piece.strip("{}").replace("...}...", "...") for piece in pieces]
-
-
 def _write_groups(
-    formatter: Any, groups: Mapping[str, Iterable[str]], rows: Mapping[str, _Row], kind: str
-) -> None:
-    """Write rows by their groups, and those of no group under a title of their own."""
-    rest = dict(rows)
+    formatter: Any, groups: Mapping[str, Iterable[str]], rows: Mapping[str, _Row], kind: str,
+    total: int,
+) -> None:  # fmt: skip
+    """Write rows by their groups, and those of no group under a title of their own.
+
+    Few in `total` are in one list.
+    """
+    groups, rest = groups if total > _MANY else {}, dict(rows)
     for title, names in groups.items():
         _write_rows(formatter, title, [rest.pop(name) for name in names if name in rest])
     title = f"Other {kind}" if len(rest) < len(rows) else kind.capitalize()

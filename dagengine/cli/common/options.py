@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.formats import EXIT_INTERRUPTED
 from dagengine.cli.common.streams import say
@@ -29,6 +28,29 @@ if TYPE_CHECKING:
 
 DEFAULT_IN_FLIGHT = 64
 _TRACES = "otel"
+
+OFFLINE = ("lexical", "gguf:")
+"""Judges that are no model of a provider."""
+
+
+def judge_names(incomplete: str) -> list[str]:
+    """Complete a value of `--judge`: providers, and behind one of them its models.
+
+    Models are those of the public price list. Where nothing fits, the shell offers files.
+    """
+    from genai_prices.data import providers
+
+    from dagengine.judges.resolve import PROVIDERS
+
+    provider, slash, _ = incomplete.partition("/")
+    models = {entry.id: [model.id for model in entry.models] for entry in providers}
+    if slash:
+        names = [f"{provider}/{model}" for model in models.get(provider, ())]
+    else:
+        names = [*OFFLINE, *(f"{name}/" for name in sorted(PROVIDERS))]
+        names += models["openai"] if incomplete else []
+    return [name for name in names if name.startswith(incomplete)]
+
 
 Metrics = Annotated[
     str,
@@ -160,6 +182,10 @@ Groups = Annotated[
 ]
 SealedShare = Annotated[
     float, Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed.")
+]
+PlanOnly = Annotated[bool, Option("--plan", help="Only say how many calls this takes; make none.")]
+Replayed = Annotated[
+    bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
 ]
 PriceOf = Annotated[
     str | None,

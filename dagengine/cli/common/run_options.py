@@ -145,9 +145,7 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
     assert_pass: Annotated[
         bool, Option("--assert", help="Exit with 1 if a case is below the threshold of a metric.")
     ] = False
-    replay: Annotated[
-        bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
-    ] = False
+    replay: shared.Replayed = False
     trace: Annotated[
         bool, Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
     ] = False
@@ -186,16 +184,20 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
             "shard", "processes", "cluster", "workers", "unit",
         )  # fmt: skip
         settings = {name: getattr(self, name) for name in names}
-        quoting = {"quotes": self.quotes, "unsupported": self.unsupported} if self.quotes else {}
-        files = {"batch_files": str(self.batch_files)} if self.batch_files else {}
-        return {**settings, **files, "unit": None if self.unit == "trace" else self.unit, **quoting}
+        if self.unit == "trace":
+            settings["unit"] = None
+        if self.batch_files:
+            settings["batch_files"] = str(self.batch_files)
+        if self.quotes:
+            settings |= {"quotes": self.quotes, "unsupported": self.unsupported}
+        return settings
 
     @property
     def journal(self) -> Path | None:
         """The journal of unfinished batches; the same command continues from it after a kill."""
         if not self.batch:
             return None
-        beside = self.out / "results" if self.store is None else self.store
+        beside = self.store or self.out / "results"
         return beside.with_name(f"{beside.name}-batches")
 
     @property
@@ -211,11 +213,16 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
 
     def limits(self, **settings: Any) -> Limits:
         """The limits of the whole run; raises InputError for invalid values."""
+        from dagengine.judges.default import tuning_of
+
         names = ("requests_per_minute", "tokens_per_minute", "case_timeout")
         own = {name: getattr(self, name) for name in names}
-        if self._batch_size is not None:
-            own["max_in_flight"] = self._batch_size
-        return super().limits(**own, call_timeout=self._call_timeout, **settings)
+        if self.batch_files or self.batch:
+            own["max_in_flight"] = _BATCH if self.batch else _FILE
+        timeout = self.call_timeout
+        if timeout is None:
+            timeout = tuning_of(self.judge, self.base_url).call_timeout or _CALL_TIMEOUT
+        return super().limits(**own, call_timeout=timeout, **settings)
 
     def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
         """The engine of one process; raises InputError, GraphError and MissingExtraError."""
@@ -257,17 +264,3 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
         return replace(
             self, metrics=Target.absolute(self.metrics), app=app, judge=judge, store=store
         )
-
-    @property
-    def _batch_size(self) -> int | None:
-        """The questions that one batch may have; None without batches."""
-        return _FILE if self.batch_files else _BATCH if self.batch else None
-
-    @property
-    def _call_timeout(self) -> float:
-        """`--call-timeout`: what was typed, else what was saved of the default judge, else 120."""
-        from dagengine.judges.default import tuning_of
-
-        if self.call_timeout is not None:
-            return self.call_timeout
-        return tuning_of(self.judge, self.base_url).call_timeout or _CALL_TIMEOUT

@@ -61,7 +61,7 @@ def with_card(
 
 
 def _verdicts(card: JudgeCard, manifest: Manifest) -> dict[str, Verdict]:
-    """What a card says of metrics of a run that have the same definition."""
+    """Verdicts of a card on the metrics of a run that have the same definition."""
     from dagengine.reliability.card.verdict import verdict
 
     hashes = {record.name: record.hash for record in manifest.metrics}

@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from dagengine.terminal import plain
+
 
 def open_streams() -> None:
     """Put something in the place of closed streams.
@@ -74,17 +76,10 @@ def flush_output() -> OSError | None:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a message; hidden characters of names, paths and data are shown as escapes."""
-    typer.echo(printable(text), err=err)
+    typer.echo(plain(text), err=err)
 
 
 def warn(*lines: object) -> None:
     """Print warnings beside the output."""
     for line in lines:
         say(f"warning: {line}", err=True)
-
-
-def printable(text: str) -> str:
-    """Text as a terminal may have it."""
-    from dagengine.terminal import plain
-
-    return plain(text)

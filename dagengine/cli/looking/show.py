@@ -196,7 +196,7 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
     from dagengine.report.page.drafts import DRAFTS
     from dagengine.report.tables import print_cases
 
-    thing = "draft" if is_there(run.folder / DRAFTS) else "case"
+    thing = ("case", "draft")[is_there(run.folder / DRAFTS)]
     kept, count = (rows, len(rows)) if isinstance(rows, list) else rows.first(_LISTED)
     counts = run.manifest.counts
     whole = "" if counts is None else f" of {counts.cases:,}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -17,9 +17,6 @@ from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
-
-if TYPE_CHECKING:
-    from dagengine.record.run import Run
 
 _LARGE = 30_000  # cases of a run whose columns are made before they are asked
 _LISTED = 50  # lines of a table
@@ -44,12 +41,19 @@ def sql(options: SqlOptions) -> None:
 
     Exit codes: 0; 2 invalid input, for instance a query that is not one SELECT.
     """
+    from dagengine.record.columns import has_arrow
     from dagengine.record.run import load_run
+    from dagengine.record.run_files import make_columns
     from dagengine.report.queries import query_runs
 
     runs = [load_run(folder) for folder in options.folders]
     for run in runs:
-        _require_columns(run)
+        stored, counts = run.columns(), run.manifest.counts
+        if stored is not None:
+            stored.close()
+        elif counts is not None and counts.cases > _LARGE and has_arrow():
+            with suppress(InputError):  # later queries are quicker by them; this one needs none
+                make_columns(run)
     with query_runs(options.query, runs) as (columns, answer):
         if options.format is Format.TABLE:
             _print_table(columns, answer)
@@ -59,25 +63,6 @@ def sql(options: SqlOptions) -> None:
             print_json({name: _data(value) for name, value in line.items()} for line in lines)
         else:
             print_csv(columns, lines)
-
-
-def _require_columns(run: Run) -> None:
-    """Make the columns of a large run that has none, where that is possible; its lines do as well.
-
-    Every later query is quicker by them.
-    """
-    from dagengine.record.columns import has_arrow
-    from dagengine.record.run_files import make_columns
-
-    counts = run.manifest.counts
-    if counts is None or counts.cases <= _LARGE or not has_arrow():
-        return
-    columns = run.columns()
-    if columns is not None:
-        columns.close()
-        return
-    with suppress(InputError):  # of a damaged line the query says more
-        make_columns(run)
 
 
 def _print_table(columns: Sequence[str], answer: Iterator[Sequence[Any]]) -> None:

@@ -70,9 +70,7 @@ class AttackOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions
         float, Option(min=0, max=1, help="The share of honest cases that a defence may change.")
     ] = 0.05
     seed: Annotated[int, Option(help="The seed of the random sample.")] = 0
-    plan: Annotated[
-        bool, Option("--plan", help="Only say how many calls this takes. Makes none.")
-    ] = False
+    plan: shared.PlanOnly = False
     fail_if: Annotated[
         list[str] | None,
         Option(

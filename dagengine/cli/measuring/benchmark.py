@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
-from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
+from dagengine.cli.common.benchmark_options import BenchmarkOptions
 from dagengine.cli.common.files import name_in_errors, sole
 from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
 from dagengine.cli.common.options import in_flight
-from dagengine.cli.common.streams import outlive_reader, printable, say, warn
+from dagengine.cli.common.streams import outlive_reader, say, warn
 from dagengine.errors import InputError
 from dagengine.regular_files import write_whole
-from dagengine.terminal import wrap_lines
+from dagengine.terminal import plain, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.fail_if import FailIf, FailUnlessUse
@@ -106,7 +106,7 @@ def _require_no_asking(options: BenchmarkOptions) -> None:
     mode = next((name for name, value in without.items() if value is not None), None)
     for field in fields(options):
         if mode and field.name in _ASKING and getattr(options, field.name) != field.default:
-            name = f"--{field.name}".replace("_", "-").replace("--second", "--no-second")
+            name = f"--{'no-' * (field.default is True)}{field.name.replace('_', '-')}"
             raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
 
@@ -138,13 +138,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         metrics,
         cases,
         judges,
-        ways_of(
-            options.times or TIMES,
-            options.orders,
-            options.temperatures,
-            options.seeds,
-            options.paraphrases,
-        ),
+        ways_of(options),
         symmetry_of(options.swap),
         options.probabilities,
         options.second_answers,
@@ -253,7 +247,7 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
 
     def progress(name: str) -> None:
         if count > _FEW_SETTINGS:
-            say(f"setting {next(turn)} of {count}: {printable(name)}", err=True)
+            say(f"setting {next(turn)} of {count}: {plain(name)}", err=True)
 
     names = [*judges] or [options.verdicts.name]
     shared: dict[str, Any] = {
@@ -295,10 +289,9 @@ def _identities(job: BenchmarkJob) -> list[str]:
     from dagengine.question import durable_identity
 
     plan = compile_metrics(job.metrics)
-    asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
     identities: list[str] = []
     for name, chosen in job.judges.items() or [("", None)]:
-        for index in asked:
+        for index in plan.asked:
             own = plan.models[index]
             judge = as_judge(chosen if own is None else own)
             identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"

@@ -65,9 +65,7 @@ class ImproveOptions(shared.ColumnOptions, shared.LimitOptions):
         Option(metavar="DIR", help="The folder for the patch, the page and the record."),
         Writes(_files),
     ] = Path("improve")
-    plan_only: Annotated[
-        bool, Option("--plan", help="Only say how many calls it takes; make none.")
-    ] = False
+    plan_only: shared.PlanOnly = False
 
 
 def improve(options: ImproveOptions) -> None:

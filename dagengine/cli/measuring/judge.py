@@ -14,7 +14,6 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import EXIT_FAILED, EXIT_INPUT, report
 from dagengine.cli.common.streams import say
@@ -36,17 +35,18 @@ ForUser = Annotated[
 ]
 
 
-def _refuse_key(value: str | None) -> None:
-    if value is not None:
-        raise typer.BadParameter(
-            "do not pass a key on the command line: the shell history and the process list show "
-            "it. Set an environment variable (export DAGENGINE_API_KEY=…) and leave this option "
-            "out; a local server needs no key"
-        )
-
-
 def _no_key(*names: str) -> Any:
-    return Option(*names, hidden=True, callback=_refuse_key)
+    """A hidden option that takes no value: a key does not belong on the command line."""
+
+    def refuse(value: str | None) -> None:
+        if value is not None:
+            raise typer.BadParameter(
+                "do not pass a key on the command line: the shell history and the process list "
+                "show it. Set an environment variable (export DAGENGINE_API_KEY=…) and leave this "
+                "option out; a local server needs no key"
+            )
+
+    return Option(*names, hidden=True, callback=refuse)
 
 
 @app.command("set")
@@ -55,7 +55,7 @@ def set_judge(
         str,
         Argument(
             help="An OpenAI model, `provider/model`, or a model of the server at --base-url.",
-            autocompletion=judge_names,
+            autocompletion=shared.judge_names,
         ),
     ],
     base_url: shared.BaseUrl = None,
@@ -201,8 +201,7 @@ def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Ju
     if metrics is None or judge or base_url:
         return load_judge(judge, base_url)
     plan = compile_metrics(load_metrics(metrics))
-    asked = sorted({index for unit in plan.units if unit.node.asks for index in unit.judges})
-    judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in asked)}
+    judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in plan.asked)}
     if len(judges) > 1:
         names = ", ".join(judge_name(identity) for identity in judges)
         raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")

@@ -99,7 +99,7 @@ def plan(
 
 
 def _labels_to_decide(plan: LabelPlan) -> tuple[str, str | int]:
-    """How sure the number of labels is that tell the side of the line, and the number."""
+    """Certainty of the number of labels that tell the side of the line, and the number."""
     if plan.agreement is None:
         return "", "label some first"
     if plan.to_decide is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from dagengine.checkup.findings import (
     Checkup,
@@ -22,9 +22,6 @@ from dagengine.errors import did_you_mean
 from dagengine.prompts.lengths.window import window_option
 from dagengine.prompts.probabilities.masses import LEAST_MASS, mass_words
 from dagengine.terminal import counted, plain
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Status = Literal["ok", "warning", "fails", "-"]
 Line = tuple[str, Status, str]
@@ -43,7 +40,7 @@ def as_dict(checkup: Checkup) -> dict[str, Any]:
     return {"usable": checkup.usable, **dataclasses.asdict(checkup), "standing": standing}
 
 
-def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
+def print_checkup(checkup: Checkup) -> None:
     """Print a line or two for each part, what is recommended, and whether the judge can be used."""
     from rich import box
     from rich.console import Console
@@ -57,8 +54,7 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
     table.add_column(overflow="fold")
     for name, status, text in lines(checkup):
         table.add_row(name, Text(status, style=_STYLES[status]), Text(plain(text)))
-    out = console or Console()
-    verdict = "bold green" if checkup.usable else "bold red"
+    out = Console()
 
     def say(text: str, style: str = "") -> None:
         out.print(Padding(Text(plain(text), style=style), (0, 0, 0, 1), expand=False))
@@ -69,10 +65,10 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
         say(text)
     usage, calls = checkup.usage, counted(checkup.calls, "call")
     tokens = f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
-    slow = ", more than a minute as the server is slow" if checkup.slow else ""
+    slow = ", more than a minute as the server is slow" * checkup.slow
     say(f"{calls} in {checkup.seconds:.0f} s{slow}; {tokens}", "dim")
     for text in conclusion(checkup):
-        say(text, verdict)
+        say(text, ("bold red", "bold green")[checkup.usable])
 
 
 def lines(checkup: Checkup) -> Iterator[Line]:
@@ -83,19 +79,20 @@ def lines(checkup: Checkup) -> Iterator[Line]:
         return
     yield "answers", "ok", f"the first answer came after {_seconds(connection.seconds)}"
     yield from _part("knows", checkup.easy, _easy)
-    if connection.model is not None and connection.is_listed is None:
-        yield "model", "-", f"{connection.model}; the server lists no models"
-    elif connection.model is not None and connection.is_listed:
-        yield "model", "ok", connection.model
-    elif connection.model is not None:
-        # Some servers answer with the model that they have, whatever was asked for.
+    model = connection.model or ""
+    if model and connection.is_listed is None:
+        yield "model", "-", f"{model}; the server lists no models"
+    elif model and connection.is_listed:
+        yield "model", "ok", model
+    elif model:  # some servers answer with the model that they have, whatever was asked for
         models = connection.listed or ()
-        near = did_you_mean(connection.model, models)
-        listed = models_in_words(models)
-        text = f"{connection.model} is not listed, but something answers. {listed}; {near}"
-        yield "model", "warning", text.rstrip("; ")
+        hint = f"{models_in_words(models)}; {did_you_mean(model, models)}".rstrip("; ")
+        yield "model", "warning", f"{model} is not listed, but something answers. {hint}"
     facts = checkup.facts
-    yield "server", "ok" if facts.server else "-", facts.server or "it does not say what it is"
+    if facts.server:
+        yield "server", "ok", facts.server
+    else:
+        yield "server", "-", "it does not say what it is"
     if facts.window is None:
         yield "window", "-", "the server does not say how many tokens it reads"
     else:
@@ -115,11 +112,12 @@ def recommendations(checkup: Checkup) -> list[str]:
     advice = checkup.advice
     texts: list[str] = []
     if checkup.usable:
-        options = [
-            *([] if advice.max_in_flight is None else [f"--max-in-flight {advice.max_in_flight}"]),
-            *([] if advice.call_timeout is None else [f"--call-timeout {advice.call_timeout:g}"]),
-        ]
-        texts.append(f"Recommended: {' '.join(options) or 'the defaults'}.")
+        options = ""
+        if advice.max_in_flight is not None:
+            options += f" --max-in-flight {advice.max_in_flight}"
+        if advice.call_timeout is not None:
+            options += f" --call-timeout {advice.call_timeout:g}"
+        texts.append(f"Recommended:{options or ' the defaults'}.")
     if advice.window is not None:
         option = window_option(checkup.facts, advice.window)
         texts.append(
@@ -131,8 +129,7 @@ def recommendations(checkup: Checkup) -> list[str]:
     if advice.parameters is not None:
         texts.append(f"In every request: {json.dumps(dict(advice.parameters))}.")
     if isinstance(checkup.probabilities, Probabilities):
-        use = "can be used" if advice.odds else "cannot be used"
-        texts.append(f"Probabilities of verdicts {use}.")
+        texts.append(f"Probabilities of verdicts {('cannot', 'can')[advice.odds]} be used.")
     return texts
 
 
@@ -148,7 +145,11 @@ def _part(name: str, section: Any, words: Any) -> Iterator[Line]:
         yield name, "-", f"not measured: {section.not_measured}"
         return
     for number, (status, text) in enumerate(words(section)):
-        yield ("" if number else name), status, text
+        yield name * (not number), status, text
+
+
+def _mark(is_good: bool) -> Status:
+    return "ok" if is_good else "warning"
 
 
 def _structure(found: Structure) -> Iterator[tuple[Status, str]]:
@@ -183,14 +184,17 @@ def _probabilities(found: Probabilities) -> Iterator[tuple[Status, str]]:
         yield "-", "the judge gives none"
         return
     share = f"{mass_words(found.mass)} of all probability is on the verdicts"
-    enough = found.mass >= LEAST_MASS
-    yield ("ok", share) if enough else ("warning", f"only {share}: odds are unknown")
+    if found.mass >= LEAST_MASS:
+        yield "ok", share
+    else:
+        yield "warning", f"only {share}: odds are unknown"
     if found.before_schema is not None:
-        when = "before" if found.before_schema else "after"
+        when = ("after", "before")[found.before_schema]
         yield "ok", f"they are those from {when} the schema"
-    if found.ten is not None:
-        many = "one token" if found.ten == 1 else f'{found.ten} tokens; after "1" one more is read'
-        yield "ok", f"the number 10 is {many}"
+    if found.ten == 1:
+        yield "ok", "the number 10 is one token"
+    elif found.ten is not None:
+        yield "ok", f'the number 10 is {found.ten} tokens; after "1" one more is read'
 
 
 def _speed(found: Speed) -> Iterator[tuple[Status, str]]:
@@ -202,11 +206,8 @@ def _speed(found: Speed) -> Iterator[tuple[Status, str]]:
         f"writes {found.alone:,.0f} tokens/s alone, after {_seconds(found.latency)} for the first",
     )
     for load in found.loads:
-        failed = f"; {load.failed} of them failed" if load.failed else ""
-        yield (
-            "warning" if load.failed else "ok",
-            f"{load.calls} at a time: {load.tokens_per_second:,.0f} tokens/s together{failed}",
-        )
+        text = f"{load.calls} at a time: {load.tokens_per_second:,.0f} tokens/s together"
+        yield _mark(not load.failed), text + f"; {load.failed} of them failed" * bool(load.failed)
 
 
 def _repeats(found: Speed) -> Iterator[tuple[Status, str]]:
@@ -222,25 +223,29 @@ def _repeats(found: Speed) -> Iterator[tuple[Status, str]]:
 
 
 def _reading(found: Reading) -> Iterator[tuple[Status, str]]:
-    what = "the longest test case" if found.of_data else "a text"
-    long = f"{what}, {found.characters:,} characters"
+    bad: Status
+    long, bad = f"a text, {found.characters:,} characters", "warning"
+    if found.of_data:
+        long, bad = f"the longest test case, {found.characters:,} characters", "fails"
     if found.refused is not None:
-        yield "fails" if found.of_data else "warning", f"{long}: refused ({found.refused})"
+        yield bad, f"{long}: refused ({found.refused})"
         return
     if found.cut:
         yield (
-            "fails" if found.of_data else "warning",
+            bad,
             f"{long}: CUT, {found.reported:,} of about {found.expected:,} tokens were read",
         )
     else:
-        read = "" if found.reported is None else f", {found.reported:,} tokens read"
-        rate = found.tokens_per_second
-        yield "ok", f"{long}{read}{'' if rate is None else f' at {rate:,.0f} tokens/s'}"
-    missed = ", ".join(f"{share:.0%}" for share, hit in found.found if not hit)
-    depths = f"not at {missed}" if missed else "at " + ", ".join(f"{s:.0%}" for s, _ in found.found)
-    hits = sum(hit for _, hit in found.found)
-    status: Status = "warning" if missed else "ok"
-    yield status, f"found {hits} of {len(found.found)} words planted there ({depths})"
+        if found.reported is not None:
+            long += f", {found.reported:,} tokens read"
+        if found.tokens_per_second is not None:
+            long += f" at {found.tokens_per_second:,.0f} tokens/s"
+        yield "ok", long
+    hits = [f"{share:.0%}" for share, hit in found.found if hit]
+    missed = [f"{share:.0%}" for share, hit in found.found if not hit]
+    depths = "not " * bool(missed) + f"at {', '.join(missed or hits)}"
+    words = f"found {len(hits)} of {len(found.found)} words planted there ({depths})"
+    yield _mark(not missed), words
 
 
 def _easy(found: EasyQuestions) -> Iterator[tuple[Status, str]]:
@@ -255,7 +260,7 @@ def _easy(found: EasyQuestions) -> Iterator[tuple[Status, str]]:
     if found.guesses:
         yield "fails", f"{result}: no better than guessing{always}"
     else:
-        yield "ok" if found.right == found.answered else "warning", result
+        yield _mark(found.right == found.answered), result
     yield "-", f"by guessing one gets {found.right} or more with probability {found.chance:.2g}"
     if found.answered < found.asked:
         missing = counted(found.asked - found.answered, "answer")

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError, did_you_mean
 from dagengine.file_locks import one_writer
 from dagengine.prompts.instructions import parts_of
@@ -135,18 +136,11 @@ class Recording:
         if answer != self.answers.get(answer.key):
             self.new[answer.key] = answer
 
-    def merged(self, *, only_used: bool) -> str:
-        """The text of the file with what is new; `only_used` leaves out what nobody asked for."""
-        answers = {**self.answers, **self.new}
-        if only_used:
-            answers = {key: answer for key, answer in answers.items() if key in self.used}
-        lines = sorted(answers.values(), key=lambda answer: (answer.node, answer.key))
-        judges = {_short(name): name for name in sorted({answer.judge for answer in lines})}
-        rows = [{"format": FORMAT, "judges": judges}, *(answer.as_dict() for answer in lines)]
-        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-
     def save(self, *, only_used: bool) -> bool:
-        """Write the file unless nothing changed, all or nothing; returns whether it was written."""
+        """Write the file unless nothing changed, all or nothing; returns whether it was written.
+
+        `only_used` leaves out what nobody asked for.
+        """
         if not self.new and (not only_used or not is_there(self.path)):
             return False
         with one_writer(self.path, wait=True):
@@ -155,7 +149,13 @@ class Recording:
                 if self.answers.get(key) != answer:
                     self.answers[key] = answer
                     self.used.add(key)
-            text = self.merged(only_used=only_used).encode(errors="backslashreplace")
+            answers = {**self.answers, **self.new}
+            if only_used:
+                answers = {key: answer for key, answer in answers.items() if key in self.used}
+            lines = sorted(answers.values(), key=lambda answer: (answer.node, answer.key))
+            judges = {_short(name): name for name in sorted({answer.judge for answer in lines})}
+            rows = [{"format": FORMAT, "judges": judges}, *(line.as_dict() for line in lines)]
+            text = b"".join(map(line_of, rows))
             if is_there(self.path) and read_whole(self.path) == text:
                 return False
             write_whole(self.path, text)
@@ -182,10 +182,14 @@ class Recording:
             near = did_you_mean(question.name, sorted({a.node for a in self.answers.values()}))
             return f"nothing is recorded for this node{f'; {near}' if near else ''}"
         nearest = max(same, key=lambda own: (_similarity(own.parts, parts), own.judge == judge))
-        differences = list(filter(None, [_change(name, nearest.parts, parts) for name in _NAMES]))
+        differences, equal = list[str](), list[str]()
+        for name, word in _NAMES.items():
+            if change := _change(name, nearest.parts, parts):
+                differences.append(change)
+            else:
+                equal.append(word)
         if nearest.judge != judge:
             differences.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
-        equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
         rest = f"; {_word_list(equal)} equal" if equal else ""
         return f"against the nearest: {', '.join(differences)}{rest}. Run --evals=record"
 

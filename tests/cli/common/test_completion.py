@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dagengine.cli.common.completion import judge_names
+from dagengine.cli.common.options import judge_names
 
 PROGRAM = f"#!{sys.executable}\nfrom dagengine.cli import main\n\nmain()\n"
 

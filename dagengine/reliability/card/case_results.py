@@ -21,7 +21,7 @@ from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.intervals import LEAST_GROUPS, jackknife
 from dagengine.reliability.statistics.measures import measure_of
 from dagengine.reliability.statistics.spread import deviation_of
-from dagengine.reliability.statistics.sums import Sums, difference, quotient, stats, total
+from dagengine.reliability.statistics.sums import Sums, difference, present, quotient, stats, total
 from dagengine.test_case import TestCase, case_label
 
 
@@ -62,7 +62,7 @@ def _against(
     """Runs of a case that meet its label, whether their majority does, and what that says."""
     if not row:
         return "", "-", ""
-    scored = [vote for vote in row[:often] if vote is not None]
+    scored = present(row[:often])
     most = majority(scored)
     if label is None:
         return "", "-", outcome_name(most)
@@ -102,7 +102,7 @@ def segments(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Segment]:
     """
     hits: dict[int, bool] = {}
     for case, label, row in marked.rows:
-        if votes := [vote for vote in row if vote is not None]:
+        if votes := present(row):
             hits[case] = majority(votes) == label
     return segments_of(hits, cases, marked.runs.group)
 

@@ -19,6 +19,7 @@ from dagengine.reliability.card.card_words import (
 )
 from dagengine.reliability.card.values import Contest, Figure, NodeCard, SettingCard, VoteCost
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
+from dagengine.reliability.statistics.sums import present
 from dagengine.terminal import counted
 
 QUESTIONS = (
@@ -45,7 +46,7 @@ class Answer:
 
 def weakness(measure: Figure) -> str:
     """Why a value says little; empty if it says something, or is undefined."""
-    ends = [end for end in (measure.low, measure.high) if end is not None]
+    ends = present((measure.low, measure.high))
     if measure.value is None:
         return ""
     if not ends:

@@ -48,7 +48,7 @@ from dagengine.reliability.statistics.correlations import (
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
 from dagengine.reliability.statistics.measures import mean_score
-from dagengine.reliability.statistics.sums import mean
+from dagengine.reliability.statistics.sums import mean, present
 from dagengine.terminal import counted
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class LabelledRuns:
 
         @cache  # of many cases some are equal
         def ways(label: Vote, votes: tuple[Vote | None, ...]) -> list[T]:
-            answers = [vote for vote in votes if vote is not None]
+            answers: list[Vote] = present(votes)
             missing = len(votes) - len(answers)
             # A wrong answer to pass or fail is the other one; of several verdicts it is none.
             miss = not label if isinstance(label, bool) else None
@@ -283,7 +283,7 @@ def _people_among_themselves(runs: Runs, labels: Labels, read: Reader | None) ->
         shares: list[float | None] = []
         ran, votes = [case for case in several if case in runs.cases], runs.by_case(read)
         for case in ran:
-            answers = [vote for vote in votes[case] if vote is not None]
+            answers = present(votes[case])
             verdict = majority(answers)
             # The share of the people whose label the majority of the runs meets
             met = statistics.fmean(label == verdict for label in several[case])
@@ -385,11 +385,8 @@ def withheld(votes: Voted, why: str) -> Voted:
     """Agreement and kappa without their intervals, with a note why; as they are without one."""
     if not why:
         return votes
-    for name in ("agreement", "kappa"):
-        measure = getattr(votes, name)
-        if measure.value is not None:
-            votes = replace(votes, **{name: replace(measure, low=None, high=None, note=why)})
-    return votes
+    agreement, kappa = votes.agreement.without_interval(why), votes.kappa.without_interval(why)
+    return replace(votes, agreement=agreement, kappa=kappa)
 
 
 # What the first screen shows.

@@ -29,7 +29,7 @@ from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
 from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.majorities import steady_votes
 from dagengine.reliability.statistics.measures import MEASURES
-from dagengine.reliability.statistics.sums import Sums, indices, numpy
+from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
 from dagengine.results import Verdict
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase
@@ -192,8 +192,7 @@ def beside_people(
         for case in runs.cases.keys() & people.keys() if people else ():
             series = runs.cases[case].values()
             replies = [run.replies.get(card.node) for row in series for run in row]
-            votes = [read(reply) for reply in replies if reply is not None]
-            judge = [vote for vote in votes if vote is not None]
+            judge: list[Vote] = present(map(read, present(replies)))
             person = majority(people[case])
             if judge and person is not None:
                 pairs.append((person, majority(judge)))  # None where its runs are split
@@ -309,8 +308,8 @@ def criteria_in(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict
                 asked = [run for run in series if node in run.keys]
                 for index, keys in enumerate(asked[0].keys[node]):
                     brought = [run.gains[node][index] for run in asked]
-                    gains = [gain for gain in brought if gain is not None]
-                    yield case, keys, [run.lists[node][index] for run in asked], gains
+                    verdicts = [run.lists[node][index] for run in asked]
+                    yield case, keys, verdicts, present(brought)
 
 
 def _ratio(name: str, parts: Any, wholes: Any) -> Figure:

@@ -9,7 +9,7 @@ from dagengine.record.changes.run_comparison import MetricComparison
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm
 from dagengine.reliability.statistics.intervals import Unknown
-from dagengine.reliability.statistics.sums import stats
+from dagengine.reliability.statistics.sums import present, stats
 
 _CHANCE = 0.05
 
@@ -139,7 +139,7 @@ def _flip_rate(card: JudgeCard, name: str) -> tuple[float, float, float]:
         names = ", ".join(measured.metric for measured in card.metrics)
         raise InputError(f"the card has no metric {name!r}; it has {names}")
     rates = (under.figure("flip-rate") for under in metric.settings)
-    rate = next((figure for figure in rates if figure is not None), None)
+    rate = next(iter(present(rates)), None)
     if rate is None or rate.value is None:
         why = "the metric has no threshold" if rate is None else rate.note
         raise InputError(f"the card has no flip rate of {name!r}: {why}")

@@ -47,6 +47,7 @@ from dagengine.reliability.statistics.sums import (
     indices,
     mean,
     numpy,
+    present,
     quotient,
     special,
 )
@@ -423,7 +424,7 @@ def people_agreement(labels: Table) -> Sums:
     """
 
     def met(row: Sequence[Vote | None]) -> float | None:
-        counts, shares = Counter(vote for vote in row if vote is not None), list[float]()
+        counts, shares = Counter(present(row)), list[float]()
         for kind, count in counts.items():
             # Without the person's own label, which would make everybody agree with the majority.
             rest = counts - Counter([kind])
@@ -450,7 +451,7 @@ def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | 
         several = [k for k, row in enumerate(labels) if len(row) - row.count(None) > 1]
         names = groups_of(groups, len(labels))
         return _too_few(len({names[k] for k in several}), len(several))
-    two = len({vote for row in labels for vote in row if vote is not None}) < 3
+    two = len(set(present(chain.from_iterable(labels)))) < 3
 
     def bound(differing: float) -> float:
         agree = 1 - differing

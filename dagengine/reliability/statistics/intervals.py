@@ -27,6 +27,7 @@ from dagengine.reliability.statistics.sums import (
     indices,
     needs,
     numpy,
+    present,
     special,
 )
 
@@ -216,7 +217,7 @@ def means_of_groups(
 ) -> list[float]:
     """The mean of the values of each group; without groups, the values that there are."""
     if groups is None:
-        return [value for value in values if value is not None]
+        return present(values)
     members: defaultdict[Hashable, list[float]] = defaultdict(list)
     for name, value in zip(groups, values, strict=True):
         if value is not None:

@@ -26,7 +26,16 @@ from dagengine.reliability.statistics.intervals import (
     design_effect,
 )
 from dagengine.reliability.statistics.mixture import Mixture
-from dagengine.reliability.statistics.sums import Sums, Table, Vote, by_row, groups_of, mean, numpy
+from dagengine.reliability.statistics.sums import (
+    Sums,
+    Table,
+    Vote,
+    by_row,
+    groups_of,
+    mean,
+    numpy,
+    present,
+)
 
 H = TypeVar("H", bound=Hashable)
 
@@ -195,7 +204,7 @@ class _Curve:
     ) -> None:
         self.level = level
         names = groups_of(groups, len(table))
-        rows = [tuple(vote for vote in row if vote is not None) for row in table]
+        rows = [*map(tuple, map(present, table))]
         kept = [(row, name) for row, name in zip(rows, names, strict=True) if len(row) > 1]
         self.rows, self.groups = [row for row, _ in kept], [name for _, name in kept]
         self.verdicts = len({vote for row in self.rows for vote in row})

@@ -14,7 +14,7 @@ from typing import Literal
 from dagengine.reliability.statistics.confusion import label_kappa
 from dagengine.reliability.statistics.consistency import flips_of
 from dagengine.reliability.statistics.spread import icc
-from dagengine.reliability.statistics.sums import Sums, by_row
+from dagengine.reliability.statistics.sums import Sums, by_row, present
 
 Unit = Literal["share", "number", "coefficient"]
 """From 0 to 1 and shown in per cent; any number; from -1 to 1."""
@@ -62,12 +62,12 @@ class Measure:
 
 def mean_score(row: Sequence[float | None]) -> float | None:
     """The mean of the scores that there are; None without any."""
-    scores = [score for score in row if score is not None]
+    scores = present(row)
     return statistics.fmean(scores) if scores else None
 
 
 def _flips(row: Sequence[float | None]) -> float | None:
-    return flips_of(score for score in row if score is not None)
+    return flips_of(present(row))
 
 
 def _share_right(marks: str) -> float | None:

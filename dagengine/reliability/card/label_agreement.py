@@ -26,11 +26,11 @@ from dagengine.reliability.statistics.calibration import (
     reliability,
 )
 from dagengine.reliability.statistics.confusion import (
+    Confusion,
     ac1_interval,
     accuracy,
     balanced_accuracy_interval,
     baseline_interval,
-    confusion_table,
     kappa_interval,
     label_ceiling,
     label_rates,
@@ -266,8 +266,8 @@ def confusion(marked: LabelledRuns) -> ConfusionTable | None:
     """The confusion table, by the majority of a case's runs."""
     if marked.read is None:
         return None
-    table = confusion_table(marked.pairs[0])
-    counts = tuple(tuple(map(int, row)) for row in table.counts)
+    table = Confusion(marked.pairs[0])
+    counts = tuple(map(tuple, table.counts.astype(int).tolist()))
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
 
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import card_page, make_card
-from dagengine.reliability.card.card_text import markdown
+from dagengine.reliability.card.card_faces import markdown
 from dagengine.reliability.card.card_words import bounded, number
 from dagengine.reliability.card.contrasts import between_cards
 from dagengine.reliability.card.four_questions import answers

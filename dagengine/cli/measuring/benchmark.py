@@ -327,9 +327,9 @@ def _write(
 
 
 def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
-    from dagengine.reliability.card.fail_if import failures, undecided
+    from dagengine.reliability.card.fail_if import failures, undecided_lines
 
-    for line in undecided(card, conditions):
+    for line in undecided_lines(card, conditions):
         say(f"cannot tell: {line}", err=True)
     fail_if_any(failures(card, conditions))
 

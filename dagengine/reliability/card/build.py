@@ -25,18 +25,18 @@ from dagengine.reliability.card.influences import (
     agreement_of_judges,
     bias_by_length,
     bias_by_place,
-    changed,
+    flips_between_settings,
     position_bias,
 )
 from dagengine.reliability.card.label_agreement import (
     LabelledRuns,
+    believe_votes,
     compare_with_labels,
     confusion,
     corrected_figures,
     outcome_name,
-    sampled,
-    stated,
-    voted,
+    stated_probabilities,
+    votes_of_runs,
 )
 from dagengine.reliability.card.node_cards import (
     beside_people,
@@ -325,7 +325,7 @@ class _Maker:
             threshold=whole.threshold,
             settings=tuple(settings),
             across=(
-                *changed(whole.runs),
+                *flips_between_settings(whole.runs),
                 *agreement_of_judges(whole.runs, whole.threshold),
                 *position_bias(whole.runs, self.replay, self.cases, symmetry),
             ),
@@ -342,7 +342,7 @@ class _Maker:
         noise = noise_of(runs, replay, self.cases)
         unlike = not_repeats(runs, threshold)
         nodes = node_cards(replay.speakers, runs, noise, self.target, len(self.cases), unlike.first)
-        kinds, every = list(stated(marked)), list(runs.every())
+        kinds, every = list(stated_probabilities(marked)), list(runs.every())
         effects, notes = beside_unsupported(marked)
         corrected = tuple(corrected_figures(marked, self.random, dict(_traits(self.cases))))
         # A reader picks the best of the settings, so all of them have to hold together.
@@ -357,8 +357,8 @@ class _Maker:
             departures=unlike.shown,
             warnings=(*lost_together(runs, threshold), *filter(None, (unlike.shock,))),
             voted=tuple(
-                sampled(votes, marked, corrected, self.random)
-                for votes in voted(marked, unlike, together)
+                believe_votes(votes, marked, corrected, self.random)
+                for votes in votes_of_runs(marked, unlike, together)
             ),
             segments=tuple(segments(marked, self.cases)),
             disagreements=tuple(disagreements(marked, self.cases)),

@@ -43,7 +43,7 @@ from dagengine.reliability.card.card_words import (
     votes_of,
     what_n_is,
 )
-from dagengine.reliability.card.four_questions import QUESTIONS, answers, seen_from
+from dagengine.reliability.card.four_questions import QUESTIONS, answers, detectable_difference
 from dagengine.reliability.card.values import (
     FORMAT,
     Contrast,
@@ -144,14 +144,14 @@ def card_page(card: JudgeCard) -> str:
         marks=MARKS,
         demands=DEMANDS,
         errors=errors,
-        seen_from=seen_from,
+        detectable_difference=detectable_difference,
         shown=SHOWN_CASES,
     )
 
 
 def _at(value: float | None, measure: Figure | None = None) -> str:
     """Position of a value on its axis, in per cent of the width, with a margin of 2."""
-    low = -1.0 if measure is not None and card_words.signed(measure) else 0.0
+    low = -1.0 if measure is not None and card_words.is_signed(measure) else 0.0
     share = ((value or 0.0) - low) / (1 - low)
     return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"
 
@@ -251,7 +251,7 @@ def _document(card: JudgeCard) -> Iterator[Block]:
         yield Line(made.why)
         yield Line(f"Next: {made.step}")
         yield from _contest(under, True)
-        if seen := seen_from(under):
+        if seen := detectable_difference(under):
             yield Line(seen)
     yield from _all_figures(card)
     yield from map(Line, card.rules)

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import compress
 from random import Random
 
-from dagengine.reliability.card.bounded_figures import shown
+from dagengine.reliability.card.bounded_figures import figure_of
 from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
 from dagengine.reliability.card.repeats import outcome, score
 from dagengine.reliability.card.values import CaseSpread, Disagreement, Figure, Outcomes, Segment
@@ -175,7 +175,7 @@ def beside_unsupported(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
     )
     if min(results, plain) < LEAST_RESULTS:
         undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
-        measure = shown("unsupported-effect", None, note=undecided)
+        measure = figure_of("unsupported-effect", None, note=undecided)
         return [measure], [f"{words}. Whether they are worse is not known: {undecided}."]
     change, groups = difference(*sides), marked.groups
     sizes = [len(set(compress(groups, sums.adds))) for sums in (*sides, change)]

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.bounded_figures import figure, shown
+from dagengine.reliability.card.bounded_figures import figure, figure_of
 from dagengine.reliability.card.build import keys_of, named_setting, own_rules
 from dagengine.reliability.card.case_results import segments_of
-from dagengine.reliability.card.contrasts import contrast_of, corrected, near
-from dagengine.reliability.card.influences import changed
-from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withheld
+from dagengine.reliability.card.contrasts import contrast_of, correct_together, near
+from dagengine.reliability.card.influences import flips_between_settings
+from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withhold_intervals
 from dagengine.reliability.card.repeats import not_repeats
 from dagengine.reliability.card.values import (
     BestOf,
@@ -99,7 +99,13 @@ def contest_card(
         compared.append(replace(contrast, one=settings[i].name, other=settings[k].name))
     runs = Runs(replay.spec.name, {case: {side.at: side.runs[case] for side in sides}
                               for case in range(len(cases))}, together)  # fmt: skip
-    card = MetricCard(replay.spec.name, 1.0, tuple(made), tuple(changed(runs)), corrected(compared))
+    card = MetricCard(
+        replay.spec.name,
+        1.0,
+        tuple(made),
+        tuple(flips_between_settings(runs)),
+        correct_together(compared),
+    )
     return JudgeCard(
         bind([metric], judges, cases), max(side.most for side in sides), tuple(settings), (card,),
         tuple(keys_of(cases, together)),
@@ -190,7 +196,7 @@ class _Side:
         made = self._contest(within)
         last = made.curve[-1]
         voted = tuple(
-            withheld(Voted(votes, unlike.without(self._flips(votes, together)),
+            withhold_intervals(Voted(votes, unlike.without(self._flips(votes, together)),
                            *self._agreement(votes, together)), why)
             for votes in range(1, max(min(self.most // 2, MOST_VOTES), 1) + 1)
         )  # fmt: skip
@@ -250,7 +256,7 @@ class _Side:
             table = [*map(_none_for_nan, numpy.where(picks < -1, numpy.nan, picks))]
             rate = flips_of_votes(table, 1, groups=self.groups, level=confidence)
         why = "every candidate has one score; more are needed"
-        return shown("best-flip-rate", rate, f"picks by {votes} other scores", why)
+        return figure_of("best-flip-rate", rate, f"picks by {votes} other scores", why)
 
     def _agreement(self, votes: int, confidence: float) -> tuple[Figure, Figure]:
         """The share of right picks, and how much of what chance leaves open that is."""
@@ -271,10 +277,10 @@ class _Side:
         table = self.scores
         if self.labelled.any():  # shares of right picks
             table = numpy.stack([picks.share for picks in self.singly], 1)
-        known = self.labelled | ~self.labelled.any()
+        counting = self.labelled | ~self.labelled.any()
         marks = [
             ["-" if math.isnan(value) else f"{value:.3g}" for value in row] * bool(counts)
-            for row, counts in zip(table, known, strict=True)
+            for row, counts in zip(table, counting, strict=True)
         ]
         lines = tuple(map(" ".join, marks))
         if not self.hits:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
-from dagengine.reliability.card.bounded_figures import NOT_RANDOM, shown
+from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure_of
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -188,9 +188,9 @@ def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
         if all(parts):
             comparison = compare_measures(*map(share_of, parts, places), groups=groups)
             level = _level(shared.by, len(shared.pairs))
-            one, other = (f"{side.name}, node {node}" for side in (left, right))
+            names = [f"{side.name}, node {node}" for side in (left, right)]
             contrast = contrast_of("variance-share", comparison, level)
-            yield replace(contrast, one=one, other=other)
+            yield replace(contrast, one=names[0], other=names[1])
 
 
 _UNPAIRED = "unpaired: no case is on both sides"
@@ -220,12 +220,12 @@ def _corrected_contrast(
     clusters = clusters_of([right.group(number) for _, number in shared.pairs])
     result = corrected_difference(*sides, random=True, groups=clusters)
     if isinstance(result, Unknown):
-        yield Contrast("", "", shown(name, result, level))
+        yield Contrast("", "", figure_of(name, result, level))
         return
     size, bounds = scale[1] - scale[0], result.estimate
     ends = size * bounds.low, size * bounds.high
     scaled = replace(bounds, value=size * bounds.value, low=ends[0], high=ends[1])
-    yield Contrast("", "", shown(name, scaled, level), result.p)
+    yield Contrast("", "", figure_of(name, scaled, level), result.p)
 
 
 def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
@@ -248,8 +248,10 @@ def _by_people(
         # A label as a card has it: pass or fail, a number, or nothing.
         label = side.outcomes.labels[case]
         shares.append((float(_AS_NUMBER.get(label, label)) - low) / (high - low) if label else None)
-        said = side.outcomes.said
-        judged.append(_AS_NUMBER.get(said[case]) if said else mean_score(side.results.scores[case]))
+        if side.outcomes.said:
+            judged.append(_AS_NUMBER.get(side.outcomes.said[case]))
+        else:
+            judged.append(mean_score(side.results.scores[case]))
     return judged, shares
 
 
@@ -288,7 +290,7 @@ def _paired_contrast(
 
 def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
     if isinstance(comparison, Unknown):
-        return Contrast("", "", shown(name, comparison, level))
+        return Contrast("", "", figure_of(name, comparison, level))
     figure = Figure(name, comparison.value, items=comparison.cases, level=level)
     bounds = comparison.interval
     if isinstance(bounds, Interval):
@@ -298,7 +300,7 @@ def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Cont
     return Contrast("", "", figure, comparison.p, visible=comparison.visible)
 
 
-def corrected(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
+def correct_together(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
     """Every contrast with the p that Holm's correction for all of them gives."""
     adjusted = iter(holm([contrast.p for contrast in found if contrast.p is not None]))
     return tuple(
@@ -319,7 +321,9 @@ def between_settings(
         for under in metric.settings
     ]
     pairs = near([setting.condition for setting in settings])
-    return corrected([contrast for i, k in pairs for contrast in contrasts(sides[i], sides[k])])
+    return correct_together(
+        [contrast for i, k in pairs for contrast in contrasts(sides[i], sides[k])]
+    )
 
 
 def near(settings: Sequence[Condition]) -> list[tuple[int, int]]:
@@ -376,7 +380,7 @@ def between_cards(
             "the cards have no metric and setting in common: the first has "
             f"{_names_of(old)}; the second has {_names_of(new)}"
         )
-    return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
+    return correct_together([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
 
 
 def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:

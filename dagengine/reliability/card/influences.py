@@ -176,7 +176,7 @@ CIRCUMSTANCES = {
 """Circumstances of a run, by the name that measures have, with their field of a condition."""
 
 
-def changed(runs: Runs) -> Iterator[Figure]:
+def flips_between_settings(runs: Runs) -> Iterator[Figure]:
     """The flip rate of the score between runs that differ in one circumstance."""
     for name, field in CIRCUMSTANCES.items():
         if len({getattr(setting, field) for setting in runs.settings}) < 2:

@@ -16,7 +16,7 @@ from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import CaseNoise, attribute, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
-from dagengine.reliability.card.bounded_figures import figure, shown
+from dagengine.reliability.card.bounded_figures import figure, figure_of
 from dagengine.reliability.card.repeats import mean_of_runs
 from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
@@ -57,7 +57,7 @@ def node_cards(
     `unlike` says how runs are not repeats of each other; neither blame nor votes follow then.
     """
     if unlike:
-        withheld = shown("variance-share", None, note=unlike)
+        withheld = figure_of("variance-share", None, note=unlike)
         single = (_node_card(speaker, runs, noise, target) for speaker in speakers)
         return tuple(replace(card, share=withheld, votes=None) for card in single)
     cards: list[NodeCard] = []
@@ -138,7 +138,9 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     if steady is None:
         return None
     asked, count = sum(map(len, asking)), sum(1 for _ in runs.every())
-    floor = shown("node-flip-rate", steady.floor, f"majorities of {counted(steady.seen, 'vote')}")
+    floor = figure_of(
+        "node-flip-rate", steady.floor, f"majorities of {counted(steady.seen, 'vote')}"
+    )
     groups = clusters or range(len(rows))
     agreement = figure(
         "repeat-alpha", rows, krippendorff_alpha.sums, "every answer is the same", groups
@@ -233,6 +235,10 @@ _SUMS = "flips", "pairs", "variance", "met", "labelled"
 """What a criterion of a case adds to its tag: whether labels are there, and met, among it."""
 
 
+_Criterion = tuple[int, tuple[str, ...], list[Verdict], list[float]]
+"""A case, the keys of one of its criteria, the verdicts of all runs, and what they brought."""
+
+
 def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     """The tags and the criteria of a rubric, those with the greatest share of the noise first.
 
@@ -242,24 +248,15 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     that no criterion of its case fits, or several.
     """
     every = list(criteria_in(runs))
+    rows = _rows_of(every, labels, runs)
+    if not every:
+        return ()
     cases = Counter(key for _, key in dict.fromkeys((case, keys[:2]) for case, keys, *_ in every))
     members = defaultdict[tuple[str, str], list[int]](list)
-    fitting, rows = Counter[tuple[int, str]](), list[Sequence[float]]()
-    for index, (case, keys, verdicts, gains) in enumerate(every):
-        text, name, *tags = keys
-        label = next((key for key in (name, text) if key in labels.get(case, {})), "")
-        fitting[case, label] += 1
-        rows.append(noise_in(verdicts, gains, labels.get(case, {}).get(label, ())))
+    for index, (_, (text, name, *tags), *_) in enumerate(every):
         own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
         for pair in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
             members[pair].append(index)
-    for case in labels.keys() & runs.cases.keys():
-        for label in labels[case]:
-            if (count := fitting[case, label]) != 1:
-                fits = f"{count or 'no'} criteria fit it"
-                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
-    if not every:
-        return ()
     # By independent case, for each key: sums over its criteria.
     groups, table = numpy.array(indices(runs.group(case) for case, *_ in every)), numpy.array(rows)
     sums = {key: numpy.zeros((groups.max() + 1, len(_SUMS))) for key in members}
@@ -282,6 +279,23 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     return tuple(cards)
 
 
+def _rows_of(
+    every: Sequence[_Criterion], labels: CriterionLabels, runs: Runs
+) -> list[Sequence[float]]:
+    """Return what each criterion adds; each label has to fit one criterion of its case."""
+    fitting, rows = Counter[tuple[int, str]](), list[Sequence[float]]()
+    for case, (text, name, *_), verdicts, gains in every:
+        label = next((key for key in (name, text) if key in labels.get(case, {})), "")
+        fitting[case, label] += 1
+        rows.append(noise_in(verdicts, gains, labels.get(case, {}).get(label, ())))
+    for case in labels.keys() & runs.cases.keys():
+        for label in labels[case]:
+            if (count := fitting[case, label]) != 1:
+                fits = f"{count or 'no'} criteria fit it"
+                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
+    return rows
+
+
 def noise_in(
     verdicts: Sequence[Verdict], gains: Sequence[float], labels: Sequence[Vote]
 ) -> tuple[float, ...]:
@@ -300,7 +314,7 @@ def noise_in(
     )
 
 
-def criteria_in(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
+def criteria_in(runs: Runs) -> Iterator[_Criterion]:
     """Each criterion of each case: its keys, its verdicts in all runs, what they brought."""
     for case, settings in runs.cases.items():
         for series in settings.values():
@@ -343,7 +357,7 @@ def is_noisy(own: Any, whole: Any, level: float) -> bool:
     def excess(sums: Any) -> Any:
         """By flips and pairs of the key, then of all others."""
         flips, pairs, other_flips, other_pairs = sums.T
-        others = _MARGIN * other_flips / numpy.maximum(other_pairs, 1)
-        return flips / numpy.maximum(pairs, 1) - others
+        rest = _MARGIN * other_flips / numpy.maximum(other_pairs, 1)
+        return flips / numpy.maximum(pairs, 1) - rest
 
     return bool(excess(sums) > _error(excess(sums - rows)) * quantile_of_t(level, len(rows)))

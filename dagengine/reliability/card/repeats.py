@@ -9,7 +9,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any
 
-from dagengine.reliability.card.bounded_figures import figure, reaching, shown
+from dagengine.reliability.card.bounded_figures import figure, figure_of, reaching
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
@@ -66,7 +66,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"
-        yield shown("flip-rate", None, note=undefined)
+        yield figure_of("flip-rate", None, note=undefined)
     else:
         table: list[Any] = runs.table(outcome(threshold))
         yield over("flip-rate", flip_rate.sums, table=table, bounds=_without_repeats(table))
@@ -76,9 +76,9 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
     clusters = clusters_of(groups)
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
-    yield shown("test-retest", reliability, note=_no_icc(runs, why))
+    yield figure_of("test-retest", reliability, note=_no_icc(runs, why))
     slope = drift(scores, groups=clusters)
-    yield shown("drift", slope, note=_no_drift(runs, slope))
+    yield figure_of("drift", slope, note=_no_drift(runs, slope))
     yield over("unscored", missing_rate.sums, "nothing ran")
 
 
@@ -235,7 +235,7 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     def in_all(name: str, read: Outcome) -> Figure:
         if len(runs.sizes) > 1:
             note = f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs; equal numbers are needed"
-            return shown(name, None, note=note)
+            return figure_of(name, None, note=note)
         return over(name, total_agreement.sums, read)
 
     if any(run.score is not None for run in runs.every()):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from dagengine.reliability.statistics.comparisons import (
     Comparison,
     compare_repeated,
-    shown_more_often,
+    prove_more_often,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, mean_of
 from dagengine.reliability.statistics.sums import mean, numpy
@@ -227,5 +227,5 @@ def worse_segments(
     large = [name for name, own in segments.items() if len(own) >= _LEAST_SEGMENT]
     own = {name: changes[list(segments[name])] for name in large}
     counts = [(int((each > 0).sum()), int((each < 0).sum())) for each in own.values()]
-    worse = compress(large, shown_more_often(counts))
+    worse = compress(large, prove_more_often(counts))
     return [(name, len(own[name]), float(own[name].sum() / len(own[name]))) for name in worse]

@@ -207,7 +207,7 @@ def more_often(won: int, lost: int) -> float:
     return float(stats.binom.sf(won - 1, won + lost, 0.5)) if won else 1.0
 
 
-def shown_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) -> list[bool]:
+def prove_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) -> list[bool]:
     """Pairs of counts (won, lost), of several, that are shown to be won more often than lost.
 
     Holm's correction for all of them, by the p of `more_often`. Pairs of so few cases that no

@@ -405,7 +405,7 @@ def people_agreement(labels: Table) -> Sums:
     Cases with fewer than two labels are left out; from 0 to 1.
     """
 
-    def met(row: Sequence[Vote | None]) -> float | None:
+    def share_met(row: Sequence[Vote | None]) -> float | None:
         counts, shares = Counter(present(row)), list[float]()
         for kind, count in counts.items():
             # Without the person's own label, which would make everybody agree with the majority.
@@ -414,7 +414,7 @@ def people_agreement(labels: Table) -> Sums:
             shares.append(count * (rest[kind] == most) / max([*rest.values()].count(most), 1))
         return math.fsum(shares) / counts.total() if counts.total() > 1 else None
 
-    return mean(by_row(met, labels))
+    return mean(by_row(share_met, labels))
 
 
 def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:

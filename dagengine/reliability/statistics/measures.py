@@ -76,7 +76,7 @@ def _share_right(marks: str) -> float | None:
     return scored.count("1") / max(len(scored), 1) if marks else None
 
 
-def _lost(row: Sequence[float | None]) -> float | None:
+def _share_lost(row: Sequence[float | None]) -> float | None:
     return row.count(None) / len(row) if row else None
 
 
@@ -108,7 +108,7 @@ _COMPARED = (
     Measure("single-run-accuracy", "accuracy of a single run",
             each=lambda cases: [*map(_share_right, cases.right)]),
     Measure("unscored", "runs without a score", level="all runs",
-            each=lambda cases: by_row(_lost, cases.scores)),
+            each=lambda cases: by_row(_share_lost, cases.scores)),
     Measure("kappa", "kappa (agreement beyond chance)", "coefficient",
             ratio=_label_kappa),
     Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",

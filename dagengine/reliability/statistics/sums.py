@@ -230,7 +230,7 @@ def by_row(of: Callable[[tuple[Item, ...]], Value], table: Iterable[Sequence[Ite
     return [*map(cache(of), map(tuple, table))]
 
 
-def counted(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
+def counting_votes(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
     """The votes of a row that count under the rule for missing answers."""
     if missing not in ("drop", "own category"):
         raise InputError(f"missing={missing!r}: choose 'drop' or 'own category'")

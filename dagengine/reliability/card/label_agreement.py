@@ -136,11 +136,9 @@ class LabelledRuns:
     @cached_property
     def pairs(self) -> list[list[Pair]]:
         """Sides of the label and the majority of each row; a row without an answer has neither."""
-        return self.sides(_with_majority, self.often)
-
-
-def _with_majority(label: Vote, votes: Sequence[Vote | None]) -> Pair:
-    return (label, majority(votes)) if votes else (None, None)
+        return self.sides(
+            lambda label, votes: (label, majority(votes)) if votes else (None, None), self.often
+        )
 
 
 def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator[Figure]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagengine.reliability.statistics.confusion import label_kappa
-from dagengine.reliability.statistics.consistency import flips_of
+from dagengine.reliability.statistics.consistency import flips_of, missing_rate
 from dagengine.reliability.statistics.spread import icc
 from dagengine.reliability.statistics.sums import Sums, by_row, present
 
@@ -76,10 +76,6 @@ def _share_right(marks: str) -> float | None:
     return scored.count("1") / max(len(scored), 1) if marks else None
 
 
-def _share_lost(row: Sequence[float | None]) -> float | None:
-    return row.count(None) / len(row) if row else None
-
-
 def _label_kappa(cases: CaseResults, numbers: Sequence[int]) -> Sums:
     labels = ((cases.labels[number], cases.verdicts[number]) for number in numbers)
     return label_kappa.sums([pair if pair[0] else (None, None) for pair in labels])
@@ -108,7 +104,7 @@ _COMPARED = (
     Measure("single-run-accuracy", "accuracy of a single run",
             each=lambda cases: [*map(_share_right, cases.right)]),
     Measure("unscored", "runs without a score", level="all runs",
-            each=lambda cases: by_row(_share_lost, cases.scores)),
+            each=lambda cases: [missing_rate([row]) for row in cases.scores]),
     Measure("kappa", "kappa (agreement beyond chance)", "coefficient",
             ratio=_label_kappa),
     Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",

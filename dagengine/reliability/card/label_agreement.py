@@ -343,7 +343,7 @@ def corrected_figures(
     cases in which a random sample does not differ. Nothing if all have a label.
     """
     runs, threshold, labels = marked.runs, marked.threshold, marked.labels
-    marks: list[Any] = [marked.by_case.get(case) for case in runs.cases]
+    marks: list[Any] = [*map(marked.by_case.get, runs.cases)]
     if labels is None or None not in marks:
         return
     traits = {name: [values[case] for case in runs.cases] for name, values in known.items()}

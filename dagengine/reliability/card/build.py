@@ -6,7 +6,6 @@ import difflib
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,7 @@ from dagengine.reliability.labels import (
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
+from dagengine.reliability.statistics.measures import mean_score
 from dagengine.terminal import counted
 from dagengine.test_case import LLMTestCase, TestCase, case_label
 
@@ -314,7 +314,7 @@ class _Maker:
         nodes = node_cards.node_cards(
             replay.speakers, runs, noise, self.target, len(self.cases), unlike.first
         )
-        kinds, every = list(label_agreement.stated_probabilities(marked)), list(runs.every())
+        calibrated, tables = label_agreement.stated_probabilities(marked)
         effects, notes = case_results.beside_unsupported(marked)
         corrected = tuple(
             label_agreement.corrected_figures(marked, self.random, dict(_traits(self.cases)))
@@ -327,7 +327,7 @@ class _Maker:
             nodes=node_cards.beside_people(nodes, runs, replay, self.walked),
             people=tuple(self._people(marked)),
             spread=tuple(case_results.spread(runs, self.cases)),
-            calls=sum(len(run.asked) for run in every) / max(len(every), 1),
+            calls=mean_score([len(run.asked) for run in runs.every()]) or 0.0,
             departures=unlike.shown,
             warnings=(*repeats.lost_together(runs, threshold), *filter(None, (unlike.shock,))),
             voted=tuple(
@@ -345,10 +345,10 @@ class _Maker:
                 *repeats.agreement_of_runs(runs, threshold),
                 *influences.bias_by_place(runs, replay),
                 *influences.bias_by_length(runs, self.cases, marked.by_case),
-                *chain.from_iterable(kind.figures() for kind in kinds),
+                *calibrated,
                 *effects,
             ),
-            calibration=tuple(kind.calibration() for kind in kinds),
+            calibration=tuple(tables),
             outcomes=case_results.outcomes(marked, len(self.cases)),
             corrected=corrected,
             confusion=label_agreement.confusion(marked),

@@ -121,10 +121,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Common:
-    """The places of the cases that two sides have in common, and by what they are the same."""
+    """Indices of the cases that two sides have in common, by what they are the same, groups."""
 
-    pairs: Sequence[tuple[int, int]]
-    by: str
+    before: Sequence[int] = ()
+    after: Sequence[int] = ()
+    by: str = ""
+    groups: Sequence[Hashable] = ()
 
 
 def common(one: Side, other: Side) -> Common:
@@ -137,8 +139,9 @@ def common(one: Side, other: Side) -> Common:
         repeated = any(count > 1 for _, count in (*before, *after))
         pairs = [(before[key], number) for key, number in after.items() if key in before]
         if pairs and not (repeated and by == "input"):
-            return Common(pairs, by)
-    return Common((), "")
+            first, second = zip(*pairs, strict=True)
+            return Common(first, second, by, [*map(other.group, second)])
+    return Common()
 
 
 def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
@@ -150,8 +153,7 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> I
 
 
 def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
-    before, after = zip(*shared.pairs, strict=True) if shared.pairs else ((), ())
-    groups = [right.group(number) for number in after]
+    before, after, groups = shared.before, shared.after, shared.groups
     for measure in (MEASURES[name] for name in COMPARED if name in measures):
         if measure.each is not None:
             old, new = left.values[measure.name], right.values[measure.name]
@@ -160,13 +162,13 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
                 yield _paired_contrast(measure.name, change.tolist(), groups, shared.by)
             else:
                 yield from _unpaired_contrast(measure.name, old, new)
-        elif shared.pairs:
+        elif after:
             first, second = left.sums(measure, before), right.sums(measure, after)
             if first and second and None not in (first.value(), second.value()):
                 comparison = compare_measures(first, second, groups=groups)
                 used = sum(map(operator.and_, first.adds, second.adds))
                 yield contrast_of(measure.name, comparison, _level(shared.by, used))
-    if shared.pairs:
+    if after:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
         yield from _corrected_contrast(left, right, shared, measures)
 
@@ -181,13 +183,12 @@ def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
 
 def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
     """Shares of the noise of nodes that both sides have, where both are known."""
-    groups = [right.group(number) for _, number in shared.pairs]
-    places = [*zip(*shared.pairs, strict=True)]
+    places = shared.before, shared.after
     for node in (name for name in left.nodes if name in right.nodes):
         parts = left.nodes[node], right.nodes[node]
         if all(parts):
-            comparison = compare_measures(*map(share_of, parts, places), groups=groups)
-            level = _level(shared.by, len(shared.pairs))
+            comparison = compare_measures(*map(share_of, parts, places), groups=shared.groups)
+            level = _level(shared.by, len(shared.after))
             names = [f"{side.name}, node {node}" for side in (left, right)]
             contrast = contrast_of("variance-share", comparison, level)
             yield replace(contrast, one=names[0], other=names[1])
@@ -211,13 +212,12 @@ def _corrected_contrast(
     name, scale = kinds.pop()
     if kinds or name not in measures or scale is None:
         return
-    level = f"{_level(shared.by, len(shared.pairs))}, from labels of a random sample"
+    level = f"{_level(shared.by, len(shared.after))}, from labels of a random sample"
     if refused := left.refused or right.refused:
         yield Contrast("", "", Figure(name, None, level=level, note=refused))
         return
-    sides = (_by_people(side, numbers, *scale) for side, numbers in
-             zip((left, right), zip(*shared.pairs, strict=True), strict=True))  # fmt: skip
-    clusters = clusters_of([right.group(number) for _, number in shared.pairs])
+    sides = _by_people(left, shared.before, *scale), _by_people(right, shared.after, *scale)
+    clusters = clusters_of(shared.groups)
     result = corrected_difference(*sides, random=True, groups=clusters)
     if isinstance(result, Unknown):
         yield Contrast("", "", figure_of(name, result, level))
@@ -316,10 +316,8 @@ def between_settings(
     metric: MetricCard, settings: Sequence[Setting], cases: Sequence[CaseKey]
 ) -> tuple[Contrast, ...]:
     """Differences of settings that one circumstance tells apart, on the same cases."""
-    sides = [
-        Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
-        for under in metric.settings
-    ]
+    sides = [Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
+             for under in metric.settings]  # fmt: skip
     pairs = near([setting.condition for setting in settings])
     return correct_together(
         [contrast for i, k in pairs for contrast in contrasts(sides[i], sides[k])]

@@ -449,37 +449,24 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
 # Probabilities that a judge stated, if there are any.
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """Stated probabilities of one kind of event: (probability, happened), and their cases."""
-
-    name: str
-    event: str
-    answers: Sequence[tuple[float, bool]]
-    groups: Sequence[Hashable]
-
-    def figures(self) -> Iterator[Figure]:
-        """Brier score and calibration error, with their intervals."""
-        brier = brier_score.sums
-        yield figure(f"{self.name}-brier", self.answers, brier, "", self.groups)
-        error = debiased_calibration_error(self.answers, cases=self.groups)
-        yield figure_of(f"{self.name}-calibration-error", error)
-
-    def calibration(self) -> Calibration:
-        """The reliability table, bins without an answer left out."""
-        bins = tuple(row for row in reliability(self.answers) if row.answers)
-        return Calibration(self.event, bins)
-
-
-def stated_probabilities(marked: LabelledRuns) -> Iterator[Stated]:
-    """Everything that stated probabilities can be compared with."""
+def stated_probabilities(marked: LabelledRuns) -> tuple[list[Figure], list[Calibration]]:
+    """Brier score, calibration error and table by event that probabilities are compared with."""
+    figures, tables = list[Figure](), list[Calibration]()
     for name, event, answers in (
         ("repeat", "the next run takes the same path", _against_next_run(marked.runs)),
         ("label", "the human label agrees", _against_labels(marked)),
     ):
-        if rows := [*answers]:
-            groups, chances, happened = zip(*rows, strict=True)
-            yield Stated(name, event, [*zip(chances, happened, strict=True)], groups)
+        rows = [*answers]
+        if not rows:
+            continue
+        groups, chances, happened = zip(*rows, strict=True)
+        pairs = [*zip(chances, happened, strict=True)]
+        figures.append(figure(f"{name}-brier", pairs, brier_score.sums, "", groups))
+        error = debiased_calibration_error(pairs, cases=groups)
+        figures.append(figure_of(f"{name}-calibration-error", error))
+        bins = tuple(row for row in reliability(pairs) if row.answers)
+        tables.append(Calibration(event, bins))
+    return figures, tables
 
 
 def _against_next_run(runs: Runs) -> Iterator[tuple[Hashable, float, bool]]:

@@ -235,7 +235,7 @@ def _document(card: JudgeCard) -> Iterator[Block]:
 
 
 def _first_screen(card: JudgeCard, verbose: bool) -> Iterator[Block]:
-    """What a terminal shows first: verdicts, and what the only one rests on."""
+    """First screen of a terminal: verdicts, and what the only one rests on."""
     yield Line(f"{words.judges_of(card)}: {words.headline(card)}")
     unders = list(every_setting(card))
     several = len(unders) > 1

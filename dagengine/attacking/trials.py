@@ -16,7 +16,7 @@ from typing import Self
 from dagengine.attacking.aims import CLOSED, AimedNode, Favour
 from dagengine.attacking.attack_card import Cell, Change, FamilyFigures, Helped, Place, Share
 from dagengine.reliability.observations import Observation
-from dagengine.reliability.statistics.comparisons import more_often, shown_more_often
+from dagengine.reliability.statistics.comparisons import more_often, prove_more_often
 from dagengine.reliability.statistics.intervals import Interval, bootstrap, mean_of
 from dagengine.reliability.statistics.sums import mean
 from dagengine.results import OutcomeKind, Verdict
@@ -254,7 +254,7 @@ def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int,
 
 def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
     """The cells, those red that are shown to exceed their twin, corrected for all of them."""
-    red = shown_more_often([(cell.more, cell.less) for cell in cells])
+    red = prove_more_often([(cell.more, cell.less) for cell in cells])
     return [replace(cell, red=shown) for cell, shown in zip(cells, red, strict=True)]
 
 
@@ -300,5 +300,5 @@ def family_effects(
         )
         counts.append((fewer[0], fewer[1]))
         effects.append(Helped(family, place, before, after, more_often(*fewer)))
-    significant = shown_more_often(counts)
+    significant = prove_more_often(counts)
     return [replace(row, shown=is_) for row, is_ in zip(effects, significant, strict=True)]

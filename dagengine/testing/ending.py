@@ -77,7 +77,7 @@ def check_options(config: pytest.Config) -> None:
         require_run(Path(baseline))
     card: str | None = config.getoption("evals_card")
     if card is not None:
-        from dagengine.reliability.card.card_files import read_card
+        from dagengine.reliability.card.card_faces import read_card
 
         read_card(Path(card))
 

@@ -10,7 +10,7 @@ from dagengine.errors import InputError
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import load_run
 from dagengine.reliability.card.values import JudgeCard
-from dagengine.reliability.changes.report import change_report
+from dagengine.reliability.changes.run_report import change_report
 from dagengine.view.opened import OpenRun
 
 _KEPT = 64  # comparisons that stay in memory

@@ -15,7 +15,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode
 from dagengine.reliability.card import make_card, read_card, write_card
 from dagengine.reliability.card.contrasts import between_cards
-from dagengine.reliability.card.fail_if import failures, parse, undecided, worse
+from dagengine.reliability.card.fail_if import failures, parse, undecided_lines, worse
 from dagengine.reliability.card.four_questions import could_be_seen
 from dagengine.reliability.card.values import Contrast, JudgeCard
 from dagengine.reliability.clusters import clusters, constant_questions
@@ -131,9 +131,9 @@ def test_cards_of_other_cases_are_compared_unpaired_and_say_so() -> None:
 def test_a_bound_that_no_judge_could_reach_is_no_failure_but_cannot_be_told() -> None:
     perfect = card(observed(right, Condition()))
     assert failures(perfect, [parse("kappa.low<0.95")]) == []
-    (line,) = undecided(perfect, [parse("kappa.low<0.95")])
+    (line,) = undecided_lines(perfect, [parse("kappa.low<0.95")])
     assert "too few cases (n = 40): even a judge without errors would have kappa.low 0." in line
-    assert undecided(perfect, [parse("kappa.low<0.6")]) == []
+    assert undecided_lines(perfect, [parse("kappa.low<0.6")]) == []
 
 
 def test_the_plan_says_what_so_many_cases_and_runs_could_show() -> None:

@@ -24,7 +24,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.question import Question
-from dagengine.reliability.card.card_files import read_card
+from dagengine.reliability.card.card_faces import read_card
 from dagengine.reliability.card.card_words import bought, scores_needed
 from dagengine.reliability.card.contests import Ties, contest_card
 from dagengine.reliability.card.values import Contest, JudgeCard

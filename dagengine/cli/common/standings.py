@@ -33,7 +33,7 @@ def with_card(
     from dagengine.record.definition import DAYS, is_recent
     from dagengine.record.values import Standing
     from dagengine.redaction import public_text
-    from dagengine.reliability.card.card_files import read_card
+    from dagengine.reliability.card.card_faces import read_card
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day, today):

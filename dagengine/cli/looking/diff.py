@@ -70,8 +70,8 @@ def diff(
     from dagengine.cli.tables.diff_table import print_changes
     from dagengine.record.changes.diff import compare_runs
     from dagengine.record.run import load_run
-    from dagengine.reliability.card.card_files import read_card
-    from dagengine.reliability.changes.report import change_report
+    from dagengine.reliability.card.card_faces import read_card
+    from dagengine.reliability.changes.run_report import change_report
 
     conditions = [condition_of(text) for text in fail_if or ()]
     judge_card = None if card is None else read_card(card)

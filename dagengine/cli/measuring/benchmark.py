@@ -305,8 +305,7 @@ def _write(
     card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse] = ()
 ) -> None:
     """Print the card, write its files, and exit as the conditions say."""
-    from dagengine.reliability.card.card_files import card_page, write_card
-    from dagengine.reliability.card.card_text import markdown, print_card
+    from dagengine.reliability.card.card_faces import card_page, markdown, print_card, write_card
 
     report(card=card)
     print_card(card, verbose=options.verbose)
@@ -321,16 +320,16 @@ def _write(
 
 
 def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
-    from dagengine.reliability.card.fail_if import failures, undecided
+    from dagengine.reliability.card.fail_if import failures, undecided_lines
 
-    for line in undecided(card, conditions):
+    for line in undecided_lines(card, conditions):
         say(f"cannot tell: {line}", err=True)
     fail_if_any(failures(card, conditions))
 
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
     """Say whether a card is still valid for the current metrics and judges."""
-    from dagengine.reliability.card.card_files import read_card
+    from dagengine.reliability.card.card_faces import read_card
     from dagengine.reliability.fingerprint import changes
 
     card = read_card(path)
@@ -354,8 +353,7 @@ def _card_name(path: Path) -> str:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
-    from dagengine.reliability.card.card_files import read_card
-    from dagengine.reliability.card.card_text import print_contrasts
+    from dagengine.reliability.card.card_faces import print_contrasts, read_card
     from dagengine.reliability.card.contrasts import between_cards
     from dagengine.reliability.card.fail_if import worse
     from dagengine.reliability.fingerprint import changes

@@ -74,7 +74,9 @@ _REASONS = {
 }
 
 
-def shown(name: str, found: Interval | Unknown | None, level: str = "", note: str = "") -> Figure:
+def figure_of(
+    name: str, found: Interval | Unknown | None, level: str = "", note: str = ""
+) -> Figure:
     """An interval as a figure; if it is not known, the figure says why (by `note`, if given)."""
     level = level or measure_of(name).level
     if isinstance(found, Interval):

@@ -6,53 +6,20 @@ import difflib
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.case_results import (
-    beside_unsupported,
-    disagreements,
-    next_labels,
-    outcomes,
-    segments,
-    spread,
+from dagengine.reliability.card import (
+    case_results,
+    influences,
+    label_agreement,
+    node_cards,
+    repeats,
 )
 from dagengine.reliability.card.contrasts import between_settings
-from dagengine.reliability.card.influences import (
-    agreement_of_judges,
-    bias_by_length,
-    bias_by_place,
-    changed,
-    position_bias,
-)
-from dagengine.reliability.card.label_agreement import (
-    LabelledRuns,
-    compare_with_labels,
-    confusion,
-    corrected_figures,
-    outcome_name,
-    sampled,
-    stated,
-    voted,
-)
-from dagengine.reliability.card.node_cards import (
-    beside_people,
-    key_cards,
-    node_cards,
-    noise_of,
-    notes_on,
-)
-from dagengine.reliability.card.repeats import (
-    again,
-    agreement_of_runs,
-    lost_together,
-    not_repeats,
-    rule_effect,
-    without_score,
-)
+from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
 from dagengine.reliability.card.values import (
     CaseKey,
     Figure,
@@ -80,6 +47,7 @@ from dagengine.reliability.labels import (
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
+from dagengine.reliability.statistics.measures import mean_score
 from dagengine.terminal import counted
 from dagengine.test_case import LLMTestCase, TestCase, case_label
 
@@ -325,13 +293,15 @@ class _Maker:
             threshold=whole.threshold,
             settings=tuple(settings),
             across=(
-                *changed(whole.runs),
-                *agreement_of_judges(whole.runs, whole.threshold),
-                *position_bias(whole.runs, self.replay, self.cases, symmetry),
+                *influences.flips_between_settings(whole.runs),
+                *influences.agreement_of_judges(whole.runs, whole.threshold),
+                *influences.position_bias(whole.runs, self.replay, self.cases, symmetry),
             ),
             labels=tuple(
                 LabelMeaning(
-                    read.label, "" if read.means is None else outcome_name(read.means), read.cases
+                    read.label,
+                    "" if read.means is None else outcome_name(read.means),
+                    read.cases,
                 )
                 for read in meanings
             ),
@@ -339,49 +309,54 @@ class _Maker:
 
     def _under(self, name: str, marked: LabelledRuns) -> SettingCard:
         runs, threshold, replay = marked.runs, marked.threshold, self.replay
-        noise = noise_of(runs, replay, self.cases)
-        unlike = not_repeats(runs, threshold)
-        nodes = node_cards(replay.speakers, runs, noise, self.target, len(self.cases), unlike.first)
-        kinds, every = list(stated(marked)), list(runs.every())
-        effects, notes = beside_unsupported(marked)
-        corrected = tuple(corrected_figures(marked, self.random, dict(_traits(self.cases))))
+        noise = node_cards.noise_of(runs, replay, self.cases)
+        unlike = repeats.not_repeats(runs, threshold)
+        nodes = node_cards.node_cards(
+            replay.speakers, runs, noise, self.target, len(self.cases), unlike.first
+        )
+        calibrated, tables = label_agreement.stated_probabilities(marked)
+        effects, notes = case_results.beside_unsupported(marked)
+        corrected = tuple(
+            label_agreement.corrected_figures(marked, self.random, dict(_traits(self.cases)))
+        )
         # A reader picks the best of the settings, so all of them have to hold together.
         together = 1 - 0.05 / len(self.settings)
         return SettingCard(
             setting=name,
-            again=tuple(map(unlike.without, again(runs, threshold))),
-            nodes=beside_people(nodes, runs, replay, self.walked),
+            again=tuple(map(unlike.without, repeats.again(runs, threshold))),
+            nodes=node_cards.beside_people(nodes, runs, replay, self.walked),
             people=tuple(self._people(marked)),
-            spread=tuple(spread(runs, self.cases)),
-            calls=sum(len(run.asked) for run in every) / max(len(every), 1),
+            spread=tuple(case_results.spread(runs, self.cases)),
+            calls=mean_score([len(run.asked) for run in runs.every()]) or 0.0,
             departures=unlike.shown,
-            warnings=(*lost_together(runs, threshold), *filter(None, (unlike.shock,))),
+            warnings=(*repeats.lost_together(runs, threshold), *filter(None, (unlike.shock,))),
             voted=tuple(
-                sampled(votes, marked, corrected, self.random)
-                for votes in voted(marked, unlike, together)
+                label_agreement.believe_votes(votes, marked, corrected, self.random)
+                for votes in label_agreement.votes_of_runs(marked, unlike, together)
             ),
-            segments=tuple(segments(marked, self.cases)),
-            disagreements=tuple(disagreements(marked, self.cases)),
-            unlabelled=tuple(next_labels(marked)),
+            segments=tuple(case_results.segments(marked, self.cases)),
+            disagreements=tuple(case_results.disagreements(marked, self.cases)),
+            unlabelled=tuple(case_results.next_labels(marked)),
             notes=(
-                *notes_on(noise), *without_score(runs), *rule_effect(runs, threshold), *notes,
+                *node_cards.notes_on(noise), *repeats.without_score(runs),
+                *repeats.rule_effect(runs, threshold), *notes,
             ),
             more=(
-                *agreement_of_runs(runs, threshold),
-                *bias_by_place(runs, replay),
-                *bias_by_length(runs, self.cases, marked.by_case),
-                *chain.from_iterable(kind.figures() for kind in kinds),
+                *repeats.agreement_of_runs(runs, threshold),
+                *influences.bias_by_place(runs, replay),
+                *influences.bias_by_length(runs, self.cases, marked.by_case),
+                *calibrated,
                 *effects,
             ),
-            calibration=tuple(kind.calibration() for kind in kinds),
-            outcomes=outcomes(marked, len(self.cases)),
+            calibration=tuple(tables),
+            outcomes=case_results.outcomes(marked, len(self.cases)),
             corrected=corrected,
-            confusion=confusion(marked),
-            keys=key_cards(runs, self.of_criteria),
+            confusion=label_agreement.confusion(marked),
+            keys=node_cards.key_cards(runs, self.of_criteria),
         )  # fmt: skip
 
     def _people(self, marked: LabelledRuns) -> Iterator[Figure]:
-        yield from compare_with_labels(marked, self.grouped)
+        yield from label_agreement.compare_with_labels(marked, self.grouped)
         if marked.labels is None and self.labelled:
             # People may have walked a tree of which only some nodes are as they were.
             stale = "no finished walk fits the current definition of the metric"

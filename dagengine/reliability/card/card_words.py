@@ -29,12 +29,12 @@ def title(measure: Figure) -> str:
     return measure_of(measure.name).title
 
 
-def signed(measure: Figure) -> bool:
+def is_signed(measure: Figure) -> bool:
     """Whether a measure goes from -1 to 1."""
     return measure_of(measure.name).unit == "coefficient"
 
 
-def formatted(measure: Figure, value: float) -> str:
+def in_unit(measure: Figure, value: float) -> str:
     """A value of a measure, in per cent where it is a share, without the sign."""
     return f"{100 * value:.1f}" if _unit(measure) else f"{value:.3f}"
 
@@ -47,12 +47,12 @@ def number(measure: Figure) -> str:
     """The value, in per cent where it is a share; a dash if it is undefined."""
     if measure.value is None:
         return "–"  # noqa: RUF001 - a dash for nothing
-    return formatted(measure, measure.value) + _unit(measure)
+    return in_unit(measure, measure.value) + _unit(measure)
 
 
 def interval(measure: Figure) -> str:
     """The interval in words, or nothing; a one-sided bound as "at most" or "at least"."""
-    low, high = ("" if end is None else formatted(measure, end)
+    low, high = ("" if end is None else in_unit(measure, end)
                  for end in (measure.low, measure.high))  # fmt: skip
     if low and high:
         return f"{low} to {high}"
@@ -61,7 +61,7 @@ def interval(measure: Figure) -> str:
     return ""
 
 
-def bounded(measure: Figure) -> str:
+def estimate(measure: Figure) -> str:
     """The value with its interval, if there is one."""
     bounds = interval(measure)
     return f"{number(measure)} ({bounds})" if bounds else number(measure)
@@ -99,10 +99,10 @@ def corrected_said(one: CorrectedFigure) -> str:
         else f"The judge adds nothing to the {counted(one.labelled, 'label')}"
     )
     rate = "{} of all cases pass" if passing else "the mean score of all cases is {}"
-    result = rate.format(bounded(one.estimate))
+    result = rate.format(estimate(one.estimate))
     return (
         f"By the human standard, {result}. The judge alone says {judge}. "
-        f"The labels alone say {bounded(one.alone)}. {worth}."
+        f"The labels alone say {estimate(one.alone)}. {worth}."
     )
 
 
@@ -138,7 +138,7 @@ def difference(contrast: Contrast) -> str:
     p = contrast.p if contrast.corrected is None else contrast.corrected
     note = "" if p is None else f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
     note = f"; {figure.note}" if figure.note else note
-    return f"{sign}{bounded(figure)}{note}{'' if contrast.paired else ' (unpaired: other cases)'}"
+    return f"{sign}{estimate(figure)}{note}{'' if contrast.paired else ' (unpaired: other cases)'}"
 
 
 def visible(contrast: Contrast) -> str:
@@ -193,7 +193,7 @@ def bounded_or_unknown(measure: Figure) -> str:
         return "not known"
     if measure.ends[1] - measure.ends[0] > _WIDE:
         return f"{number(measure)}, too wide to tell ({interval(measure)})"
-    return bounded(measure)
+    return estimate(measure)
 
 
 def segment(part: Segment) -> str:
@@ -226,10 +226,10 @@ def scores_needed(contest: Contest) -> str:
         last = contest.curve[-2]
         return (
             f"Fewer than {most} scores are not known to be enough: {last.scores} may be more than "
-            f"{points} short of {most} ({bounded(last.short)})."
+            f"{points} short of {most} ({estimate(last.short)})."
         )
     enough = counted(contest.enough, "score") + (" is" if contest.enough == 1 else " are")
-    return f"{enough} enough: surely at most {points} short of {most} ({bounded(short)})."
+    return f"{enough} enough: surely at most {points} short of {most} ({estimate(short)})."
 
 
 def bought(contest: Contest) -> Iterator[str]:
@@ -263,7 +263,7 @@ def contest_rows(contest: Contest) -> Iterator[tuple[str, ...]]:
     for row in contest.curve:
         last = row.scores == len(contest.curve)
         figures = (row.wrong, row.share, replace(row.ties, low=None, high=None), row.short)
-        cells = [bounded(figure).replace(" %", "") for figure in figures[: 4 - last]]
+        cells = [estimate(figure).replace(" %", "") for figure in figures[: 4 - last]]
         yield (str(row.scores), *cells, *[""] * last)
 
 
@@ -273,7 +273,7 @@ def position_biases(metric: MetricCard) -> list[str]:
     for measure in metric.across:
         low, high = measure.ends or (0.5, 0.5)
         if measure.name.startswith("position-preference") and not low <= 0.5 <= high:
-            biases.append(f"{title(measure)}: {bounded(measure)}")
+            biases.append(f"{title(measure)}: {estimate(measure)}")
     return biases
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import compress
 from random import Random
 
-from dagengine.reliability.card.bounded_figures import shown
+from dagengine.reliability.card.bounded_figures import figure_of
 from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
 from dagengine.reliability.card.repeats import outcome, score
 from dagengine.reliability.card.values import CaseSpread, Disagreement, Figure, Outcomes, Segment
@@ -21,7 +21,7 @@ from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.intervals import LEAST_GROUPS, jackknife
 from dagengine.reliability.statistics.measures import measure_of
 from dagengine.reliability.statistics.spread import deviation_of
-from dagengine.reliability.statistics.sums import Sums, difference, quotient, stats, total
+from dagengine.reliability.statistics.sums import Sums, difference, present, quotient, stats, total
 from dagengine.test_case import TestCase, case_label
 
 
@@ -62,7 +62,7 @@ def _against(
     """Runs of a case that meet its label, whether their majority does, and what that says."""
     if not row:
         return "", "-", ""
-    scored = [vote for vote in row[:often] if vote is not None]
+    scored = present(row[:often])
     most = majority(scored)
     if label is None:
         return "", "-", outcome_name(most)
@@ -102,7 +102,7 @@ def segments(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Segment]:
     """
     hits: dict[int, bool] = {}
     for case, label, row in marked.rows:
-        if votes := [vote for vote in row if vote is not None]:
+        if votes := present(row):
             hits[case] = majority(votes) == label
     return segments_of(hits, cases, marked.runs.group)
 
@@ -175,7 +175,7 @@ def beside_unsupported(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
     )
     if min(results, plain) < LEAST_RESULTS:
         undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
-        measure = shown("unsupported-effect", None, note=undecided)
+        measure = figure_of("unsupported-effect", None, note=undecided)
         return [measure], [f"{words}. Whether they are worse is not known: {undecided}."]
     change, groups = difference(*sides), marked.groups
     sizes = [len(set(compress(groups, sums.adds))) for sums in (*sides, change)]

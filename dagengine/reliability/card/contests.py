@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,12 +12,12 @@ from typing import Any, Literal
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.bounded_figures import figure, shown
+from dagengine.reliability.card.bounded_figures import figure, figure_of
 from dagengine.reliability.card.build import keys_of, named_setting, own_rules
 from dagengine.reliability.card.case_results import segments_of
-from dagengine.reliability.card.contrasts import contrast_of, corrected, near
-from dagengine.reliability.card.influences import changed
-from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withheld
+from dagengine.reliability.card.contrasts import contrast_of, correct_together, near
+from dagengine.reliability.card.influences import flips_between_settings
+from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withhold_intervals
 from dagengine.reliability.card.repeats import not_repeats
 from dagengine.reliability.card.values import (
     BestOf,
@@ -41,6 +40,7 @@ from dagengine.reliability.labels import Given, labels_of
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.comparisons import compare_repeated
+from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.intervals import clusters_of
 from dagengine.reliability.statistics.majorities import Picks, best_of, flips_of_votes
 from dagengine.reliability.statistics.sums import mean, numpy
@@ -79,20 +79,17 @@ def contest_card(
     together = clusters(cases, (), groups, [replay.plan.fields])
     right = _right({} if labels is None else labels_of(cases, labels), contests.names, cases)
     conditions = list(contests.scores)
-    sides: list[_Side] = []
+    sides, settings, made = list[_Side](), list[Setting](), list[SettingCard]()
     for at, array in contests.scores.items():
         runs_with_scores = numpy.isfinite(array).any((0, 1)).nonzero()[0]
         width = int(runs_with_scores.max(initial=0)) + 1
-        sides.append(_Side(at, array[:, :, :width], contests.names, right, cases, together, ties))
-    settings = tuple(
-        Setting(named_setting(side.at, conditions), side.at, side.most) for side in sides
-    )
-    level = 1 - 0.05 / len(settings)
-    made: list[SettingCard] = []
-    for setting, side in zip(settings, sides, strict=True):
+        side = _Side(at, array[:, :, :width], contests.names, right, cases, together, ties)
+        name = named_setting(at, conditions)
         if progress is not None:
-            progress(setting.name)
-        made.append(side.card(setting.name, level, within, labels_random))
+            progress(name)
+        made.append(side.card(name, 1 - 0.05 / len(conditions), within, labels_random))
+        sides.append(side)
+        settings.append(Setting(name, at, side.most))
     compared: list[Contrast] = []
     for i, k in near(conditions) if (right >= 0).any() else ():
         count = min(sides[i].most, sides[k].most)
@@ -102,9 +99,15 @@ def contest_card(
         compared.append(replace(contrast, one=settings[i].name, other=settings[k].name))
     runs = Runs(replay.spec.name, {case: {side.at: side.runs[case] for side in sides}
                               for case in range(len(cases))}, together)  # fmt: skip
-    card = MetricCard(replay.spec.name, 1.0, tuple(made), tuple(changed(runs)), corrected(compared))
+    card = MetricCard(
+        replay.spec.name,
+        1.0,
+        tuple(made),
+        tuple(flips_between_settings(runs)),
+        correct_together(compared),
+    )
     return JudgeCard(
-        bind([metric], judges, cases), max(side.most for side in sides), settings, (card,),
+        bind([metric], judges, cases), max(side.most for side in sides), tuple(settings), (card,),
         tuple(keys_of(cases, together)),
         (*(rule.format(rule=_RULE_WORDS[ties]) for rule in _RULES),
          *own_rules(together, len(cases), (), 0)),
@@ -117,14 +120,13 @@ def _right(given: Given, names: Sequence[Sequence[str]], cases: Sequence[TestCas
     right = numpy.full(len(names), -1)
     for case, labels in given.items():
         texts = [str(label).removesuffix(".0") for label in labels]
-        if (stray := next((text for text in texts if text not in names[case]), None)) is not None:
+        for stray in (text for text in texts if text not in names[case]):
             raise InputError(
                 f"the label {stray!r} of the case {case_label(cases[case], case)!r} is none of its "
                 f"candidates: {', '.join(names[case])}"
             )
-        best = Counter(texts).most_common(2)
-        if len(best) == 1 or best[0][1] > best[1][1]:
-            right[case] = names[case].index(best[0][0])
+        if (best := majority(texts)) is not None:
+            right[case] = names[case].index(best)
     return right
 
 
@@ -150,6 +152,11 @@ class _Side:
         return [self.together.get(case, case) for case in range(len(self.names))]
 
     @cached_property
+    def labelled(self) -> Any:
+        """Whether each case has a right candidate."""
+        return self.right >= 0
+
+    @cached_property
     def curve(self) -> list[Picks]:
         """Picks of the first 1, 2 … scores."""
         return [self._picks(0, count + 1) for count in range(self.most)]
@@ -167,38 +174,40 @@ class _Side:
         return best_of(self.array[:, :, start:end], self.right)
 
     @cached_property
+    def scores(self) -> Any:
+        """Picks of runs by case, as scores from 0 to 1; a tie is a pick of its own, nan is none."""
+        picks = numpy.stack([picks.picked for picks in self.singly], 1)
+        sizes = numpy.array([*map(len, self.names)])[:, None]
+        return numpy.where(picks < -1, numpy.nan, (picks + 1) / (1 + sizes))
+
+    @cached_property
     def runs(self) -> list[list[Run]]:
-        """Runs by case, with picks as their scores; a tie is a pick of its own."""
-        table = zip(*(picks.picked.tolist() for picks in self.singly), strict=True)
-        return [
-            [Run(replace(self.at, sample=run), None if pick < -1 else (pick + 1) / (1 + len(own)))
-             for run, pick in enumerate(row)]
-            for row, own in zip(table, self.names, strict=True)
-        ]  # fmt: skip
+        """Runs by case, with picks as their scores."""
+        conditions = [replace(self.at, sample=run) for run in range(self.most)]
+        return [[*map(Run, conditions, _none_for_nan(row))] for row in self.scores]
 
     def card(self, name: str, together: float, within: float, random: bool) -> SettingCard:
         """Everything about the setting; `together` is the confidence of what a verdict reads."""
         runs = Runs(name, {case: {self.at: row} for case, row in enumerate(self.runs)},
                     self.together)  # fmt: skip
         unlike = not_repeats(runs, None)
-        some = (self.right >= 0).any() and not (self.right >= 0).all()
+        some = self.labelled.any() and not self.labelled.all()
         why = UNSTATED if some and not random else ""
         made = self._contest(within)
         last = made.curve[-1]
         voted = tuple(
-            withheld(Voted(votes, unlike.without(self._flips(votes, together)),
+            withhold_intervals(Voted(votes, unlike.without(self._flips(votes, together)),
                            *self._agreement(votes, together)), why)
             for votes in range(1, max(min(self.most // 2, MOST_VOTES), 1) + 1)
         )  # fmt: skip
         kappa = self._agreement(self.most, 0.95)[1]
-        labelled = (self.right >= 0).any()
         return SettingCard(
             name, (self._flips(1, 0.95),), (),
-            (getattr(last, self.ties), kappa) if labelled else (), (),
+            (getattr(last, self.ties), kappa) if self.labelled.any() else (), (),
             sum(map(len, self.names)) / len(self.names),
             more=(last.share if self.ties == "wrong" else last.wrong, last.ties),
             outcomes=self._outcomes(), voted=voted, departures=unlike.shown,
-            segments=tuple(segments_of(self._hits(), self.cases, self.groups.__getitem__)),
+            segments=tuple(segments_of(self.hits, self.cases, self.groups.__getitem__)),
             disagreements=tuple(sorted(self._disagreements(), key=lambda each: -each.votes)),
             warnings=tuple(filter(None, (unlike.shock,))), contest=made,
         )  # fmt: skip
@@ -226,8 +235,8 @@ class _Side:
 
     def _figure(self, name: str, values: Any, count: int, confidence: float = 0.95) -> Figure:
         level = f"means of the first {count} scores" if count > 1 else "the first score"
-        scores_or_none = [None if value != value else value for value in values.tolist()]
-        return figure(name, scores_or_none, mean, "no labels", self.groups, level, confidence)
+        scores = _none_for_nan(values)
+        return figure(name, scores, mean, "no labels", self.groups, level, confidence)
 
     def _gain(self, before: Any, after: Any) -> Figure:
         return self.contrast(before, after, "best-gain", "the same cases").difference
@@ -241,14 +250,13 @@ class _Side:
 
     def _flips(self, votes: int, confidence: float) -> Figure:
         """The flip rate of picks by so many other scores; a tie is a pick of its own."""
-        picks = [self._picks(start, start + votes).picked.tolist()
-                 for start in range(0, self.most - votes + 1, votes)]  # fmt: skip
-        table = [[None if pick < -1 else pick for pick in row] for row in zip(*picks, strict=True)]
-        rate = None
-        if len(picks) > 1:
+        starts, rate = range(0, self.most - votes + 1, votes), None
+        if len(starts) > 1:
+            picks = numpy.stack([self._picks(at, at + votes).picked for at in starts], 1)
+            table = [*map(_none_for_nan, numpy.where(picks < -1, numpy.nan, picks))]
             rate = flips_of_votes(table, 1, groups=self.groups, level=confidence)
         why = "every candidate has one score; more are needed"
-        return shown("best-flip-rate", rate, f"picks by {votes} other scores", why)
+        return figure_of("best-flip-rate", rate, f"picks by {votes} other scores", why)
 
     def _agreement(self, votes: int, confidence: float) -> tuple[Figure, Figure]:
         """The share of right picks, and how much of what chance leaves open that is."""
@@ -258,45 +266,42 @@ class _Side:
                             for end in (right.value, right.low, right.high))  # fmt: skip
         return right, replace(right, name="best-kappa", value=value, low=low, high=high)
 
-    def _hits(self) -> dict[int, bool]:
-        hits = self.curve[-1].wrong.tolist()
-        return {case: hit > 0 for case, hit in enumerate(hits) if hit == hit}
+    @cached_property
+    def hits(self) -> dict[int, bool]:
+        """Whether all scores pick the right candidate, by labelled case with scores."""
+        hits = self.curve[-1].wrong
+        return {int(case): bool(hits[case]) for case in (~numpy.isnan(hits)).nonzero()[0]}
 
     def _outcomes(self) -> Outcomes:
         """The results of runs by themselves; without labels only equal picks are equal."""
-        hits = self._hits()
-        right: list[int] = self.right.tolist()
-        marks = self._marks(right)
+        table = self.scores
+        if self.labelled.any():  # shares of right picks
+            table = numpy.stack([picks.share for picks in self.singly], 1)
+        counting = self.labelled | ~self.labelled.any()
+        marks = [
+            ["-" if math.isnan(value) else f"{value:.3g}" for value in row] * bool(counts)
+            for row, counts in zip(table, counting, strict=True)
+        ]
         lines = tuple(map(" ".join, marks))
-        if not hits:
+        if not self.hits:
             return Outcomes(lines)
-        return Outcomes(
-            lines,
-            tuple("".join(mark if mark in "-1" else "0" for mark in row) for row in marks),
-            "".join(str(int(hits[case])) if case in hits else "-" for case in range(len(marks))),
-            tuple(own[number] if number >= 0 else "" for own, number in
-                  zip(self.names, right, strict=True)),
-        )  # fmt: skip
-
-    def _marks(self, right: Sequence[int]) -> list[list[str]]:
-        """Marks of runs by case: the share of right picks, or without any label the picks."""
-        if max(right, default=-1) < 0:
-            return [["-" if run.score is None else f"{run.score:.3g}" for run in row]
-                    for row in self.runs]  # fmt: skip
-        marks: list[list[str]] = []
-        shares = zip(*(picks.share.tolist() for picks in self.singly), strict=True)
-        for row, number in zip(shares, right, strict=True):
-            values = row if number >= 0 else ()
-            marks.append(["-" if math.isnan(value) else f"{value:.3g}" for value in values])
-        return marks
+        right = ("".join(mark if mark in "-1" else "0" for mark in row) for row in marks)
+        hits = (
+            str(int(self.hits[case])) if case in self.hits else "-" for case in range(len(lines))
+        )
+        labels = (own[index] if index >= 0 else "" for own, index in
+                  zip(self.names, self.right, strict=True))  # fmt: skip
+        return Outcomes(lines, tuple(right), "".join(hits), tuple(labels))
 
     def _disagreements(self) -> Iterator[Disagreement]:
         """The cases that all scores get wrong."""
-        last: list[int] = self.curve[-1].picked.tolist()
-        right: list[int] = self.right.tolist()
-        for case in (case for case, hit in self._hits().items() if not hit):
-            own, pick = self.names[case], last[case]
-            alike = sum(run.score == (pick + 1) / (1 + len(own)) for run in self.runs[case])
+        for case in (case for case, hit in self.hits.items() if not hit):
+            own, pick = self.names[case], int(self.curve[-1].picked[case])
+            alike = sum(score == (pick + 1) / (1 + len(own)) for score in self.scores[case])
             judged = "tie" if pick < 0 else own[pick]
-            yield Disagreement(case_label(self.cases[case], case), own[right[case]], judged,
-                               alike, self.most)  # fmt: skip
+            yield Disagreement(case_label(self.cases[case], case), own[self.right[case]], judged,
+                               int(alike), self.most)  # fmt: skip
+
+
+def _none_for_nan(values: Any) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]

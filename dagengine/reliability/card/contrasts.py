@@ -13,7 +13,7 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
-from dagengine.reliability.card.bounded_figures import NOT_RANDOM, shown
+from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure_of
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -121,10 +121,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Common:
-    """The places of the cases that two sides have in common, and by what they are the same."""
+    """Indices of the cases that two sides have in common, by what they are the same, groups."""
 
-    pairs: Sequence[tuple[int, int]]
-    by: str
+    before: Sequence[int] = ()
+    after: Sequence[int] = ()
+    by: str = ""
+    groups: Sequence[Hashable] = ()
 
 
 def common(one: Side, other: Side) -> Common:
@@ -137,8 +139,9 @@ def common(one: Side, other: Side) -> Common:
         repeated = any(count > 1 for _, count in (*before, *after))
         pairs = [(before[key], number) for key, number in after.items() if key in before]
         if pairs and not (repeated and by == "input"):
-            return Common(pairs, by)
-    return Common((), "")
+            first, second = zip(*pairs, strict=True)
+            return Common(first, second, by, [*map(other.group, second)])
+    return Common()
 
 
 def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
@@ -150,8 +153,7 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> I
 
 
 def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
-    before, after = zip(*shared.pairs, strict=True) if shared.pairs else ((), ())
-    groups = [right.group(number) for number in after]
+    before, after, groups = shared.before, shared.after, shared.groups
     for measure in (MEASURES[name] for name in COMPARED if name in measures):
         if measure.each is not None:
             old, new = left.values[measure.name], right.values[measure.name]
@@ -160,13 +162,13 @@ def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) ->
                 yield _paired_contrast(measure.name, change.tolist(), groups, shared.by)
             else:
                 yield from _unpaired_contrast(measure.name, old, new)
-        elif shared.pairs:
+        elif after:
             first, second = left.sums(measure, before), right.sums(measure, after)
             if first and second and None not in (first.value(), second.value()):
                 comparison = compare_measures(first, second, groups=groups)
                 used = sum(map(operator.and_, first.adds, second.adds))
                 yield contrast_of(measure.name, comparison, _level(shared.by, used))
-    if shared.pairs:
+    if after:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
         yield from _corrected_contrast(left, right, shared, measures)
 
@@ -181,16 +183,15 @@ def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
 
 def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
     """Shares of the noise of nodes that both sides have, where both are known."""
-    groups = [right.group(number) for _, number in shared.pairs]
-    places = [*zip(*shared.pairs, strict=True)]
+    places = shared.before, shared.after
     for node in (name for name in left.nodes if name in right.nodes):
         parts = left.nodes[node], right.nodes[node]
         if all(parts):
-            comparison = compare_measures(*map(share_of, parts, places), groups=groups)
-            level = _level(shared.by, len(shared.pairs))
-            one, other = (f"{side.name}, node {node}" for side in (left, right))
+            comparison = compare_measures(*map(share_of, parts, places), groups=shared.groups)
+            level = _level(shared.by, len(shared.after))
+            names = [f"{side.name}, node {node}" for side in (left, right)]
             contrast = contrast_of("variance-share", comparison, level)
-            yield replace(contrast, one=one, other=other)
+            yield replace(contrast, one=names[0], other=names[1])
 
 
 _UNPAIRED = "unpaired: no case is on both sides"
@@ -211,21 +212,20 @@ def _corrected_contrast(
     name, scale = kinds.pop()
     if kinds or name not in measures or scale is None:
         return
-    level = f"{_level(shared.by, len(shared.pairs))}, from labels of a random sample"
+    level = f"{_level(shared.by, len(shared.after))}, from labels of a random sample"
     if refused := left.refused or right.refused:
         yield Contrast("", "", Figure(name, None, level=level, note=refused))
         return
-    sides = (_by_people(side, numbers, *scale) for side, numbers in
-             zip((left, right), zip(*shared.pairs, strict=True), strict=True))  # fmt: skip
-    clusters = clusters_of([right.group(number) for _, number in shared.pairs])
+    sides = _by_people(left, shared.before, *scale), _by_people(right, shared.after, *scale)
+    clusters = clusters_of(shared.groups)
     result = corrected_difference(*sides, random=True, groups=clusters)
     if isinstance(result, Unknown):
-        yield Contrast("", "", shown(name, result, level))
+        yield Contrast("", "", figure_of(name, result, level))
         return
     size, bounds = scale[1] - scale[0], result.estimate
     ends = size * bounds.low, size * bounds.high
     scaled = replace(bounds, value=size * bounds.value, low=ends[0], high=ends[1])
-    yield Contrast("", "", shown(name, scaled, level), result.p)
+    yield Contrast("", "", figure_of(name, scaled, level), result.p)
 
 
 def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
@@ -248,8 +248,10 @@ def _by_people(
         # A label as a card has it: pass or fail, a number, or nothing.
         label = side.outcomes.labels[case]
         shares.append((float(_AS_NUMBER.get(label, label)) - low) / (high - low) if label else None)
-        said = side.outcomes.said
-        judged.append(_AS_NUMBER.get(said[case]) if said else mean_score(side.results.scores[case]))
+        if side.outcomes.said:
+            judged.append(_AS_NUMBER.get(side.outcomes.said[case]))
+        else:
+            judged.append(mean_score(side.results.scores[case]))
     return judged, shares
 
 
@@ -288,7 +290,7 @@ def _paired_contrast(
 
 def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
     if isinstance(comparison, Unknown):
-        return Contrast("", "", shown(name, comparison, level))
+        return Contrast("", "", figure_of(name, comparison, level))
     figure = Figure(name, comparison.value, items=comparison.cases, level=level)
     bounds = comparison.interval
     if isinstance(bounds, Interval):
@@ -298,7 +300,7 @@ def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Cont
     return Contrast("", "", figure, comparison.p, visible=comparison.visible)
 
 
-def corrected(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
+def correct_together(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
     """Every contrast with the p that Holm's correction for all of them gives."""
     adjusted = iter(holm([contrast.p for contrast in found if contrast.p is not None]))
     return tuple(
@@ -314,12 +316,12 @@ def between_settings(
     metric: MetricCard, settings: Sequence[Setting], cases: Sequence[CaseKey]
 ) -> tuple[Contrast, ...]:
     """Differences of settings that one circumstance tells apart, on the same cases."""
-    sides = [
-        Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
-        for under in metric.settings
-    ]
+    sides = [Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
+             for under in metric.settings]  # fmt: skip
     pairs = near([setting.condition for setting in settings])
-    return corrected([contrast for i, k in pairs for contrast in contrasts(sides[i], sides[k])])
+    return correct_together(
+        [contrast for i, k in pairs for contrast in contrasts(sides[i], sides[k])]
+    )
 
 
 def near(settings: Sequence[Condition]) -> list[tuple[int, int]]:
@@ -376,7 +378,7 @@ def between_cards(
             "the cards have no metric and setting in common: the first has "
             f"{_names_of(old)}; the second has {_names_of(new)}"
         )
-    return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
+    return correct_together([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
 
 
 def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:

@@ -45,7 +45,7 @@ class FailIf(Condition):
                 lines.append(f"{self.text}: {where}: {full(measure)}")
         return lines
 
-    def undecided(self, card: JudgeCard) -> list[str]:
+    def undecided_lines(self, card: JudgeCard) -> list[str]:
         """One line for every measure whose bound even a judge without errors would fail."""
         return [
             f"{self.text}: {where}: too few cases (n = {measure.items}): even a judge without "
@@ -85,7 +85,7 @@ class FailUnlessUse:
         return [f"{self.text}: {where}: {advice.headline}" for where, advice in made
                 if advice.kind not in ("use", "use_with")]  # fmt: skip
 
-    def undecided(self, card: JudgeCard) -> list[str]:
+    def undecided_lines(self, card: JudgeCard) -> list[str]:
         """Nothing: what is not known fails."""
         return []
 
@@ -135,6 +135,6 @@ def worse(found: Sequence[Contrast], conditions: Sequence[FailIf]) -> list[str]:
     ]
 
 
-def undecided(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> list[str]:
+def undecided_lines(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> list[str]:
     """One line for everything that the card has too few cases to tell."""
-    return [line for condition in conditions for line in condition.undecided(card)]
+    return [line for condition in conditions for line in condition.undecided_lines(card)]

@@ -8,17 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.reliability.card.card_words import (
-    bounded,
-    formatted,
+    estimate,
     full,
+    in_unit,
+    is_signed,
     number,
     runs_of_cases,
     scores_needed,
-    signed,
     votes_of,
 )
 from dagengine.reliability.card.values import Contest, Figure, NodeCard, SettingCard, VoteCost
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
+from dagengine.reliability.statistics.sums import present
 from dagengine.terminal import counted
 
 QUESTIONS = (
@@ -45,12 +46,12 @@ class Answer:
 
 def weakness(measure: Figure) -> str:
     """Why a value says little; empty if it says something, or is undefined."""
-    ends = [end for end in (measure.low, measure.high) if end is not None]
+    ends = present((measure.low, measure.high))
     if measure.value is None:
         return ""
     if not ends:
         return f"no interval, n = {measure.items}"
-    wide = _WIDE_SIGNED if signed(measure) else _WIDE
+    wide = _WIDE_SIGNED if is_signed(measure) else _WIDE
     is_wide = max(*ends, measure.value) - min(*ends, measure.value) > wide
     return f"a wide interval, n = {measure.items}" * is_wide
 
@@ -67,8 +68,8 @@ def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
 def _of_contest(under: SettingCard, contest: Contest) -> tuple[Answer, Answer, Answer, Answer]:
     """The answers where cases have candidates: no node of ours picks the best one."""
     flips, right = under.again[0], next(iter(under.people), Figure("", None, note="no labels"))
-    again = f"The best candidate by one score is another one {bounded(flips)} of the time."
-    people = f"The best is the right one in {bounded(right)} of cases (ties: {contest.rule})."
+    again = f"The best candidate by one score is another one {estimate(flips)} of the time."
+    people = f"The best is the right one in {estimate(right)} of cases (ties: {contest.rule})."
     return (
         Answer(again, weakness(flips)) if flips.items else _not_known(flips),
         Answer("Not known: the scores are not those of a tree."), Answer(scores_needed(contest)),
@@ -93,9 +94,9 @@ def _again(under: SettingCard) -> Answer:
     missing = _figure(under, "unscored")
     lost = f"; {number(missing)} of the runs have no score" * bool(missing.value)
     if flips.value:
-        how = f"Two runs of a case give a different {outcome} {bounded(flips)} of the time{lost}."
+        how = f"Two runs of a case give a different {outcome} {estimate(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
-    bound = f"; the flip rate is at most {formatted(flips, flips.high)} %" if flips.high else ""
+    bound = f"; the flip rate is at most {in_unit(flips, flips.high)} %" if flips.high else ""
     return Answer(
         f"Yes: no two runs of a case differed ({counted(flips.items, 'case')}){bound}{lost}.",
         weakness(flips),
@@ -125,7 +126,7 @@ def _blame(under: SettingCard) -> Answer:
         return Answer(
             f"“{worst.node}”{whose} causes all of the noise: no other node changes the score."
         )
-    sentence = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
+    sentence = f"“{worst.node}”{whose} causes {estimate(worst.share)} of the noise."
     return Answer(sentence, weakness(worst.share))
 
 
@@ -134,7 +135,7 @@ def _by_key(under: SettingCard) -> str:
     if not under.keys:
         return ""
     noisy = "; ".join(
-        f"“{key.key}” flips in {bounded(key.flip_rate)}, {bounded(key.share)} of the noise"
+        f"“{key.key}” flips in {estimate(key.flip_rate)}, {estimate(key.share)} of the noise"
         for key in under.keys if key.noisy
     )  # fmt: skip
     return f" Noisy criteria: {noisy}." if noisy else " No tag or criterion stands out."
@@ -149,10 +150,9 @@ def _price(under: SettingCard) -> Answer:
     target = f"{100 * voting[0][1].target:g} %"
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
-        for node, votes in voting:
-            if votes.constant:
-                same = f"“{node.node}” gave every case the same verdict"
-                return Answer(f"Votes change nothing: {same}.")
+        if constant := [node.node for node, votes in voting if votes.constant]:
+            name = constant[0]
+            return Answer(f"Votes change nothing: “{name}” gave every case the same verdict.")
         return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
     sentence = f"{_votes_needed(*max(needing, key=_costly), target)}."
     if count := len(needing) - 1:
@@ -202,7 +202,7 @@ def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
     assert votes.agreement is not None
     return Answer(
         f"Votes cannot help: the answers of “{node.node}” to the same question agree no more than "
-        f"chance (Krippendorff's alpha {bounded(votes.agreement)}, which is 0 for a coin).{rest}"
+        f"chance (Krippendorff's alpha {estimate(votes.agreement)}, which is 0 for a coin).{rest}"
     )
 
 
@@ -214,7 +214,7 @@ def _votes_needed(node: NodeCard, votes: VoteCost, target: str) -> str:
         runs = counted(votes.runs, "run")
         sentence = f"Not known from {runs}: the votes that “{node.node}” needs for {target} flips"
     if votes.seen > 1 and (votes.seen_flips.value or 0.0) > votes.target:
-        sentence += f" (with {votes.seen}: {bounded(votes.seen_flips)})"
+        sentence += f" (with {votes.seen}: {estimate(votes.seen_flips)})"
     return sentence
 
 
@@ -265,12 +265,12 @@ def _people(under: SettingCard) -> Answer:
 def _of_accuracy(measures: Mapping[str, Figure]) -> Answer:
     """The accuracy, and that of one run if that of the majority of several differs."""
     accuracy, kappa, base = (measures[name] for name in _BESIDE)
-    beyond = bounded(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
+    beyond = estimate(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
     single, singly = measures.get("single-run-accuracy"), ""
     if single is not None and single.value is not None and number(single) != number(accuracy):
         singly = f" (single run: {number(single)})"
     return Answer(
-        f"In {bounded(accuracy)} of cases{singly}. Baseline: {number(base)}. Kappa: {beyond}.",
+        f"In {estimate(accuracy)} of cases{singly}. Baseline: {number(base)}. Kappa: {beyond}.",
         weakness(kappa) or weakness(accuracy),
     )
 
@@ -310,7 +310,7 @@ def could_be_seen(
     )
 
 
-def seen_from(under: SettingCard) -> str:
+def detectable_difference(under: SettingCard) -> str:
     """The same from the flip rate on the card; nothing if the card has none.
 
     If cases ran differently often, the harmonic mean counts: a mean of runs contains its

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
+import operator
 import statistics
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product, starmap
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
 from dagengine.reliability.card.bounded_figures import figure
-from dagengine.reliability.card.repeats import Outcome, outcome
+from dagengine.reliability.card.repeats import Outcome, outcome, score
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition
@@ -26,6 +26,7 @@ from dagengine.reliability.statistics.inter_rater import (
     fleiss_kappa,
     krippendorff_alpha,
 )
+from dagengine.reliability.statistics.measures import mean_score
 from dagengine.reliability.statistics.preferences import (
     Compared,
     Measured,
@@ -36,7 +37,7 @@ from dagengine.reliability.statistics.preferences import (
     position_consistency,
     position_preference,
 )
-from dagengine.reliability.statistics.sums import Sums, mean
+from dagengine.reliability.statistics.sums import Sums, mean, present
 from dagengine.results import Verdict
 from dagengine.test_case import ArenaTestCase, LLMTestCase, TestCase
 
@@ -55,24 +56,20 @@ def position_bias(
         if isinstance(unit.node, NonBinaryJudgementNode) and len(verdicts) > 1:
             options[unit.name] = verdicts[0], verdicts[-1]
 
-    def shown(case: int, last: str) -> Names | None:
-        try:
+    def names_in(order: str, case: int, last: str) -> Names | None:
+        if order == "reversed":
+            return options.get(replay.name_of(last))
+        with suppress(InputError):  # nothing says what was shown first
             return symmetry.names(cases[case])
-        except InputError:  # nothing says what was shown first
-            return None
+        return None
 
-    def declared(case: int, last: str) -> Names | None:
-        return options.get(replay.name_of(last))
-
-    for order, names, level in (
-        ("swapped", shown, "last verdicts, inputs swapped"),
-        ("reversed", declared, "last verdicts, first and last option exchanged"),
+    for order, suffix, level in (
+        ("swapped", "", "last verdicts, inputs swapped"),
+        ("reversed", "-of-options", "last verdicts, first and last option exchanged"),
     ):
-        pairs, groups = _in_both_orders(runs, order, names)
-        if pairs:
-            suffix = "" if order == "swapped" else "-of-options"
-            for name, of, why in _OF_ORDERS:
-                yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
+        pairs, groups = _in_both_orders(runs, order, partial(names_in, order))
+        for name, of, why in _OF_ORDERS if pairs else ():
+            yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
 
 
 _OF_ORDERS: tuple[tuple[str, Callable[..., Sums], str], ...] = (
@@ -146,8 +143,7 @@ def bias_by_length(
         held = ", labels held constant" if numbers else ""
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
         why = "all answers have the same length, or all scores or labels are equal"
-        by_case: list[Hashable] = [runs.group(case) for case in answers]
-        measured = list(answers.values())
+        measured, by_case = list(answers.values()), [*map(runs.group, answers)]
         yield figure("length-bias", measured, length_bias.sums, why, by_case, level)
     compared, groups = _comparisons(runs, cases)
     if compared:
@@ -180,13 +176,13 @@ CIRCUMSTANCES = {
 """Circumstances of a run, by the name that measures have, with their field of a condition."""
 
 
-def changed(runs: Runs) -> Iterator[Figure]:
+def flips_between_settings(runs: Runs) -> Iterator[Figure]:
     """The flip rate of the score between runs that differ in one circumstance."""
     for name, field in CIRCUMSTANCES.items():
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue
         items = [_flips_between(settings, field) for settings in runs.cases.values()]
-        groups = [runs.group(case) for case in runs.cases]
+        groups = [*map(runs.group, runs.cases)]
         yield figure(f"{name}-flip-rate", items, mean, "no case has such a pair", groups)
 
 
@@ -196,13 +192,10 @@ def _flips_between(settings: Mapping[Condition, Sequence[Run]], field: str) -> f
     for (setting, runs), (counterpart, counterpart_runs) in combinations(settings.items(), 2):
         if replace(setting, **{field: getattr(counterpart, field)}) != counterpart:
             continue
-        counts, counterparts = (Counter(run.score for run in row if run.score is not None)
-                                for row in (runs, counterpart_runs))  # fmt: skip
-        pairs = counts.total() * counterparts.total()
+        pairs = [*product(present(map(score, runs)), present(map(score, counterpart_runs)))]
         if pairs:
-            equal = sum(count * counterparts[score] for score, count in counts.items())
-            rates.append(1 - equal / pairs)
-    return math.fsum(rates) / len(rates) if rates else None
+            rates.append(1 - sum(starmap(operator.eq, pairs)) / len(pairs))
+    return mean_score(rates)
 
 
 def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]:
@@ -213,7 +206,7 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
     why = "only one outcome occurs, so chance alone always agrees"
 
     rows, cases = _by_judge(runs, judges)
-    groups = [runs.group(case) for case in cases]
+    groups = [*map(runs.group, cases)]
 
     def over(name: str, of: Callable[..., Sums], read: Outcome, level: str = "") -> Figure:
         table = [[None if run is None else read(run) for run in row] for row in rows]

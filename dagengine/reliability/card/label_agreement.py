@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
-from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure, reaching, shown
+from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure, figure_of, reaching
 from dagengine.reliability.card.repeats import Unlike, outcome, score
 from dagengine.reliability.card.values import (
     Calibration,
@@ -26,18 +26,18 @@ from dagengine.reliability.statistics.calibration import (
     reliability,
 )
 from dagengine.reliability.statistics.confusion import (
+    Confusion,
     ac1_interval,
     accuracy,
     balanced_accuracy_interval,
     baseline_interval,
-    confusion_table,
     kappa_interval,
     label_ceiling,
     label_rates,
     majority_baseline,
     people_agreement,
 )
-from dagengine.reliability.statistics.corrected import corrected_mean, corrected_rate
+from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
 from dagengine.reliability.statistics.correlations import (
     group_correlation,
     kendall,
@@ -48,7 +48,7 @@ from dagengine.reliability.statistics.correlations import (
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
 from dagengine.reliability.statistics.measures import mean_score
-from dagengine.reliability.statistics.sums import mean
+from dagengine.reliability.statistics.sums import mean, present
 from dagengine.terminal import counted
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class LabelledRuns:
 
         @cache  # of many cases some are equal
         def ways(label: Vote, votes: tuple[Vote | None, ...]) -> list[T]:
-            answers = [vote for vote in votes if vote is not None]
+            answers: list[Vote] = present(votes)
             missing = len(votes) - len(answers)
             # A wrong answer to pass or fail is the other one; of several verdicts it is none.
             miss = not label if isinstance(label, bool) else None
@@ -136,11 +136,9 @@ class LabelledRuns:
     @cached_property
     def pairs(self) -> list[list[Pair]]:
         """Sides of the label and the majority of each row; a row without an answer has neither."""
-        return self.sides(_with_majority, self.often)
-
-
-def _with_majority(label: Vote, votes: Sequence[Vote | None]) -> Pair:
-    return (label, majority(votes)) if votes else (None, None)
+        return self.sides(
+            lambda label, votes: (label, majority(votes)) if votes else (None, None), self.often
+        )
 
 
 def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator[Figure]:
@@ -187,8 +185,12 @@ def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
         """A figure of the pairs, whose interval reaches over what missing answers leave open."""
         return replace(reaching([*map(measured, sides)]), items=kappa.items)
 
-    def bounded(name: str, of: Callable[..., Interval | Unknown], why: str) -> Figure:
-        return over(lambda pairs: _shown(name, of(pairs, kinds=kinds, groups=clusters), level, why))
+    def interval_figure(name: str, of: Callable[..., Interval | Unknown], why: str) -> Figure:
+        return over(
+            lambda pairs: _figure_or_reason(
+                name, of(pairs, kinds=kinds, groups=clusters), level, why
+            )
+        )
 
     yield over(lambda pairs: figure("accuracy", pairs, accuracy.sums, _NONE, groups, level))
     single = f"{subject}: single runs, cases with a label"
@@ -197,28 +199,36 @@ def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
         figure("single-run-accuracy", side, mean, _NONE, groups, single) for side in rights
     ])  # fmt: skip
     yield kappa
-    yield bounded("ac1", ac1_interval, why)
+    yield interval_figure("ac1", ac1_interval, why)
     own = [label for label, _ in sides[0]]
     absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in own)
     unbalanced = f"no case is labelled {absent}" * bool(absent)
-    yield bounded("balanced-accuracy", balanced_accuracy_interval, unbalanced if groups else _NONE)
+    yield interval_figure(
+        "balanced-accuracy", balanced_accuracy_interval, unbalanced if groups else _NONE
+    )
     alone = [(label, None) for label in own]
     base = figure("baseline", alone, majority_baseline.sums, _NONE, groups, level)
     # The commonest label is chosen from the labels themselves: its interval is one of its own.
     ends = baseline_interval(alone, kinds=kinds, groups=clusters)
     low, high = (None, None) if ends is None else (ends.low, ends.high)
     yield replace(base, low=low, high=high)
+    yield from _rates_of_labels(sides, clusters)
+
+
+def _rates_of_labels(
+    sides: Sequence[Sequence[Pair]], clusters: Sequence[Hashable] | None
+) -> Iterator[Figure]:
+    """Sensitivity and specificity; of two labels, those of the first one say both."""
     rates = [label_rates(side, groups=clusters) for side in sides]
     kept = [*rates[0]]
-    if len(kept) == 2:  # the second one's are the first one's in turn
+    if len(kept) == 2:
         kept = sorted(kept, key=lambda label: label is not True)[:1]
     for label in kept:
         word = outcome_name(label)
-        for index, (name, level) in enumerate((
-            ("sensitivity", f"human label “{word}”"),
-            ("specificity", f"any human label but “{word}”"),
-        )):  # fmt: skip
-            yield reaching([shown(name, rate[label][index], level) for rate in rates])
+        levels = f"human label “{word}”", f"any human label but “{word}”"
+        for index, name in enumerate(("sensitivity", "specificity")):
+            shares = [figure_of(name, rate[label][index], levels[index]) for rate in rates]
+            yield reaching(shares)
 
 
 def _kappa(
@@ -232,7 +242,7 @@ def _kappa(
     """
     clustered = clusters_of(groups) is not None
 
-    def measured(side: Sequence[Shared]) -> Figure:
+    def kappa_of(side: Sequence[Shared]) -> Figure:
         pairs, weights, names = list[Pair](), list[float](), list[Hashable]()
         for (label, shares), group in zip(side, groups, strict=True):
             pairs += [(label, verdict) for verdict in shares]
@@ -240,17 +250,17 @@ def _kappa(
             names += [group] * len(shares)
         kappa = kappa_interval(pairs, kinds=kinds, groups=names if clustered else None,
                                weights=weights, level=confidence)  # fmt: skip
-        return _shown("kappa", kappa, level, why)
+        return _figure_or_reason("kappa", kappa, level, why)
 
-    ideal = measured([(label, {label: 1.0} if shares else {}) for label, shares in sides[0]])
+    ideal = kappa_of([(label, {label: 1.0} if shares else {}) for label, shares in sides[0]])
     answered = {group for (_, shares), group in zip(sides[0], groups, strict=True) if shares}
-    return replace(reaching([*map(measured, sides)]), items=len(answered), best=ideal.low)
+    return replace(reaching([*map(kappa_of, sides)]), items=len(answered), best=ideal.low)
 
 
-def _shown(name: str, result: Interval | Unknown, level: str, why: str) -> Figure:
+def _figure_or_reason(name: str, result: Interval | Unknown, level: str, why: str) -> Figure:
     """The figure, with the note `why` unless the result says itself why it is not known."""
     reasoned = isinstance(result, Unknown) and result.reason != "undefined"
-    return shown(name, result, level, "" if reasoned else why)
+    return figure_of(name, result, level, "" if reasoned else why)
 
 
 def outcome_name(outcome: object) -> str:
@@ -266,8 +276,8 @@ def confusion(marked: LabelledRuns) -> ConfusionTable | None:
     """The confusion table, by the majority of a case's runs."""
     if marked.read is None:
         return None
-    table = confusion_table(marked.pairs[0])
-    counts = tuple(tuple(map(int, row)) for row in table.counts)
+    table = Confusion(marked.pairs[0])
+    counts = tuple(map(tuple, table.counts.astype(int).tolist()))
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
 
 
@@ -278,12 +288,12 @@ def _people_among_themselves(runs: Runs, labels: Labels, read: Reader | None) ->
         return
     rows, groups = [*map(list, several.values())], [*map(runs.group, several)]
     yield figure("people-agreement", rows, people_agreement.sums, "too few cases", groups)
-    yield shown("ceiling", label_ceiling(rows, groups=groups))
+    yield figure_of("ceiling", label_ceiling(rows, groups=groups))
     if read is not None:
         shares: list[float | None] = []
         ran, votes = [case for case in several if case in runs.cases], runs.by_case(read)
         for case in ran:
-            answers = [vote for vote in votes[case] if vote is not None]
+            answers = present(votes[case])
             verdict = majority(answers)
             # The share of the people whose label the majority of the runs meets
             met = statistics.fmean(label == verdict for label in several[case])
@@ -333,7 +343,7 @@ def corrected_figures(
     cases in which a random sample does not differ. Nothing if all have a label.
     """
     runs, threshold, labels = marked.runs, marked.threshold, marked.labels
-    marks: list[Any] = [marked.by_case.get(case) for case in runs.cases]
+    marks: list[Any] = [*map(marked.by_case.get, runs.cases)]
     if labels is None or None not in marks:
         return
     traits = {name: [values[case] for case in runs.cases] for name, values in known.items()}
@@ -352,21 +362,24 @@ def corrected_figures(
         if random or labels.kind == "number":
             yield CorrectedFigure(Figure(name, None, note=_UNCORRECTED[labels.kind]))
         return
+    yield _corrected_figure(name, result, random)
+
+
+def _corrected_figure(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
     if not isinstance(result, Unknown):
-        yield CorrectedFigure(
-            shown(name, result.estimate), result.judge, shown(name, result.labels_alone),
+        return CorrectedFigure(
+            figure_of(name, result.estimate), result.judge, figure_of(name, result.labels_alone),
             result.labelled, result.judged, result.worth, result.telling,
         )  # fmt: skip
-        return
     why = ""
     if result.reason == "labels are not random":
         # Either nobody stated that they are, or what is known of the cases speaks against it.
         differ = f"the labelled cases differ from the others in their {result.detail}"
         why = f"{differ} by more than chance, {NOT_RANDOM}" if random else UNSTATED
-    yield CorrectedFigure(shown(name, result, note=why), labelled=result.items)
+    return CorrectedFigure(figure_of(name, result, note=why), labelled=result.items)
 
 
-def sampled(
+def believe_votes(
     votes: Voted, marked: LabelledRuns, corrected: Iterable[CorrectedFigure], random: bool
 ) -> Voted:
     """Agreement and kappa as the judge has them on all cases: no interval from other labels.
@@ -378,18 +391,15 @@ def sampled(
         return votes
     notes = (figure.estimate.note for figure in corrected if figure.estimate.value is None)
     why = next((note for note in notes if NOT_RANDOM in note), "") if random else UNSTATED
-    return withheld(votes, why)
+    return withhold_intervals(votes, why)
 
 
-def withheld(votes: Voted, why: str) -> Voted:
+def withhold_intervals(votes: Voted, why: str) -> Voted:
     """Agreement and kappa without their intervals, with a note why; as they are without one."""
     if not why:
         return votes
-    for name in ("agreement", "kappa"):
-        measure = getattr(votes, name)
-        if measure.value is not None:
-            votes = replace(votes, **{name: replace(measure, low=None, high=None, note=why)})
-    return votes
+    agreement, kappa = votes.agreement.without_interval(why), votes.kappa.without_interval(why)
+    return replace(votes, agreement=agreement, kappa=kappa)
 
 
 # What the first screen shows.
@@ -397,7 +407,7 @@ def withheld(votes: Voted, why: str) -> Voted:
 MOST_VOTES = 7
 
 
-def voted(marked: LabelledRuns, unlike: Unlike, confidence: float) -> Iterator[Voted]:
+def votes_of_runs(marked: LabelledRuns, unlike: Unlike, confidence: float) -> Iterator[Voted]:
     """The metric with one vote and with majorities of more, up to half of the runs.
 
     More than half was not seen. `unlike` says how runs are not repeats: no majority follows then.
@@ -414,7 +424,7 @@ def voted(marked: LabelledRuns, unlike: Unlike, confidence: float) -> Iterator[V
         rate = None
         if seen > 1:
             rate = flips_of_votes(table, votes, groups=groups, level=confidence)
-        flips = shown("flip-rate", rate, level, "every case ran once; use --times 2 or more")
+        flips = figure_of("flip-rate", rate, level, "every case ran once; use --times 2 or more")
         yield Voted(votes, unlike.without(flips), *_agreement(marked, votes, level, confidence))
 
 
@@ -439,37 +449,24 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
 # Probabilities that a judge stated, if there are any.
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """Stated probabilities of one kind of event: (probability, happened), and their cases."""
-
-    name: str
-    event: str
-    answers: Sequence[tuple[float, bool]]
-    groups: Sequence[Hashable]
-
-    def figures(self) -> Iterator[Figure]:
-        """Brier score and calibration error, with their intervals."""
-        brier = brier_score.sums
-        yield figure(f"{self.name}-brier", self.answers, brier, "", self.groups)
-        error = debiased_calibration_error(self.answers, cases=self.groups)
-        yield shown(f"{self.name}-calibration-error", error)
-
-    def calibration(self) -> Calibration:
-        """The reliability table, bins without an answer left out."""
-        bins = tuple(row for row in reliability(self.answers) if row.answers)
-        return Calibration(self.event, bins)
-
-
-def stated(marked: LabelledRuns) -> Iterator[Stated]:
-    """Everything that stated probabilities can be compared with."""
+def stated_probabilities(marked: LabelledRuns) -> tuple[list[Figure], list[Calibration]]:
+    """Brier score, calibration error and table by event that probabilities are compared with."""
+    figures, tables = list[Figure](), list[Calibration]()
     for name, event, answers in (
         ("repeat", "the next run takes the same path", _against_next_run(marked.runs)),
         ("label", "the human label agrees", _against_labels(marked)),
     ):
-        if rows := [*answers]:
-            groups, chances, happened = zip(*rows, strict=True)
-            yield Stated(name, event, [*zip(chances, happened, strict=True)], groups)
+        rows = [*answers]
+        if not rows:
+            continue
+        groups, chances, happened = zip(*rows, strict=True)
+        pairs = [*zip(chances, happened, strict=True)]
+        figures.append(figure(f"{name}-brier", pairs, brier_score.sums, "", groups))
+        error = debiased_calibration_error(pairs, cases=groups)
+        figures.append(figure_of(f"{name}-calibration-error", error))
+        bins = tuple(row for row in reliability(pairs) if row.answers)
+        tables.append(Calibration(event, bins))
+    return figures, tables
 
 
 def _against_next_run(runs: Runs) -> Iterator[tuple[Hashable, float, bool]]:

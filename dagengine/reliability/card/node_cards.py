@@ -16,7 +16,7 @@ from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import CaseNoise, attribute, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
-from dagengine.reliability.card.bounded_figures import figure, shown
+from dagengine.reliability.card.bounded_figures import figure, figure_of
 from dagengine.reliability.card.repeats import mean_of_runs
 from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
@@ -29,7 +29,7 @@ from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
 from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.majorities import steady_votes
 from dagengine.reliability.statistics.measures import MEASURES
-from dagengine.reliability.statistics.sums import Sums, indices, numpy
+from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
 from dagengine.results import Verdict
 from dagengine.terminal import counted
 from dagengine.test_case import TestCase
@@ -57,7 +57,7 @@ def node_cards(
     `unlike` says how runs are not repeats of each other; neither blame nor votes follow then.
     """
     if unlike:
-        withheld = shown("variance-share", None, note=unlike)
+        withheld = figure_of("variance-share", None, note=unlike)
         single = (_node_card(speaker, runs, noise, target) for speaker in speakers)
         return tuple(replace(card, share=withheld, votes=None) for card in single)
     cards: list[NodeCard] = []
@@ -138,7 +138,9 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     if steady is None:
         return None
     asked, count = sum(map(len, asking)), sum(1 for _ in runs.every())
-    floor = shown("node-flip-rate", steady.floor, f"majorities of {counted(steady.seen, 'vote')}")
+    floor = figure_of(
+        "node-flip-rate", steady.floor, f"majorities of {counted(steady.seen, 'vote')}"
+    )
     groups = clusters or range(len(rows))
     agreement = figure(
         "repeat-alpha", rows, krippendorff_alpha.sums, "every answer is the same", groups
@@ -192,8 +194,7 @@ def beside_people(
         for case in runs.cases.keys() & people.keys() if people else ():
             series = runs.cases[case].values()
             replies = [run.replies.get(card.node) for row in series for run in row]
-            votes = [read(reply) for reply in replies if reply is not None]
-            judge = [vote for vote in votes if vote is not None]
+            judge: list[Vote] = present(map(read, present(replies)))
             person = majority(people[case])
             if judge and person is not None:
                 pairs.append((person, majority(judge)))  # None where its runs are split
@@ -234,6 +235,10 @@ _SUMS = "flips", "pairs", "variance", "met", "labelled"
 """What a criterion of a case adds to its tag: whether labels are there, and met, among it."""
 
 
+_Criterion = tuple[int, tuple[str, ...], list[Verdict], list[float]]
+"""A case, the keys of one of its criteria, the verdicts of all runs, and what they brought."""
+
+
 def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     """The tags and the criteria of a rubric, those with the greatest share of the noise first.
 
@@ -243,24 +248,15 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     that no criterion of its case fits, or several.
     """
     every = list(criteria_in(runs))
+    rows = _rows_of(every, labels, runs)
+    if not every:
+        return ()
     cases = Counter(key for _, key in dict.fromkeys((case, keys[:2]) for case, keys, *_ in every))
     members = defaultdict[tuple[str, str], list[int]](list)
-    fitting, rows = Counter[tuple[int, str]](), list[Sequence[float]]()
-    for index, (case, keys, verdicts, gains) in enumerate(every):
-        text, name, *tags = keys
-        label = next((key for key in (name, text) if key in labels.get(case, {})), "")
-        fitting[case, label] += 1
-        rows.append(noise_in(verdicts, gains, labels.get(case, {}).get(label, ())))
+    for index, (_, (text, name, *tags), *_) in enumerate(every):
         own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
         for pair in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
             members[pair].append(index)
-    for case in labels.keys() & runs.cases.keys():
-        for label in labels[case]:
-            if (count := fitting[case, label]) != 1:
-                fits = f"{count or 'no'} criteria fit it"
-                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
-    if not every:
-        return ()
     # By independent case, for each key: sums over its criteria.
     groups, table = numpy.array(indices(runs.group(case) for case, *_ in every)), numpy.array(rows)
     sums = {key: numpy.zeros((groups.max() + 1, len(_SUMS))) for key in members}
@@ -283,6 +279,23 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     return tuple(cards)
 
 
+def _rows_of(
+    every: Sequence[_Criterion], labels: CriterionLabels, runs: Runs
+) -> list[Sequence[float]]:
+    """Return what each criterion adds; each label has to fit one criterion of its case."""
+    fitting, rows = Counter[tuple[int, str]](), list[Sequence[float]]()
+    for case, (text, name, *_), verdicts, gains in every:
+        label = next((key for key in (name, text) if key in labels.get(case, {})), "")
+        fitting[case, label] += 1
+        rows.append(noise_in(verdicts, gains, labels.get(case, {}).get(label, ())))
+    for case in labels.keys() & runs.cases.keys():
+        for label in labels[case]:
+            if (count := fitting[case, label]) != 1:
+                fits = f"{count or 'no'} criteria fit it"
+                raise InputError(f"a label of case {case} is about {label!r:.60}, but {fits}")
+    return rows
+
+
 def noise_in(
     verdicts: Sequence[Verdict], gains: Sequence[float], labels: Sequence[Vote]
 ) -> tuple[float, ...]:
@@ -301,7 +314,7 @@ def noise_in(
     )
 
 
-def criteria_in(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict], list[float]]]:
+def criteria_in(runs: Runs) -> Iterator[_Criterion]:
     """Each criterion of each case: its keys, its verdicts in all runs, what they brought."""
     for case, settings in runs.cases.items():
         for series in settings.values():
@@ -309,8 +322,8 @@ def criteria_in(runs: Runs) -> Iterator[tuple[int, tuple[str, ...], list[Verdict
                 asked = [run for run in series if node in run.keys]
                 for index, keys in enumerate(asked[0].keys[node]):
                     brought = [run.gains[node][index] for run in asked]
-                    gains = [gain for gain in brought if gain is not None]
-                    yield case, keys, [run.lists[node][index] for run in asked], gains
+                    verdicts = [run.lists[node][index] for run in asked]
+                    yield case, keys, verdicts, present(brought)
 
 
 def _ratio(name: str, parts: Any, wholes: Any) -> Figure:
@@ -344,7 +357,7 @@ def is_noisy(own: Any, whole: Any, level: float) -> bool:
     def excess(sums: Any) -> Any:
         """By flips and pairs of the key, then of all others."""
         flips, pairs, other_flips, other_pairs = sums.T
-        others = _MARGIN * other_flips / numpy.maximum(other_pairs, 1)
-        return flips / numpy.maximum(pairs, 1) - others
+        rest = _MARGIN * other_flips / numpy.maximum(other_pairs, 1)
+        return flips / numpy.maximum(pairs, 1) - rest
 
     return bool(excess(sums) > _error(excess(sums - rows)) * quantile_of_t(level, len(rows)))

@@ -9,7 +9,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any
 
-from dagengine.reliability.card.bounded_figures import figure, reaching, shown
+from dagengine.reliability.card.bounded_figures import figure, figure_of, reaching
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
@@ -25,7 +25,7 @@ from dagengine.reliability.statistics.exchangeability import Departure, departur
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.measures import mean_score, measure_of
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
-from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers, stats
+from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers, numpy, present, stats
 from dagengine.results import OutcomeKind
 from dagengine.terminal import counted
 
@@ -40,9 +40,8 @@ def outcome(threshold: float | None) -> Callable[[Run], float | None]:
     return (lambda run: run.score) if threshold is None else (lambda run: run.meets(threshold))
 
 
-def score(run: Run) -> float | None:
-    """The score of a run, as tables take it."""
-    return run.score
+score = outcome(None)
+"""The score of a run, as tables take it."""
 
 
 def why_not_twice(runs: Runs) -> str:
@@ -67,7 +66,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"
-        yield shown("flip-rate", None, note=undefined)
+        yield figure_of("flip-rate", None, note=undefined)
     else:
         table: list[Any] = runs.table(outcome(threshold))
         yield over("flip-rate", flip_rate.sums, table=table, bounds=_without_repeats(table))
@@ -77,9 +76,9 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
     clusters = clusters_of(groups)
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
-    yield shown("test-retest", reliability, note=_no_icc(runs, why))
+    yield figure_of("test-retest", reliability, note=_no_icc(runs, why))
     slope = drift(scores, groups=clusters)
-    yield shown("drift", slope, note=_no_drift(runs, slope))
+    yield figure_of("drift", slope, note=_no_drift(runs, slope))
     yield over("unscored", missing_rate.sums, "nothing ran")
 
 
@@ -100,14 +99,12 @@ def _without_repeats(
     table: Sequence[Sequence[float | None]],
 ) -> Sequence[Sequence[Sequence[float]]]:
     """The table in which cases that lack two results never flip, and always do."""
-    rows = [[value for value in row if value is not None] for row in table]
-    if not any(len(row) < 2 <= len(whole) for row, whole in zip(rows, table, strict=True)):
+    rows = [*map(present, table)]
+    lacking = [len(row) < 2 <= len(whole) for row, whole in zip(rows, table, strict=True)]
+    if not any(lacking):
         return ()
-    return [
-        [row if len(row) > 1 or len(whole) < 2 else list(ends) for row, whole in
-         zip(rows, table, strict=True)]
-        for ends in ((0.0, 0.0), _SCALE)
-    ]  # fmt: skip
+    return [[ends if lacks else row for row, lacks in zip(rows, lacking, strict=True)]
+            for ends in ((0.0, 0.0), _SCALE)]  # fmt: skip
 
 
 def _no_icc(runs: Runs, why: str) -> str:
@@ -161,9 +158,7 @@ class Unlike:
         """The figure without the interval that only holds for repeats."""
         rests = measure_of(measure.name).repeats
         why = self.first or (self.suspected if rests == "suspected" else "")
-        if not why or not rests or measure.value is None:
-            return measure
-        return replace(measure, low=None, high=None, note=f"no interval: {why}")
+        return measure.without_interval(f"no interval: {why}") if why and rests else measure
 
 
 def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
@@ -240,17 +235,17 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     def in_all(name: str, read: Outcome) -> Figure:
         if len(runs.sizes) > 1:
             note = f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs; equal numbers are needed"
-            return shown(name, None, note=note)
+            return figure_of(name, None, note=note)
         return over(name, total_agreement.sums, read)
-
-    def scored(read: Outcome) -> Outcome:
-        return lambda run: None if run.score is None else read(run)
 
     if any(run.score is not None for run in runs.every()):
         yield in_all("total-agreement", score)
     if any(run.raw is not None for run in runs.every()):
         yield in_all("raw-agreement", lambda run: run.raw)
-    path = scored(lambda run: run.path)
+
+    def path(run: Run) -> Hashable:
+        return None if run.score is None else run.path
+
     if any(path(run) is not None for run in runs.every()):
         yield in_all("path-agreement", path)
     yield over("path-flip-rate", flip_rate.sums, path)
@@ -294,18 +289,16 @@ def without_score(runs: Runs) -> Iterator[str]:
 
 def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
     """A warning where runs without a score are in few cases, or in cases that flip."""
-    rows = [row for row in runs.table(outcome(threshold)) if row]
-    missing = [row.count(None) for row in rows]
-    count, answers = sum(missing), sum(map(len, rows))
-    if not 1 < count < answers:
+    rows = [*filter(None, runs.table(outcome(threshold)))]
+    missing, sizes = numpy.array([(row.count(None), len(row)) for row in rows] or [(0, 0)]).T
+    if not 1 < missing.sum() < sizes.sum():
         return
     # The dispersion of the cases' counts: about 1 where each answer is lost by itself.
-    share = count / answers
-    spread = sum((n - len(row) * share) ** 2 / (len(row) * share * (1 - share))
-                 for n, row in zip(missing, rows, strict=True))  # fmt: skip
+    share = missing.sum() / sizes.sum()
+    spread = ((missing - sizes * share) ** 2 / (sizes * share * (1 - share))).sum()
     if stats.chi2.sf(spread, len(rows) - 1) < 0.01:
-        cases = sum(map(bool, missing))
         yield (
-            f"Runs without a score are not spread by chance: {count} of them are in {cases} of "
-            f"{counted(len(rows), 'case')}. Figures that leave them out are of the other cases."
+            f"Runs without a score are not spread by chance: {missing.sum()} of them are in "
+            f"{(missing > 0).sum()} of {counted(len(rows), 'case')}. Figures that leave them out "
+            "are of the other cases."
         )

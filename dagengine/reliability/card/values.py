@@ -9,7 +9,7 @@ measured, so a card about something else can be recognized.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Literal
 
@@ -54,6 +54,10 @@ class Figure:
         if self.value is None or self.low is None or self.high is None:
             return None
         return self.low, self.high
+
+    def without_interval(self, note: str) -> Figure:
+        """The figure with a note why its interval says nothing; as it is without a value."""
+        return self if self.value is None else replace(self, low=None, high=None, note=note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,12 @@ from itertools import zip_longest
 from typing import Literal
 
 from dagengine.errors import InputError
-from dagengine.reliability.card.card_words import bounded, bounded_or_why, number, runs_of_cases
+from dagengine.reliability.card.card_words import (
+    bounded_or_why,
+    estimate,
+    number,
+    runs_of_cases,
+)
 from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
@@ -240,7 +245,7 @@ class _Table:
             return None
         return self._advice(
             "no", "3", "Do not use: close to a coin",
-            f"Asked again, {bounded(flips)} of results differ. Votes cannot help: they bring the "
+            f"Asked again, {estimate(flips)} of results differ. Votes cannot help: they bring the "
             "same answer to every case.", _OTHER_JUDGE,
         )  # fmt: skip
 
@@ -256,7 +261,7 @@ class _Table:
             )  # fmt: skip
         return self._advice(
             "no", "4b", f"Do not use: it tells little (kappa at most {kappa:.2f})",
-            f"Beyond chance it agrees with people by {bounded(self.voted[0].kappa)}; "
+            f"Beyond chance it agrees with people by {estimate(self.voted[0].kappa)}; "
             f"you need {self.needs.kappa:g}.", _OTHER_JUDGE,
         )  # fmt: skip
 
@@ -301,7 +306,7 @@ class _Table:
             )  # fmt: skip
         return self._advice(
             "no", "5b", f"Do not use: right in at most {100 * most:.0f} %, {need}",
-            f"It agrees with people in {bounded(self.voted[0].agreement)} of cases.",
+            f"It agrees with people in {estimate(self.voted[0].agreement)} of cases.",
             f"{_OTHER_JUDGE} The cases it gets wrong are below.",
         )  # fmt: skip
 
@@ -314,7 +319,7 @@ class _Table:
             how, votes = f"With one {asked[:-1]}", ""
         return self._advice(
             "no", "6", f"Not steady: {number(last.flips)} of results flip{votes}",
-            f"{how} {bounded(last.flips)} of results differ when asked again; "
+            f"{how} {estimate(last.flips)} of results differ when asked again; "
             f"you need at most {100 * self.needs.flips:g} %.", self._steadier(),
             len(self.states) - 1,
         )  # fmt: skip
@@ -329,10 +334,10 @@ class _Table:
             )
         noisy = next((key for key in keys if key.noisy), None)
         if noisy is not None:
-            return f"Rewrite “{noisy.key}”: it causes {bounded(noisy.share)} of the noise."
+            return f"Rewrite “{noisy.key}”: it causes {estimate(noisy.share)} of the noise."
         cause = next((node for node in nodes if (node.share.low or 0.0) >= 0.5), None)
         if len(nodes) > 1 and cause is not None:
-            return f"Rewrite {cause.node}: it causes {bounded(cause.share)} of the flips."
+            return f"Rewrite {cause.node}: it causes {estimate(cause.share)} of the flips."
         return self._more_votes()
 
     def _more_votes(self) -> str:
@@ -376,8 +381,8 @@ class _Table:
             return None
         voted = self.voted[index]
         why = (
-            f"Asked again, {bounded(voted.flips)} of results differ. It agrees with people in "
-            f"{bounded(voted.agreement)} of cases, kappa {bounded(voted.kappa)}."
+            f"Asked again, {estimate(voted.flips)} of results differ. It agrees with people in "
+            f"{estimate(voted.agreement)} of cases, kappa {estimate(voted.kappa)}."
         )
         if index == 0:
             return self._advice("use", "8", "Use it", why,
@@ -447,7 +452,7 @@ class _Table:
                 f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
             )  # fmt: skip
         names = " and ".join(
-            f"{demand.name} {bounded(demand.figure(self.voted[0]))}, target {demand.side} "
+            f"{demand.name} {estimate(demand.figure(self.voted[0]))}, target {demand.side} "
             f"{demand.line(self.needs)}" for demand in missed
         )  # fmt: skip
         mend = self._steadier() if missed[0].name == "flips" else runs

@@ -12,13 +12,13 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 from dagengine.reliability.statistics.comparisons import (
     Comparison,
     compare_repeated,
-    shown_more_often,
+    prove_more_often,
 )
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, mean_of
 from dagengine.reliability.statistics.sums import mean, numpy
@@ -101,25 +101,23 @@ class Cascade:
         self.cases, self.groups = cases, groups
         self.ways = [(number, way) for number, case in enumerate(cases) for way in case.ways]
         self._case = numpy.array([number for number, _ in self.ways], dtype=int)
-        self._weight = numpy.array([1 / cases[number].runs for number, _ in self.ways])
-        self._right = numpy.array([float(way.right) for _, way in self.ways])
+        self._weight = 1 / numpy.array([case.runs for case in cases])[self._case]
+        self._right = numpy.array([way.right for _, way in self.ways], dtype=float)
         turns = [(k, *turn) for k, (_, way) in enumerate(self.ways) for turn in way.turns]
-        self._turn = numpy.array([way for way, _, _ in turns], dtype=int)
-        self.sure = numpy.array([sure for _, sure, _ in turns])
-        self._is_large, self._is_small = (
-            numpy.array([side is wanted for *_, side in turns], dtype=bool)
-            for wanted in (True, False)
-        )
+        # Both judges say the same: no side, which is not a number.
+        turn, self.sure, is_large = numpy.array(turns, dtype=float).reshape(-1, 3).T
+        self._turn, self._is_large, self._is_small = turn.astype(int), is_large == 1, is_large == 0
 
     def at(self, below: float) -> tuple[Any, Any, Any, Any]:
         """By case: right results, judgements, those handed over, those without a confidence."""
         handed = self.sure < below
         unlike = (handed & self._is_small) | (~handed & self._is_large)
-        self.taken = numpy.bincount(self._turn, unlike, len(self.ways)) == 0
-        values = [self._right]
-        for turns in (handed | True, handed, handed & (self.sure == UNKNOWN)):
-            values.append(numpy.bincount(self._turn, turns, len(self.ways)))
-        right, asked, over, unknown = (self._by_case(each * self.taken) for each in values)
+        self.taken = self._by_way(unlike) == 0
+        asked, over = self._by_way(handed | True), self._by_way(handed)
+        unknown = self._by_way(handed & (self.sure == UNKNOWN))
+        right, asked, over, unknown = (
+            self._by_case(each * self.taken) for each in (self._right, asked, over, unknown)
+        )
         return right, asked, over, unknown
 
     def by_chance(self, share: float) -> Any:
@@ -134,6 +132,9 @@ class Cascade:
         numpy.multiply.at(values, self._turn, chance)
         return self._by_case(values)
 
+    def _by_way(self, turns: Any) -> Any:
+        return numpy.bincount(self._turn, turns, len(self.ways))
+
     def _by_case(self, values: Any) -> Any:
         return numpy.bincount(self._case, values * self._weight, len(self.cases))
 
@@ -146,14 +147,12 @@ def fit_escalation(
     `prices` are US dollars of one judgement, of the small judge and of the large one.
     """
     cuts = [NEVER, *_cuts(sorted({float(sure) for sure in cascade.sure if sure != UNKNOWN}))]
-    means = [[float(each.mean()) for each in cascade.at(cut)] for cut in cuts]
-    price = [prices[0] * asked + prices[1] * handed for _, asked, handed, _ in means]
-    best = max(right for right, *_ in means)
-    far = [k for k, (right, *_) in enumerate(means) if right < best - distance - 1e-12]
-    at = min(set(range(len(cuts))) - set(far), key=lambda k: (price[k], k))
-    low = max([-1, *(k for k in far if k < at)]) + 1
-    high = min([len(cuts), *(k for k in far if k > at)]) - 1
-    return FittedEscalation(cuts[at], cuts[low], cuts[high], best)
+    right, asked, handed, _ = numpy.array([cascade.at(cut) for cut in cuts]).mean(2).T
+    far = right < right.max() - distance - 1e-12
+    at = int(numpy.where(far, math.inf, prices[0] * asked + prices[1] * handed).argmin())
+    low = max(numpy.flatnonzero(far[:at]), default=-1) + 1
+    high = at + min(numpy.flatnonzero(far[at:]), default=len(cuts) - at) - 1
+    return FittedEscalation(cuts[at], cuts[low], cuts[high], float(right.max()))
 
 
 def _cuts(sure: Sequence[float]) -> list[float]:
@@ -185,8 +184,8 @@ def prove_escalation(
     groups = cascade.groups
     alone, asked_small, _, _ = cascade.at(NEVER)
     right, asked, handed, unknown = cascade.at(below)
-    pairs = zip(cascade.ways, cascade.taken, strict=True)
-    lacks = sorted({(way.lacks, case) for (case, way), is_taken in pairs if is_taken and way.lacks})
+    taken = compress(cascade.ways, cascade.taken)
+    lacks = sorted({(way.lacks, case) for case, way in taken if way.lacks})
     large, asked_large = numpy.array([(case.large, case.asked) for case in cascade.cases]).T
     free, chosen = asked - unknown, handed - unknown
     share = float(chosen.sum() / (free.sum() or 1.0))
@@ -204,17 +203,14 @@ def prove_escalation(
             return Interval(middle, middle, middle, 0.95, "t", len(each))
         return mean_of(each, groups=groups)
 
-    accuracy = {
-        name: mean_by_case(own) if name == "chance"
-        else bootstrap(own.tolist(), mean, groups=groups) or mean_by_case(own)
-        for name, (own, _, _) in arms.items()
-    }  # fmt: skip
-    price = {name: mean_by_case(prices[0] * few + prices[1] * many)
-             for name, (_, few, many) in arms.items() if prices}  # fmt: skip
-    gains = {
-        name: compare_repeated([*zip(own.tolist(), right.tolist(), strict=True)], groups=groups)
-        for name, (own, _, _) in arms.items()
-    }
+    accuracy, price, gains = dict[str, Interval | Unknown](), dict[str, Interval | Unknown](), {}
+    for name, (own, few, many) in arms.items():
+        resampled = name != "chance" and bootstrap(own.tolist(), mean, groups=groups)
+        accuracy[name] = resampled or mean_by_case(own)
+        if prices:
+            price[name] = mean_by_case(prices[0] * few + prices[1] * many)
+        pairs = [*zip(own.tolist(), right.tolist(), strict=True)]
+        gains[name] = compare_repeated(pairs, groups=groups)
     over = float(handed.sum() / (asked.sum() or 1.0))
     return Proof(accuracy, price, gains, over, Counter(node for node, _ in lacks))
 
@@ -227,10 +223,9 @@ def worse_segments(
     `segments` has the indices of the cases of each; those of fewer than 20 are left out. Returns
     name, number of cases, and how much worse it is there (0 to 1).
     """
-    changes = {
-        name: [cases[k].small - cases[k].large for k in own]
-        for name, own in segments.items() if len(own) >= _LEAST_SEGMENT
-    }  # fmt: skip
-    counts = [(sum(d > 0 for d in own), sum(d < 0 for d in own)) for own in changes.values()]
-    worse = zip(changes.items(), shown_more_often(counts), strict=True)
-    return [(name, len(own), sum(own) / len(own)) for (name, own), is_shown in worse if is_shown]
+    changes = numpy.array([case.small - case.large for case in cases])
+    large = [name for name, own in segments.items() if len(own) >= _LEAST_SEGMENT]
+    own = {name: changes[list(segments[name])] for name in large}
+    counts = [(int((each > 0).sum()), int((each < 0).sum())) for each in own.values()]
+    worse = compress(large, prove_more_often(counts))
+    return [(name, len(own[name]), float(own[name].sum() / len(own[name]))) for name in worse]

@@ -100,7 +100,7 @@ def fit_threshold(
     group = numpy.array([positions[name] for name in names])
     chosen = _best(costs.mean(axis=1), cuts, now)
     low, high = _not_ruled_out(costs, group, cuts, chosen, (cost_pass, cost_fail), seed)
-    held = _held_out_costs(costs, group, cuts, now, seed)
+    held = _costs_held_out(costs, group, cuts, now, seed)
     before = costs[cuts.index(now)]
     return FittedThreshold(
         threshold=cuts[chosen],
@@ -135,7 +135,7 @@ def _best(means: Any, cuts: Sequence[float], now: float) -> int:
     return min(ties, key=lambda index: (abs(cuts[index] - now), cuts[index]))
 
 
-def _held_out_costs(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
+def _costs_held_out(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
     """The cost of each case by the threshold that the other folds ask for."""
     order = list(range(int(group.max()) + 1))
     Random(seed).shuffle(order)

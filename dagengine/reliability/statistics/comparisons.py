@@ -26,7 +26,15 @@ from dagengine.reliability.statistics.intervals import (
     quantile_of_t,
     variance_of,
 )
-from dagengine.reliability.statistics.sums import Sums, difference, numbers, numpy, special, stats
+from dagengine.reliability.statistics.sums import (
+    Sums,
+    difference,
+    numbers,
+    numpy,
+    present,
+    special,
+    stats,
+)
 
 # Fewer cases than this are too few for the tails of t: all changes of sign are counted.
 _FEW = 20
@@ -70,7 +78,7 @@ def compare_shares(
     """
     if groups is not None:
         return compare_means(pairs, groups=groups, level=level)
-    changes = [change for change in changes_of(pairs) if change is not None]
+    changes = present(changes_of(pairs))
     if not changes:
         return Unknown("too few items", 0, 1)
     gains, losses, size = changes.count(1), changes.count(-1), len(changes)
@@ -121,7 +129,7 @@ def compare_repeated(
     held 94 to 100 % where that of t held 81 to 96.
     """
     compared = compare_means(pairs, groups=groups, level=level)
-    changes = [change for change in changes_of(pairs) if change is not None]
+    changes = present(changes_of(pairs))
     if groups is not None or len(changes) < 2 or isinstance(compared, Unknown):
         return compared
     squares = math.fsum(change * change for change in changes)
@@ -199,7 +207,7 @@ def more_often(won: int, lost: int) -> float:
     return float(stats.binom.sf(won - 1, won + lost, 0.5)) if won else 1.0
 
 
-def shown_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) -> list[bool]:
+def prove_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) -> list[bool]:
     """Pairs of counts (won, lost), of several, that are shown to be won more often than lost.
 
     Holm's correction for all of them, by the p of `more_often`. Pairs of so few cases that no

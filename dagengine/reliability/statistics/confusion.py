@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from statistics import NormalDist
@@ -47,6 +47,7 @@ from dagengine.reliability.statistics.sums import (
     indices,
     mean,
     numpy,
+    present,
     quotient,
     special,
 )
@@ -89,35 +90,87 @@ def label_kappa(pairs: Labelled) -> Sums:
     return replace(rated, items=[{} if pair[0] is None else totals for pair, totals in rows])
 
 
-@dataclass(frozen=True, slots=True)
 class Confusion:
-    """`counts[i][j]`: how often people said `kinds[i]` and the judge `kinds[j]` (None: nothing)."""
+    """The table of labels and verdicts of cases, and intervals of its measures.
 
-    kinds: tuple[Vote | None, ...]
-    counts: tuple[tuple[float, ...], ...]
-
-    @property
-    def items(self) -> int:
-        """All cases."""
-        return round(sum(map(sum, self.counts)))
-
-
-def confusion_table(
-    pairs: Labelled, *, kinds: Sequence[Vote] = (), weights: Sequence[float] | None = None
-) -> Confusion:
-    """The table of labels and verdicts; `kinds` are those that are possible, in their order.
-
-    What occurs beside `kinds` follows as it occurs, and a missing verdict comes last. A pair
-    without a label is left out. `weights` are the parts of a case that pairs are; 1 without them.
+    `counts[i, j]` is how often people said `kinds[i]` and the judge `kinds[j]`. Possible `kinds`
+    come first, in their order, then what occurs beside them; a missing verdict (None) comes last. A
+    pair without a label is left out. `weights` are the parts of a case that pairs are; 1 without
+    them. `groups` are those of dependent cases.
     """
-    labelled = [pair for pair in pairs if pair[0] is not None]
-    order = list(dict.fromkeys(chain(kinds, *labelled)))
-    order.sort(key=lambda kind: kind is None)
-    counts: dict[Any, float] = dict(Counter(labelled))
-    for pair, weight in zip(pairs, weights or (), strict=weights is not None):
-        counts[pair] = counts.get(pair, 0) + weight - 1
-    rows = (tuple(counts.get((label, verdict), 0) for verdict in order) for label in order)
-    return Confusion(tuple(order), tuple(rows))
+
+    def __init__(
+        self, pairs: Labelled, kinds: Sequence[Vote] = (), groups: Groups | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> None:  # fmt: skip
+        names, parts = groups_of(groups, len(pairs)), weights or [1.0] * len(pairs)
+        rows = [row for row in zip(pairs, names, parts, strict=True) if row[0][0] is not None]
+        order = dict.fromkeys(chain(kinds, *(pair for pair, *_ in rows)))
+        self.kinds = tuple(sorted(order, key=lambda kind: kind is None))
+        number, size = {kind: index for index, kind in enumerate(self.kinds)}, len(order)
+        self._cells = numpy.array([number[a] * size + number[b] for (a, b), *_ in rows], int)
+        self._parts = numpy.array([weight for *_, weight in rows])
+        self._groups = None
+        if groups is not None:
+            self._groups = numpy.array(indices(name for _, name, _ in rows), int)
+        cells = numpy.bincount(self._cells, self._parts, size * size)
+        self.counts = cells.reshape(size, size)
+        self.items = round(self.counts.sum())
+
+    def effect(self, of: Tables) -> float | Unknown:
+        """Design effect: dependent cases worth one that is independent, for this measure.
+
+        The variance of the measure by leaving out one group at a time, over that by leaving out one
+        case at a time. The measure's own: large groups may be those that are hard, which accuracy
+        and kappa feel differently. Widened as quantiles of t are for so few groups.
+        """
+        if self._groups is None:
+            return 1.0
+        sizes = numpy.bincount(self._groups, self._parts)
+        count, worth = len(sizes), independent(sizes.round().tolist())
+        if count < LEAST_GROUPS or worth < LEAST_WORTH:
+            return Unknown("too few groups", count, LEAST_GROUPS if count < LEAST_GROUPS else None)
+        whole, size = self.counts, self.counts.size
+        grouped = numpy.bincount(self._groups * size + self._cells, self._parts, count * size)
+        together = _left_out_variance(
+            whole, grouped.reshape(-1, *whole.shape), numpy.ones(count), of
+        )
+        # Cases in one cell of the table are alike: each cell is left out once and counts as often.
+        filled = whole.ravel() > 0
+        single = numpy.eye(size).reshape(-1, *whole.shape)[filled]
+        alone = _left_out_variance(whole, single, whole.ravel()[filled], of)
+        effect = together / alone if alone > 1e-15 else self.items / count
+        wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
+        # Intervals grow with the root of the effect, hence the square.
+        return float(max(effect, 1.0) * wider**2)
+
+    def posterior(self, of: Tables, level: float, seed: int) -> Interval | Unknown:
+        """The interval of a measure of tables drawn by Dirichlet, with a prior for each end.
+
+        Both priors contain one case on which people and judge agree. The prior of the lower end
+        contains one more on which they do not, that of the upper end half of one. With a single
+        prior one of the ends is too near where few cases or few of a label are there.
+        """
+        if not 0 < level < 1:
+            raise InputError(f"level={level} must lie between 0 and 1")
+        table, kinds = self.counts, len(self.kinds)
+        value = float(of(table)) if table.sum() else math.nan
+        if math.isnan(value):
+            return Unknown("undefined", self.items)
+        effect = self.effect(of)
+        if isinstance(effect, Unknown):
+            return effect
+        random = numpy.random.default_rng(seed)
+        ends: list[float] = []
+        # One generator for both ends: the order of its draws is part of the result.
+        for apart, quantile in ((1.0, (1 - level) / 2), (0.5, (1 + level) / 2)):
+            # One case of agreement on the diagonal, `apart` of one spread over the other cells.
+            each = apart / max(kinds * (kinds - 1), 1)
+            prior = each + numpy.eye(kinds) * (1 / kinds - each)
+            draws = random.dirichlet((table / effect + prior).ravel(), _DRAWS)
+            values = of(draws.reshape(_DRAWS, *table.shape))
+            ends.append(float(numpy.nanquantile(values, quantile)))
+        return Interval.around(value, (ends[0], ends[1]), level, "Dirichlet posterior", self.items)
 
 
 def label_rates(
@@ -194,18 +247,14 @@ def balanced_accuracy_interval(
     posteriors: of many labels with few cases each, all posteriors are pulled the same way. Unknown
     if a label of `kinds` has no case, or fewer than two labels occur.
     """
-    table = confusion_table(pairs, kinds=kinds)
-    rows = dict(zip(table.kinds, table.counts, strict=True))
-    if not all(sum(rows[kind]) for kind in kinds):
+    table = Confusion(pairs, kinds, groups)
+    value = float(_mean_recall(table.counts))
+    if math.isnan(value) or not table.counts.sum(1)[: len(kinds)].all():
         return Unknown("undefined", table.items)
-    counts = numpy.array(table.counts, dtype=float).reshape(2 * (len(table.kinds),))
-    value = float(_mean_recall(counts))
-    if math.isnan(value):
-        return Unknown("undefined", table.items)
-    effect = _effect(pairs, groups, table, _mean_recall)
+    effect = table.effect(_mean_recall)
     if isinstance(effect, Unknown):
         return effect
-    below, above = _jeffreys_distances(counts / effect, level)
+    below, above = _jeffreys_distances(table.counts / effect, level)
     return Interval(value, value - below, value + above, level, "MOVER", table.items)
 
 
@@ -235,13 +284,11 @@ def kappa_interval(
 ) -> Interval | Unknown:
     """Cohen's kappa with the labels, from -1 to 1; of two raters, or runs, as well.
 
-    `weights` are those of `confusion_table`: each case has one table, of all its runs. The interval
+    `weights` are those of `Confusion`: each case has one table, of all its runs. The interval
     is that of a Dirichlet posterior of the whole table. Its prior weighs as much as one case or
     two, whatever the number of kinds. With half a case per cell it would be far off for five kinds.
     """
-    table = confusion_table(pairs, kinds=kinds, weights=weights)
-    effect = _effect(pairs, groups, table, _kappa, weights)
-    return _posterior(table, _kappa, effect, level, seed)
+    return Confusion(pairs, kinds, groups, weights).posterior(_kappa, level, seed)
 
 
 def ac1_interval(
@@ -259,10 +306,10 @@ def ac1_interval(
     https://doi.org/10.1348/000711006X126600). `kinds` are the K possible ones; without them K are
     those that occur.
     """
-    table = confusion_table(pairs, kinds=kinds)
+    table = Confusion(pairs, kinds, groups)
     # "No outcome" (a tie of the runs) is no kind: nobody can agree on it by chance.
-    of = partial(_ac1, possible=sum(kind is not None for kind in table.kinds))
-    return _posterior(table, of, _effect(pairs, groups, table, of), level, seed)
+    possible = len(table.kinds) - (None in table.kinds)
+    return table.posterior(partial(_ac1, possible=possible), level, seed)
 
 
 def _with_groups(
@@ -271,39 +318,6 @@ def _with_groups(
     """Label, verdict and group of the pairs with a label."""
     rows = zip(pairs, groups_of(groups, len(pairs)), strict=True)
     return [(label, verdict, name) for (label, verdict), name in rows if label is not None]
-
-
-def _effect(
-    pairs: Labelled, groups: Groups | None, table: Confusion, of: Tables,
-    weights: Sequence[float] | None = None,
-) -> float | Unknown:  # fmt: skip
-    """Design effect: dependent cases worth one that is independent, for this measure.
-
-    The variance of the measure by leaving out one group at a time, over that by leaving out one
-    case at a time. The measure's own: large groups may be those that are hard, which accuracy and
-    kappa feel differently. Widened as quantiles of t are for so few groups.
-    """
-    if groups is None:
-        return 1.0
-    rows = _with_groups(pairs, groups)
-    names = numpy.array(indices(name for *_, name in rows), int)
-    parts = numpy.ones(len(rows)) if weights is None else numpy.array(weights)
-    sizes = numpy.bincount(names, parts)
-    kinds, count, worth = len(table.kinds), len(sizes), independent(sizes.round().tolist())
-    if count < LEAST_GROUPS or worth < LEAST_WORTH:
-        return Unknown("too few groups", count, LEAST_GROUPS if count < LEAST_GROUPS else None)
-    numbers = {kind: index for index, kind in enumerate(table.kinds)}
-    cells = numpy.array([numbers[label] * kinds + numbers[verdict] for label, verdict, _ in rows])
-    whole, size = numpy.array(table.counts, dtype=float), kinds * kinds
-    grouped = numpy.bincount(names * size + cells, parts, count * size)
-    together = _left_out_variance(whole, grouped.reshape(-1, kinds, kinds), numpy.ones(count), of)
-    # Cases in one cell of the table are alike: each cell is left out once and counts as often.
-    single = numpy.eye(size).reshape(-1, kinds, kinds)[whole.ravel() > 0]
-    alone = _left_out_variance(whole, single, whole.ravel()[whole.ravel() > 0], of)
-    effect = together / alone if alone > 1e-15 else table.items / count
-    wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
-    # Intervals grow with the root of the effect, hence the square.
-    return float(max(effect, 1.0) * wider**2)
 
 
 def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> float:
@@ -350,37 +364,6 @@ Tables = Callable[[Any], Any]
 """A measure of tables: one number for each, not a number where it is undefined."""
 
 
-def _posterior(
-    seen: Confusion, of: Tables, effect: float | Unknown, level: float, seed: int
-) -> Interval | Unknown:
-    """The interval of a measure of tables drawn by Dirichlet, with a prior for each end.
-
-    Both priors contain one case on which people and judge agree. The prior of the lower end
-    contains one more on which they do not, that of the upper end half of one. With a single prior
-    one of the ends is too near where few cases or few of a label are there.
-    """
-    if not 0 < level < 1:
-        raise InputError(f"level={level} must lie between 0 and 1")
-    table = numpy.array(seen.counts, dtype=float).reshape(2 * (len(seen.kinds),))
-    value = float(of(table)) if table.sum() else math.nan
-    if math.isnan(value):
-        return Unknown("undefined", seen.items)
-    if isinstance(effect, Unknown):
-        return effect
-    random, kinds = numpy.random.default_rng(seed), len(table)
-    ends: list[Any] = []
-    # One generator for both ends: the order of its draws is part of the result.
-    for apart in (1.0, 0.5):
-        # One case of agreement on the diagonal, `apart` of one spread over the other cells.
-        each = apart / max(kinds * (kinds - 1), 1)
-        prior = each + numpy.eye(kinds) * (1 / kinds - each)
-        draws = random.dirichlet((table / effect + prior).ravel(), _DRAWS)
-        ends.append(of(draws.reshape(_DRAWS, *table.shape)))
-    low = float(numpy.nanquantile(ends[0], (1 - level) / 2))
-    high = float(numpy.nanquantile(ends[1], (1 + level) / 2))
-    return Interval.around(value, (low, high), level, "Dirichlet posterior", seen.items)
-
-
 def _mean_recall(tables: Any) -> Any:
     """Undefined with one label only: nothing is balanced."""
     labelled = tables.sum(-1)
@@ -422,8 +405,8 @@ def people_agreement(labels: Table) -> Sums:
     Cases with fewer than two labels are left out; from 0 to 1.
     """
 
-    def met(row: Sequence[Vote | None]) -> float | None:
-        counts, shares = Counter(vote for vote in row if vote is not None), list[float]()
+    def share_met(row: Sequence[Vote | None]) -> float | None:
+        counts, shares = Counter(present(row)), list[float]()
         for kind, count in counts.items():
             # Without the person's own label, which would make everybody agree with the majority.
             rest = counts - Counter([kind])
@@ -431,7 +414,7 @@ def people_agreement(labels: Table) -> Sums:
             shares.append(count * (rest[kind] == most) / max([*rest.values()].count(most), 1))
         return math.fsum(shares) / counts.total() if counts.total() > 1 else None
 
-    return mean(by_row(met, labels))
+    return mean(by_row(share_met, labels))
 
 
 def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:
@@ -450,7 +433,7 @@ def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | 
         several = [k for k, row in enumerate(labels) if len(row) - row.count(None) > 1]
         names = groups_of(groups, len(labels))
         return _too_few(len({names[k] for k in several}), len(several))
-    two = len({vote for row in labels for vote in row if vote is not None}) < 3
+    two = len(set(present(chain.from_iterable(labels)))) < 3
 
     def bound(differing: float) -> float:
         agree = 1 - differing

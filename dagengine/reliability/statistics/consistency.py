@@ -27,7 +27,7 @@ from dagengine.reliability.statistics.sums import (
     Table,
     Vote,
     by_row,
-    counted,
+    counting_votes,
     difference,
     mean,
     quotient,
@@ -49,7 +49,7 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     (Simpson 1949, https://doi.org/10.1038/163688a0). With K different answers it is expected to be
     (K - 1)/K at most. A single item with few answers may show more: 2/3 if two of three are equal.
     """
-    rows = by_row(lambda row: tuple(counted(row, missing)), table)
+    rows = by_row(lambda row: tuple(counting_votes(row, missing)), table)
     different = Counter(rows)
     kinds = max(len({vote for row in different for vote in row}), 2)
     # The highest flip rate of an item: answers that are spread evenly over all kinds.
@@ -97,7 +97,7 @@ def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
     """
 
     def share(row: Sequence[Vote | None]) -> float | None:
-        votes = counted(row, missing)
+        votes = counting_votes(row, missing)
         return max(Counter(votes).values()) / len(votes) if votes else None
 
     return mean(by_row(share, table))
@@ -115,7 +115,7 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     """
 
     def bits(row: Sequence[Vote | None]) -> float | None:
-        votes = counted(row, missing)
+        votes = counting_votes(row, missing)
         harmonic = list(accumulate((1 / m for m in range(1, len(votes))), initial=0.0))
         nats = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
         return nats / len(votes) / _LN2 if len(votes) > 1 else None
@@ -133,7 +133,7 @@ def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) 
     interval = bootstrap(table, entropy, groups=groups)
     if interval is None:
         return None
-    rows = [counted(row, "drop") for row in table]
+    rows = [counting_votes(row, "drop") for row in table]
     kinds = max(len({vote for row in rows for vote in row}), 2)
     unseen = [_unseen(len(row), kinds) for row in rows if len(row) > 1]
     return replace(interval, high=interval.high + math.fsum(unseen) / len(unseen))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Literal
 
 from dagengine.reliability.statistics.comparisons import holm
@@ -87,12 +88,10 @@ def _varying_rows(
     table: Table, names: Sequence[Hashable]
 ) -> tuple[list[Sequence[Any]], list[Hashable]]:
     """Complete rows that vary, with their names; of several lengths those of the commonest."""
-    rows = [(row, name) for row, name in zip(table, names, strict=True)
-            if None not in row and len(set(row)) > 1]  # fmt: skip
-    widths = Counter(len(row) for row, _ in rows)
-    width = max(widths, key=widths.__getitem__, default=0)
-    rows = [pair for pair in rows if len(pair[0]) == width]
-    return [row for row, _ in rows], [name for _, name in rows]
+    widths = [len(row) * (None not in row and len(set(row)) > 1) for row in table]
+    ((width, _),) = Counter(filter(None, widths)).most_common(1) or [(0, 0)]
+    chosen = [0 < own == width for own in widths]
+    return [*compress(table, chosen)], [*compress(names, chosen)]
 
 
 def _without_copies(sure: list[Departure]) -> list[Departure]:

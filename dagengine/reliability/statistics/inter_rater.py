@@ -24,7 +24,7 @@ from dagengine.reliability.statistics.sums import (
     Totals,
     Vote,
     by_row,
-    counted,
+    counting_votes,
     numbers,
     rectangular,
     squared_deviations,
@@ -44,7 +44,7 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
     rectangular(pairs, 2)
 
     def item(row: Sequence[Vote | None]) -> Totals:
-        votes = counted(row, missing)
+        votes = counting_votes(row, missing)
         # Marginals are counted over the same items as pairs: a half answered one is in neither.
         if len(votes) < 2:
             return {}
@@ -73,7 +73,7 @@ def fleiss_kappa(table: Table) -> Sums:
     """
 
     def item(row: Sequence[Vote | None]) -> Totals:
-        votes = counted(row, "drop")
+        votes = counting_votes(row, "drop")
         size, counts = len(votes), Counter(votes)
         totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
         if votes:
@@ -105,7 +105,7 @@ def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     """
     if level not in _LEVELS:
         raise InputError(f"level={level!r}: choose one of {', '.join(_LEVELS)}")
-    rows = by_row(lambda row: counted(row, "drop"), table)
+    rows = by_row(lambda row: counting_votes(row, "drop"), table)
     return _LEVELS[level]([row if len(row) > 1 else [] for row in rows])
 
 

@@ -27,6 +27,7 @@ from dagengine.reliability.statistics.sums import (
     indices,
     needs,
     numpy,
+    present,
     special,
 )
 
@@ -216,7 +217,7 @@ def means_of_groups(
 ) -> list[float]:
     """The mean of the values of each group; without groups, the values that there are."""
     if groups is None:
-        return [value for value in values if value is not None]
+        return present(values)
     members: defaultdict[Hashable, list[float]] = defaultdict(list)
     for name, value in zip(groups, values, strict=True):
         if value is not None:
@@ -241,15 +242,13 @@ def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float 
     by itself (Kish 1965, Survey Sampling). Where nothing varies a group counts as one case.
     Unknown with fewer than 8 groups.
     """
-    sums: defaultdict[Hashable, float] = defaultdict(float)
-    centre = statistics.fmean(values) if values else 0.0
-    for value, group in zip(values, groups, strict=True):
-        sums[group] += value - centre
-    size, count = len(values), len(sums)
+    size, count = len(values), len(set(groups))
     if count < LEAST_GROUPS:
         return Unknown("too few groups", count, LEAST_GROUPS)
-    alone = math.fsum((value - centre) ** 2 for value in values) * size / (size - 1)
-    together = math.fsum(deviation * deviation for deviation in sums.values()) * count / (count - 1)
+    deviations = numpy.array(values) - statistics.fmean(values)
+    sums = numpy.bincount(indices(groups), deviations)
+    alone = float((deviations**2).sum()) * size / (size - 1)
+    together = float((sums**2).sum()) * count / (count - 1)
     return max(together / alone if alone > 1e-12 else size / count, 1.0)
 
 

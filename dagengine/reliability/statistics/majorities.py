@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, compress
 from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError
@@ -26,7 +26,16 @@ from dagengine.reliability.statistics.intervals import (
     design_effect,
 )
 from dagengine.reliability.statistics.mixture import Mixture
-from dagengine.reliability.statistics.sums import Sums, Table, Vote, by_row, groups_of, mean, numpy
+from dagengine.reliability.statistics.sums import (
+    Sums,
+    Table,
+    Vote,
+    by_row,
+    groups_of,
+    mean,
+    numpy,
+    present,
+)
 
 H = TypeVar("H", bound=Hashable)
 
@@ -195,19 +204,18 @@ class _Curve:
     ) -> None:
         self.level = level
         names = groups_of(groups, len(table))
-        rows = [tuple(vote for vote in row if vote is not None) for row in table]
-        kept = [(row, name) for row, name in zip(rows, names, strict=True) if len(row) > 1]
-        self.rows, self.groups = [row for row, _ in kept], [name for _, name in kept]
-        self.verdicts = len({vote for row in self.rows for vote in row})
+        rows = [*map(tuple, map(present, table))]
+        repeated = [len(row) > 1 for row in rows]
+        self.rows, self.groups = [*compress(rows, repeated)], [*compress(names, repeated)]
+        self.verdicts = len(set().union(*self.rows))
         self.runs = statistics.median_low(map(len, self.rows)) if self.rows else 0
         half = min(self.runs // 2, MOST)
         # Two majorities of different runs were seen up to half of the runs, and only odd ones.
         self.seen = max(half - (half + 1) % 2, 1)
 
     def interval(self, votes: int) -> Interval | None:
-        rows = zip(self.rows, self.groups, strict=True)
-        kept = [(row, name) for row, name in rows if len(row) >= 2 * votes]
-        long, names = [row for row, _ in kept], [name for _, name in kept]
+        enough = [len(row) >= 2 * votes for row in self.rows]
+        long, names = [*compress(self.rows, enough)], [*compress(self.groups, enough)]
         sums = self._sums(long, votes)
         bounds = bootstrap(long, lambda _: sums, groups=names, level=self.level)
         value = sums.value()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dagengine.reliability.statistics.confusion import label_kappa
-from dagengine.reliability.statistics.consistency import flips_of
+from dagengine.reliability.statistics.consistency import flips_of, missing_rate
 from dagengine.reliability.statistics.spread import icc
-from dagengine.reliability.statistics.sums import Sums, by_row
+from dagengine.reliability.statistics.sums import Sums, by_row, present
 
 Unit = Literal["share", "number", "coefficient"]
 """From 0 to 1 and shown in per cent; any number; from -1 to 1."""
@@ -62,22 +62,18 @@ class Measure:
 
 def mean_score(row: Sequence[float | None]) -> float | None:
     """The mean of the scores that there are; None without any."""
-    scores = [score for score in row if score is not None]
+    scores = present(row)
     return statistics.fmean(scores) if scores else None
 
 
 def _flips(row: Sequence[float | None]) -> float | None:
-    return flips_of(score for score in row if score is not None)
+    return flips_of(present(row))
 
 
 def _share_right(marks: str) -> float | None:
     """Over the runs with a score; a case without any counts as a miss."""
     scored = marks.replace("-", "")
     return scored.count("1") / max(len(scored), 1) if marks else None
-
-
-def _lost(row: Sequence[float | None]) -> float | None:
-    return row.count(None) / len(row) if row else None
 
 
 def _label_kappa(cases: CaseResults, numbers: Sequence[int]) -> Sums:
@@ -108,7 +104,7 @@ _COMPARED = (
     Measure("single-run-accuracy", "accuracy of a single run",
             each=lambda cases: [*map(_share_right, cases.right)]),
     Measure("unscored", "runs without a score", level="all runs",
-            each=lambda cases: by_row(_lost, cases.scores)),
+            each=lambda cases: [missing_rate([row]) for row in cases.scores]),
     Measure("kappa", "kappa (agreement beyond chance)", "coefficient",
             ratio=_label_kappa),
     Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",

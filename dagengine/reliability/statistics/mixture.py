@@ -124,7 +124,7 @@ class Mixture:
 
         most = -least / len(self.cases)
 
-        def watched(weights: Any) -> tuple[float, Any]:
+        def decide(weights: Any) -> tuple[float, Any]:
             # Most fits are far better than the limit, or far worse: a tenth of their steps tells.
             value, slope = cost(weights)
             if value <= most and abs(weights.sum() - 1) < _EXACT and goal @ weights >= 0:
@@ -149,7 +149,7 @@ class Mixture:
                 start[best] += share
         with _one_thread():
             solution = optimize.minimize(
-                cost if goal is None else watched, start, jac=True, bounds=[(0, 1)] * _POINTS,
+                cost if goal is None else decide, start, jac=True, bounds=[(0, 1)] * _POINTS,
                 constraints=limits, method="SLSQP", options={"maxiter": 100, "ftol": 1e-9},
             )  # fmt: skip
         weights = numpy.clip(solution.x, 0, None)

@@ -29,6 +29,7 @@ from dagengine.reliability.statistics.sums import (
     mean,
     numbers,
     numpy,
+    present,
     squared_deviations,
     total,
 )
@@ -108,8 +109,7 @@ def icc_interval(
     for row in _unseen(table, scale):
         larger = [*table, row]
         ends = (_icc_ends(larger, [*names, object()], level) if two else None) or (icc(larger),)
-        bounds = [end for end in ends if end is not None]
-        low, high = min(low, *bounds), max(high, *bounds)
+        low, high = min(low, *present(ends)), max(high, *present(ends))
     return Interval(value, low, high, level, "jackknife", size)
 
 

@@ -230,16 +230,21 @@ def by_row(of: Callable[[tuple[Item, ...]], Value], table: Iterable[Sequence[Ite
     return [*map(cache(of), map(tuple, table))]
 
 
-def counted(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
+def counting_votes(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
     """The votes of a row that count under the rule for missing answers."""
     if missing not in ("drop", "own category"):
         raise InputError(f"missing={missing!r}: choose 'drop' or 'own category'")
-    return [vote for vote in row if vote is not None or missing == "own category"]
+    return present(row) if missing == "drop" else [*row]
+
+
+def present(row: Iterable[Item | None]) -> list[Item]:
+    """The values of a row that are there."""
+    return [value for value in row if value is not None]
 
 
 def numbers(row: Iterable[float | None]) -> list[float]:
     """The scores of a row; raises InputError for what is not a finite number."""
-    scores = [float(score) for score in row if score is not None]
+    scores = [*map(float, present(row))]
     if bad := [score for score in scores if not math.isfinite(score)]:
         raise InputError(f"numbers must be finite, got {bad[0]}")
     return scores

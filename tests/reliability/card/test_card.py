@@ -22,7 +22,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNo
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
-from dagengine.reliability.card.card_text import markdown
+from dagengine.reliability.card.card_faces import markdown
 from dagengine.reliability.card.card_words import title
 from dagengine.reliability.card.fail_if import failures, parse
 from dagengine.reliability.card.four_questions import QUESTIONS, answers

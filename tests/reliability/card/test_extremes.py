@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import card_page, make_card
-from dagengine.reliability.card.card_text import markdown
-from dagengine.reliability.card.card_words import bounded, number
+from dagengine.reliability.card.card_faces import markdown
+from dagengine.reliability.card.card_words import estimate, number
 from dagengine.reliability.card.contrasts import between_cards
 from dagengine.reliability.card.four_questions import answers
 from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
@@ -89,7 +89,7 @@ def test_every_number_of_a_sentence_is_on_the_card(name: str) -> None:
 
 def assert_said_of_figures(one: SettingCard) -> None:
     """The numbers of the four answers stand in figures of the card."""
-    shown = " ".join(f"{number(f)} {bounded(f)} {f.items} {f.note}" for f in figures(one))
+    shown = " ".join(f"{number(f)} {estimate(f)} {f.items} {f.note}" for f in figures(one))
     voting = [(node.node, node.votes) for node in one.nodes if node.votes is not None]
     for name, votes in voting:
         # "More than" names the number of votes below the lowest that may be enough.

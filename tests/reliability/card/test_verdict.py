@@ -20,7 +20,7 @@ pytest.importorskip("scipy")
 
 from dagengine.errors import InputError
 from dagengine.reliability.card import make_card, print_card, read_card, write_card
-from dagengine.reliability.card.card_files import card_page
+from dagengine.reliability.card.card_faces import card_page
 from dagengine.reliability.card.fail_if import condition, failures
 from dagengine.reliability.card.values import JudgeCard, Needs, SettingCard
 from dagengine.reliability.card.verdict import Verdict, parse_needs, verdict

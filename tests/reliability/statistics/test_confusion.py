@@ -15,11 +15,11 @@ from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusio
 from dagengine.errors import InputError
 from dagengine.reliability.statistics import label_kappa
 from dagengine.reliability.statistics.confusion import (
+    Confusion,
     ac1_interval,
     accuracy,
     balanced_accuracy_interval,
     baseline_interval,
-    confusion_table,
     kappa_interval,
     label_ceiling,
     label_rates,
@@ -51,16 +51,16 @@ def known(found: Interval | Unknown) -> Interval:
 
 def test_the_table_is_that_of_scikit_learn() -> None:
     pairs = judged(60, "abc", 0.7)
-    table = confusion_table(pairs, kinds="abc")
+    table = Confusion(pairs, kinds="abc")
     labels, verdicts = zip(*pairs, strict=True)
-    assert table.counts == tuple(map(tuple, confusion_matrix(labels, verdicts).tolist()))
+    assert (table.counts == confusion_matrix(labels, verdicts)).all()
     assert (table.kinds, table.items) == (("a", "b", "c"), 60)
 
 
 def test_a_missing_verdict_is_the_last_column_or_left_out() -> None:
     pairs: Pairs = [("a", None), ("a", "b"), (None, "a"), ("b", "b")]
-    assert confusion_table(pairs).kinds == ("a", "b", None)
-    assert confusion_table(pairs).counts == ((0, 1, 1), (0, 1, 0), (0, 0, 0))
+    assert Confusion(pairs).kinds == ("a", "b", None)
+    assert Confusion(pairs).counts.tolist() == [[0, 1, 1], [0, 1, 0], [0, 0, 0]]
 
 
 def test_values_are_those_of_independent_implementations() -> None:

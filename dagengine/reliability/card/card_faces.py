@@ -1,47 +1,38 @@
-"""A judge card in blocks of text, which a terminal and Markdown show in the same words."""
+"""A judge card as JSON, as one page of HTML without scripts, on a terminal and as Markdown.
+
+The terminal and Markdown show the same blocks of text.
+"""
 
 from __future__ import annotations
 
+import html
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dagengine.reliability.card.card_words import (
-    CONTEST_HEADS,
-    bought,
-    bounded_or_unknown,
-    compared_together,
-    contest_rows,
-    contest_title,
-    corrected_said,
-    difference,
-    disagreement,
-    headline,
-    interval,
-    judges_of,
-    number,
-    place,
-    position_biases,
-    scores_needed,
-    segment,
-    title,
-    understood,
-    visible,
-    votes_of,
-    what_n_is,
-)
-from dagengine.reliability.card.four_questions import QUESTIONS, answers, seen_from
+from pydantic import TypeAdapter, ValidationError
+
+from dagengine.errors import InputError, require_format
+from dagengine.regular_files import write_whole
+from dagengine.reliability.card import card_words as words
+from dagengine.reliability.card.four_questions import QUESTIONS, answers, detectable_difference
 from dagengine.reliability.card.values import (
+    FORMAT,
     Contrast,
     Figure,
     JudgeCard,
     MetricCard,
     SettingCard,
     every_setting,
+    page_form,
 )
 from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
 from dagengine.reliability.statistics.measures import measure_of
+from dagengine.results.html import document
 from dagengine.terminal import counted, plain, standard_console
 
 if TYPE_CHECKING:
@@ -51,6 +42,97 @@ if TYPE_CHECKING:
 _KEYS = 30  # tags and criteria that are listed
 SHOWN = 5
 """Disagreements on the first screen, and settings whose curves are."""
+
+
+# Rows of the strip plot; the cases with the greatest spread come first.
+SHOWN_CASES = 20
+_ADAPTER = TypeAdapter(JudgeCard)
+
+
+# A file, and the page.
+
+
+def write_card(card: JudgeCard, path: str | Path) -> None:
+    """Write a card as JSON; equal cards give equal bytes."""
+    write_whole(Path(path), _ADAPTER.dump_json(card, indent=1) + b"\n")
+
+
+def read_card(path: str | Path) -> JudgeCard:
+    """A card from its JSON; raises InputError if it is not valid, or of another format."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no judge card {path}")
+    text = path.read_bytes()
+    _require_format(text, path)
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key_path = ".".join(str(step) for step in first["loc"]) or "the file"
+        raise InputError(f"{path} is not a judge card: {key_path}: {first['msg']}") from None
+
+
+def _require_format(text: bytes, path: Path) -> None:
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError):  # the reader of the card says so
+        return
+    version = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
+    if version == 1:
+        raise InputError(
+            f"{path} has format 1, which pooled all judges and temperatures and had no outcomes "
+            "by case: make the card again (with --store this makes no new calls)"
+        )
+    require_format(data, FORMAT, str(path))
+    if version != FORMAT:
+        raise InputError(f"{path} has format {version}, but this version reads format {FORMAT}")
+
+
+@page_form
+def card_page(card: JudgeCard) -> str:
+    """The page; equal cards give equal pages."""
+    filters = {
+        "number": words.number,
+        "interval": words.interval,
+        "title": words.title,
+        "votes": words.votes_of,
+        "difference": words.difference,
+        "visible": words.visible,
+        "at": _at,
+        "tied": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
+        # Quoted names may be cut off on the page; the title has them whole.
+        "clipped": lambda text: re.sub("“([^”]+)”", r'“<b title="\1">\1</b>”', html.escape(text)),
+        "counted": counted,
+        # The area of a dot grows with its share of the runs.
+        "dot": lambda count, of: f"{2.5 + 4.5 * (count / max(of, 1)) ** 0.5:.1f}",
+    }
+    return document(
+        Path(__file__).with_name("card.html"),
+        filters,
+        card=card,
+        words=words,
+        questions=QUESTIONS,
+        settings=[
+            (metric, under, answers(under), verdict(card, metric, under))
+            for metric, under in every_setting(card)
+        ],
+        signs=SIGNS,
+        marks=MARKS,
+        demands=DEMANDS,
+        errors=errors,
+        detectable_difference=detectable_difference,
+        shown=SHOWN_CASES,
+    )
+
+
+def _at(value: float | None, measure: Figure | None = None) -> str:
+    """Position of a value on its axis, in per cent of the width, with a margin of 2."""
+    low = -1.0 if measure is not None and words.is_signed(measure) else 0.0
+    share = ((value or 0.0) - low) / (1 - low)
+    return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"
+
+
+# Blocks of text.
 
 
 class Line(NamedTuple):
@@ -137,15 +219,15 @@ def _cell(text: str) -> str:
 def _document(card: JudgeCard) -> Iterator[Block]:
     """All that Markdown has of a card."""
     yield Line("# Judge card")
-    yield Line(f"Judge: {judges_of(card)}. {headline(card)}.")
+    yield Line(f"Judge: {words.judges_of(card)}. {words.headline(card)}.")
     for metric, under in every_setting(card):
         made = verdict(card, metric, under)
-        yield Line(place(card, metric, under), "bold")
+        yield Line(words.place(card, metric, under), "bold")
         yield Line("", lead=str(made))
         yield Line(made.why)
         yield Line(f"Next: {made.step}")
         yield from _contest(under, True)
-        if seen := seen_from(under):
+        if seen := detectable_difference(under):
             yield Line(seen)
     yield from _all_figures(card)
     yield from map(Line, card.rules)
@@ -153,21 +235,21 @@ def _document(card: JudgeCard) -> Iterator[Block]:
 
 
 def _first_screen(card: JudgeCard, verbose: bool) -> Iterator[Block]:
-    """What a terminal shows first: verdicts, and what the only one rests on."""
-    yield Line(f"{judges_of(card)}: {headline(card)}")
+    """First screen of a terminal: verdicts, and what the only one rests on."""
+    yield Line(f"{words.judges_of(card)}: {words.headline(card)}")
     unders = list(every_setting(card))
     several = len(unders) > 1
     for metric, under in unders:
         made = verdict(card, metric, under)
         if several:
-            yield Line(f"\n{place(card, metric, under)}", "dim")
+            yield Line(f"\n{words.place(card, metric, under)}", "dim")
         yield Line(f"{'' if several else chr(10)}{made}", "bold")
         yield Line(f"  {made.why}")
         yield Line(f"  next: {made.step}")
         yield from _contest(under, verbose or len(unders) <= SHOWN)
     if several:
         yield _beside_each_other(card)
-        yield Line(compared_together(card), "dim")
+        yield Line(words.compared_together(card), "dim")
     else:
         yield from _what_it_rests_on(card, *unders[0])
 
@@ -177,10 +259,10 @@ def _contest(under: SettingCard, whole: bool) -> Iterator[Block]:
     if under.contest is None:
         return
     if whole:
-        yield Line(f"\n{contest_title(under)}", "bold")
-        yield Grid(CONTEST_HEADS, [*contest_rows(under.contest)])
-    yield from map(Line, bought(under.contest))
-    yield Line(scores_needed(under.contest))
+        yield Line(f"\n{words.contest_title(under)}", "bold")
+        yield Grid(words.CONTEST_HEADS, [*words.contest_rows(under.contest)])
+    yield from map(Line, words.bought(under.contest))
+    yield Line(words.scores_needed(under.contest))
 
 
 def _beside_each_other(card: JudgeCard) -> Grid:
@@ -189,9 +271,9 @@ def _beside_each_other(card: JudgeCard) -> Grid:
     for metric, under in every_setting(card):
         cells = [""] * len(DEMANDS)
         if under.voted:
-            cells = [bounded_or_unknown(demand.figure(under.voted[0])) for demand in DEMANDS]
+            cells = [words.bounded_or_unknown(demand.figure(under.voted[0])) for demand in DEMANDS]
         kind = verdict(card, metric, under).kind
-        rows.append((place(card, metric, under), *cells, f"{under.calls:.2g}",
+        rows.append((words.place(card, metric, under), *cells, f"{under.calls:.2g}",
                      f"{SIGNS[kind]} {kind}"))  # fmt: skip
     heads = (demand.title.split()[0] for demand in DEMANDS)
     return Grid(("setting", *heads, "questions per case", "verdict"), rows)
@@ -202,20 +284,20 @@ def _what_it_rests_on(card: JudgeCard, metric: MetricCard, under: SettingCard) -
     for sentence in errors(under):
         yield Line(f"  {sentence}")
     yield _demands(card, metric, under)
-    yield from map(Line, map(segment, under.segments))
-    yield from map(Line, position_biases(metric))
+    yield from map(Line, map(words.segment, under.segments))
+    yield from map(Line, words.position_biases(metric))
     if under.disagreements:
         count = len(under.disagreements)
         most = f"; the {SHOWN} surest" if count > SHOWN else ""
         yield Line(f"\nPeople and the judge disagree on {counted(count, 'case')}{most}", "bold")
         for differs in under.disagreements[:SHOWN]:
-            yield Line(f"  {disagreement(differs)}")
+            yield Line(f"  {words.disagreement(differs)}")
     if under.unlabelled:
         names = ", ".join(card.cases[number].name for number in under.unlabelled)
         yield Line(f"Label next: {names} (the first five drawn at random)")
     for note in (*under.departures, *under.warnings):
         yield Line(note, "yellow")
-    yield Line(what_n_is(card, under), "dim")
+    yield Line(words.what_n_is(card, under), "dim")
     yield Line("All figures: card.html, or --verbose", "dim")
 
 
@@ -228,7 +310,7 @@ def _demands(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Grid:
     rows: list[Sequence[str]] = []
     for voted in under.voted:
         chosen = voted.votes == made.votes and made.kind in ("use", "use_with")
-        states = (f"{bounded_or_unknown(demand.figure(voted))} "
+        states = (f"{words.bounded_or_unknown(demand.figure(voted))} "
                   f"{MARKS[demand.state(voted, card.needs)]}" for demand in DEMANDS)  # fmt: skip
         rows.append((">" * chosen, str(voted.votes), *states))
     return Grid(heads, rows)
@@ -236,10 +318,10 @@ def _demands(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Grid:
 
 def _all_figures(card: JudgeCard) -> Iterator[Block]:
     for metric, under in every_setting(card):
-        yield Line(f"\n{place(card, metric, under)}", "bold")
+        yield Line(f"\n{words.place(card, metric, under)}", "bold")
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield Line(str(answer), "yellow" if answer.weak else "", f"{question} ")
-        yield Line(f"\nFigures of {place(card, metric, under)}", "bold")
+        yield Line(f"\nFigures of {words.place(card, metric, under)}", "bold")
         yield from _figures(under)
     for metric in card.metrics:
         yield from _together(metric)
@@ -250,21 +332,22 @@ def _figures(under: SettingCard) -> Iterator[Block]:
     if under.nodes:
         heads = ("share of the noise", "95 % interval", "flip rate", "score change per flip")
         yield Grid(("node", *heads, "votes"), [
-            (node.node, number(node.share), interval(node.share), number(node.flip_rate),
-             number(node.effect), votes_of(node.votes)) for node in under.nodes
+            (node.node, words.number(node.share), words.interval(node.share),
+             words.number(node.flip_rate), words.number(node.effect), words.votes_of(node.votes))
+            for node in under.nodes
         ])  # fmt: skip
     if under.keys:
         columns = ("share of the noise", "flip rate", "95 % interval", "agrees", "cases", "")
         yield Grid(("criteria", *columns), [
-            (f"{key.kind} {key.key}", number(key.share), number(key.flip_rate),
-             interval(key.flip_rate), "" if key.people is None else number(key.people),
+            (f"{key.kind} {key.key}", words.number(key.share), words.number(key.flip_rate),
+             words.interval(key.flip_rate), "" if key.people is None else words.number(key.people),
              str(key.cases), "noisy" if key.noisy else key.always) for key in under.keys[:_KEYS]
         ])  # fmt: skip
     yield from _by_node("unsupported verdicts", under, "unsupported")
     if under.people:
         yield _measures(under.people)
     yield from _by_node("accuracy against people", under, "people")
-    yield from map(Line, map(corrected_said, under.corrected))
+    yield from map(Line, map(words.corrected_said, under.corrected))
     if under.more:
         yield Line("More measures", "bold")
         yield _measures(under.more)
@@ -280,29 +363,30 @@ def _together(metric: MetricCard) -> Iterator[Block]:
         yield Line(f"{metric.metric}: settings compared", "bold")
         yield _contrasts(metric.between)
     if metric.labels:
-        yield Line(understood(metric), "dim")
+        yield Line(words.understood(metric), "dim")
 
 
 def _contrasts(contrasts: Sequence[Contrast]) -> Grid:
-    rows = [(title(contrast.difference), contrast.one, contrast.other, difference(contrast),
-             visible(contrast)) for contrast in contrasts]  # fmt: skip
+    rows = [(words.title(contrast.difference), contrast.one, contrast.other,
+             words.difference(contrast), words.visible(contrast))
+            for contrast in contrasts]  # fmt: skip
     return Grid(("measure", "from", "to", "difference", "smallest detectable"), rows)
 
 
 def _measures(measures: Sequence[Figure]) -> Grid:
     rows: list[Sequence[str]] = []
     for measure in measures:
-        bounds = f"undefined: {measure.note}" if measure.value is None else interval(measure)
+        bounds = f"undefined: {measure.note}" if measure.value is None else words.interval(measure)
         about = f" ({measure.level})" if measure_of(measure.name).per_label else ""
-        name, count = title(measure) + about, str(measure.items)
-        rows.append((name, number(measure), bounds, count, measure.level))
+        name, count = words.title(measure) + about, str(measure.items)
+        rows.append((name, words.number(measure), bounds, count, measure.level))
     return Grid(("measure", "value", "95 % interval", "n", "level"), rows, wide=1)
 
 
 def _by_node(name: str, under: SettingCard, figure: str) -> Iterator[Grid]:
     """A figure of the nodes that have it."""
     figures = zip(under.nodes, map(attrgetter(figure), under.nodes), strict=True)
-    rows = [(node.node, number(measure), interval(measure), str(measure.items))
+    rows = [(node.node, words.number(measure), words.interval(measure), str(measure.items))
             for node, measure in figures if measure is not None]  # fmt: skip
     if rows:
         yield Grid(("node", name, "95 % interval", "n"), rows)

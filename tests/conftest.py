@@ -38,6 +38,8 @@ settings.register_profile(
 )
 settings.load_profile("dagengine")
 
+gc.disable()  # until all tests are collected: nothing that is imported becomes garbage
+
 # The parsers of all commands are built once, and not for each command that a test runs.
 testing._get_command = cache(testing._get_command)  # type: ignore[attr-defined]
 
@@ -49,7 +51,20 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let no collection of garbage go through thousands of tests and their modules again."""
+    """Let no collection of garbage go through thousands of tests and their modules.
+
+    Afterwards the collector looks less often, and no more at what a file of tests has imported:
+    with Python's own thresholds it takes an eighth of the time of the suite.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage_of_one_file() -> Iterator[None]:
+    """What a file of tests leaves is collected at its end, and would warn there."""
+    yield
     gc.collect()
     gc.freeze()
 

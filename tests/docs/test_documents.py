@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -133,6 +135,29 @@ def test_the_tutorial_does_as_printed_and_its_pictures_show_it(tmp_path: Path) -
     assert json.loads(MADE_OF.read_text(encoding="utf-8")) == made_of(tmp_path), REDRAW
 
 
+# `python FILE` and `python -m MODULE`, and workers of them, in processes that have their imports.
+_FORKED = """
+import asyncio, os, runpy, sys
+from programs.worker_processes import forked_worker
+
+asyncio.create_subprocess_exec = forked_worker
+del sys.argv[0]
+sys.path.insert(0, os.getcwd())
+if sys.argv[0] == "-m":
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    exec(open(sys.argv[0]).read())  # not by `runpy`: workers would look for the file
+"""
+
+
+def run_forked(
+    command: list[str], folder: Path, environment: dict[str, str]
+) -> CompletedProcess[str]:
+    with contextlib.chdir(folder):
+        return start_program(_FORKED, *command[1:], environment=environment).ended()
+
+
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
 @pytest.mark.usefixtures("only_our_modules")
 def test_a_page_does_as_printed_and_its_picture_shows_it(
@@ -144,7 +169,7 @@ def test_a_page_does_as_printed_and_its_picture_shows_it(
     for name in ("poll", "quiet"):
         monkeypatch.setitem(defaults, name, 0.0)
     with DecisionServer() if page.stem == "decisions" else BatchServer(looks=0) as server:
-        reader = Reader(tmp_path)
+        reader = Reader(tmp_path, start=run_forked)
         reader.settings |= {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-your-key"}
         reader.read(page.read_text(encoding="utf-8"), page.name)
     if page in drawn_pages():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from make_pictures import (
     main_job,
 )
 from pages import Reader, alike, at_address
-from programs.commands import run_command, start_program
+from programs.commands import run_command, run_python, start_program
 from servers.batch_server import BatchServer
 from servers.decision_server import DecisionServer
 from servers.openai_server import OpenAIServer
@@ -135,27 +134,10 @@ def test_the_tutorial_does_as_printed_and_its_pictures_show_it(tmp_path: Path) -
     assert json.loads(MADE_OF.read_text(encoding="utf-8")) == made_of(tmp_path), REDRAW
 
 
-# `python FILE` and `python -m MODULE`, and workers of them, in processes that have their imports.
-_FORKED = """
-import asyncio, os, runpy, sys
-from programs.worker_processes import forked_worker
-
-asyncio.create_subprocess_exec = forked_worker
-del sys.argv[0]
-sys.path.insert(0, os.getcwd())
-if sys.argv[0] == "-m":
-    del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-else:
-    exec(open(sys.argv[0]).read())  # not by `runpy`: workers would look for the file
-"""
-
-
 def run_forked(
     command: list[str], folder: Path, environment: dict[str, str]
 ) -> CompletedProcess[str]:
-    with contextlib.chdir(folder):
-        return start_program(_FORKED, *command[1:], environment=environment).ended()
+    return run_python(folder, *command[1:], environment=environment)
 
 
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)

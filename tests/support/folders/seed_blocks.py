@@ -63,7 +63,7 @@ class Block:
         return code
 
 
-def indented(code: str, after: str) -> str:
+def indented(code: str, after: str = "\0") -> str:
     """The code with its indentation put back, up to the line that begins with `after`."""
     out: list[str] = []
     depth = 0

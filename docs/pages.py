@@ -21,9 +21,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 from typer.testing import CliRunner
@@ -85,6 +86,16 @@ def at_address(page: str, pages: str, pictures: str) -> str:
     return re.sub(r"((?<!!)\[[^\]]*\]\()(?!https?:|#)", rf"\1{pages}", shown)
 
 
+def start_program(
+    command: list[str], folder: Path, environment: dict[str, str]
+) -> CompletedProcess[str]:
+    """Run a command in a process of its own, to its end."""
+    return subprocess.run(
+        command, cwd=folder, env=environment, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
 @dataclass
 class Reader:
     """Somebody who follows pages in a folder.
@@ -99,6 +110,7 @@ class Reader:
     settings: dict[str, str] = field(default_factory=dict[str, str])
     printed: str = ""
     code: int = 0
+    start: Callable[[list[str], Path, dict[str, str]], CompletedProcess[str]] = start_program
 
     def read(self, page: str, name: str = "page") -> None:
         """Follow a page; raises AssertionError where it does not do as it says."""
@@ -180,15 +192,9 @@ class Reader:
             if own.exception and not isinstance(own.exception, SystemExit):
                 raise own.exception
             return own.exit_code, own.output
-        done = subprocess.run(
-            [*_PROGRAMS[words[0]], *words[1:]],
-            cwd=self.folder,
-            env={k: v for k, v in {**os.environ, **changed}.items() if v is not None},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        return done.returncode, done.stdout
+        env = {k: v for k, v in {**os.environ, **changed}.items() if v is not None}
+        done = self.start([*_PROGRAMS[words[0]], *words[1:]], self.folder, env)
+        return done.returncode, done.stdout + (done.stderr or "")
 
 
 @contextlib.contextmanager

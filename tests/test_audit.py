@@ -4,13 +4,13 @@ import io
 import json
 
 import pytest
+from graphs.trees import food_metric
 from rich.console import Console
 from servers.openai_server import OpenAIServer
 
 from dagengine import evaluate
 from dagengine.judges import LexicalJudge, OpenAIJudge, ScriptedJudge
-from dagengine.metrics import AnswerRelevancyMetric, DAGMetric, FaithfulnessMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.metrics import AnswerRelevancyMetric, FaithfulnessMetric
 from dagengine.question import Usage
 from dagengine.report import print_steps
 from dagengine.results import MetricResult
@@ -63,16 +63,10 @@ def test_steps_hold_plain_data_that_survives_json() -> None:
     assert [judgement["verdict"] for judgement in steps["support"]["output"]] == ["yes", "no"]
 
 
-def tree() -> DAGMetric:
-    topic = TaskNode("Name the topic.", "topic", evaluation_params=["input"])
-    asked = BinaryJudgementNode("Is it about food?", inputs=[topic], then={True: 10, False: 0})
-    return DAGMetric(name="food", dag=DAG(root_nodes=[topic, asked]))
-
-
 def test_a_result_says_how_many_tokens_its_answers_took_even_when_they_are_shared() -> None:
     with OpenAIServer() as server:
         judge = OpenAIJudge("m", base_url=server.base_url)
-        done = evaluate([CASE, CASE], [tree()], model=judge, show=False)
+        done = evaluate([CASE, CASE], [food_metric()], model=judge, show=False)
     first, second = (row.metrics[0] for row in done.rows)
     assert first.usage == second.usage == done.totals.usage
     assert first.usage.input_tokens > first.usage.output_tokens > 0
@@ -82,5 +76,5 @@ def test_a_result_says_how_many_tokens_its_answers_took_even_when_they_are_share
 
 def test_steps_without_tokens_say_nothing_about_them() -> None:
     judge = ScriptedJudge({"topic": "bread", "Is it about food?": True})
-    done = evaluate([CASE], [tree()], model=judge, show=False)
+    done = evaluate([CASE], [food_metric()], model=judge, show=False)
     assert all("usage" not in step.as_dict() for step in done.rows[0].metrics[0].steps)

@@ -14,6 +14,7 @@ are only shown. The command ends with status 1 if a figure is above its limit.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,9 @@ from throughput import CLIENTS, Client, Plan, measured, versions
 LIMITS = {TREE: 900, FAITHFULNESS: 1300, G_EVAL: 1600}
 """The most Python calls for one judge call, by workload."""
 PLAN = Plan(CLIENTS[:1], tuple(LIMITS), 1600, 64, 1, 64, Settings(), DEFAULT_FOLDER, profiled=True)
+SHORT = replace(PLAN, cases=400)
+SHORT_LIMITS = {TREE: 945, FAITHFULNESS: 1330, G_EVAL: 1760}
+"""For tests, a third of the work: of its start a run with few cases has more per call."""
 
 
 def is_held() -> bool:

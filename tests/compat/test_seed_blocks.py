@@ -23,7 +23,7 @@ from folders.places import SEEDS
 from folders.seed_blocks import PYTHON, SHELL, Block, ours
 from programs.commands import run_command
 from programs.evaluations import dagengine_test_run
-from programs.snippets import Chat, any_reply, completed
+from programs.snippets import Chat, Transformer, any_reply
 from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
 
@@ -48,30 +48,6 @@ CASE = LLMTestCase(
 
 def named(block: Block) -> str:
     return f"{block.where} {block.what}: {block.verdict}"
-
-
-class Transformer:
-    """A model and a tokenizer in one."""
-
-    @classmethod
-    def from_pretrained(cls, name: str) -> Transformer:
-        return cls()
-
-    def to(self, device: str) -> Transformer:
-        return self
-
-    def __call__(self, prompts: list[str], return_tensors: str) -> Any:
-        class Tensors(dict[str, Any]):
-            def to(self, device: str) -> Any:
-                return self
-
-        return Tensors(prompts=prompts)
-
-    def generate(self, prompts: list[str], **settings: Any) -> list[str]:
-        return [completed(prompt) for prompt in prompts]
-
-    def batch_decode(self, tokens: list[str]) -> list[str]:
-        return tokens
 
 
 _HARMS = ("UNSPECIFIED", "DANGEROUS_CONTENT", "HATE_SPEECH", "HARASSMENT", "SEXUALLY_EXPLICIT")

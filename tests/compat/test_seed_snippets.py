@@ -20,7 +20,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from programs.snippets import Chat, any_reply, completed, refused, run, snippet
+from folders.seed_blocks import indented
+from programs.snippets import Chat, Transformer, any_reply, refused, run, snippet
 from servers.openai_server import OpenAIServer
 
 from dagengine import Limits, Store, evaluate
@@ -37,20 +38,6 @@ CASE = LLMTestCase(
 RELEVANCY = "from deepeval.metrics import AnswerRelevancyMetric"
 
 
-def indented(code: str, after: str = "\0") -> str:
-    """A snippet with the indentation put back, up to the line that begins with `after`."""
-    out: list[str] = []
-    depth = 0
-    for line in refused(code).splitlines():
-        if line.startswith(after):
-            depth = 0
-        method = line.startswith(("def ", "async def ", '"""', "# ..."))
-        out.append(" " * 4 * max(0, depth - (depth == 2 and method)) + line)
-        if not depth and line.startswith(("class ", "def ", "async def ")):
-            depth = 2 if line.startswith("class ") else 1
-    return "\n".join(out)
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     """An endpoint that answers every question validly, where clients look for one."""
@@ -61,33 +48,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 # 001: models of one's own. The libraries they wrap are played by what answers validly.
-
-
-class Tensors(dict[str, Any]):
-    """What a tokenizer makes of prompts, and what a model makes of that."""
-
-    def to(self, device: str) -> Tensors:
-        return self
-
-
-class Transformer:
-    """A model and a tokenizer in one."""
-
-    @classmethod
-    def from_pretrained(cls, name: str) -> Transformer:
-        return cls()
-
-    def to(self, device: str) -> Transformer:
-        return self
-
-    def __call__(self, prompts: list[str], return_tensors: str) -> Tensors:
-        return Tensors(prompts=prompts)
-
-    def generate(self, prompts: list[str], **settings: Any) -> list[str]:
-        return [completed(prompt) for prompt in prompts]
-
-    def batch_decode(self, tokens: list[str]) -> list[str]:
-        return tokens
 
 
 LIBRARIES: dict[str, dict[str, Any]] = {
@@ -161,7 +121,7 @@ MODELS = {
 def model_of(library: str) -> dict[str, Any]:
     first, last, after, _ = MODELS[library]
     names: dict[str, Any] = {"__name__": "published", **dict.fromkeys(OPENAI_SETTINGS, "x")}
-    return run(in_quotes(indented(snippet("001", first, last), after)), names)
+    return run(in_quotes(indented(refused(snippet("001", first, last)), after)), names)
 
 
 @pytest.mark.parametrize("library", MODELS)
@@ -182,7 +142,7 @@ def test_the_published_way_into_a_thread_works_as_written() -> None:
     last = "return await loop.run_in_executor(None, self.generate, prompt)"
     names = model_of("mistral")
     before = names["Mistral7B"]
-    run(indented(snippet("001", "import asyncio", last)), names)
+    run(indented(refused(snippet("001", "import asyncio", last))), names)
     # The published class stands for the one before, of which it shows the new method only.
     kind = type("Mistral7B", (before,), {"a_generate": names["Mistral7B"].a_generate})
     names["mistral_7b"] = kind(names["model"], names["tokenizer"])
@@ -197,7 +157,7 @@ both_documents = pytest.mark.parametrize("document", ["001", "003"])
 
 
 def repaired(document: str, code: str, after: str = "\0") -> str:
-    return indented(code, after) if document == "001" else code
+    return indented(refused(code), after) if document == "001" else code
 
 
 def quick_example(document: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from make_pictures import (
     main_job,
 )
 from pages import Reader, alike, at_address
-from programs.commands import run_command, start_program
+from programs.commands import run_command, run_python, start_program
 from servers.batch_server import BatchServer
 from servers.decision_server import DecisionServer
 from servers.openai_server import OpenAIServer
@@ -133,6 +134,12 @@ def test_the_tutorial_does_as_printed_and_its_pictures_show_it(tmp_path: Path) -
     assert json.loads(MADE_OF.read_text(encoding="utf-8")) == made_of(tmp_path), REDRAW
 
 
+def run_forked(
+    command: list[str], folder: Path, environment: dict[str, str]
+) -> CompletedProcess[str]:
+    return run_python(folder, *command[1:], environment=environment)
+
+
 @pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
 @pytest.mark.usefixtures("only_our_modules")
 def test_a_page_does_as_printed_and_its_picture_shows_it(
@@ -144,7 +151,7 @@ def test_a_page_does_as_printed_and_its_picture_shows_it(
     for name in ("poll", "quiet"):
         monkeypatch.setitem(defaults, name, 0.0)
     with DecisionServer() if page.stem == "decisions" else BatchServer(looks=0) as server:
-        reader = Reader(tmp_path)
+        reader = Reader(tmp_path, start=run_forked)
         reader.settings |= {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-your-key"}
         reader.read(page.read_text(encoding="utf-8"), page.name)
     if page in drawn_pages():

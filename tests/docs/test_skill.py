@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import subprocess
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from programs.commands import run_python
 from typer.testing import CliRunner
 
 from dagengine.cli import app
@@ -115,16 +114,8 @@ def test_the_pytest_gate_runs(tmp_path: Path) -> None:
     test = tmp_path / "test_gate.py"
     test.write_text(IMPORTS[1] + judged + TEMPLATES["A pytest gate"])
     (tmp_path / "cases.jsonl").write_text(json.dumps(PAIR))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--evals-min",
-        "Short and polite>=0.9",
-        str(test),
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = ("-m", "pytest", "-q", "--evals-min", "Short and polite>=0.9", str(test))
+    done = run_python(tmp_path, *command)
     assert "1 passed" in done.stdout, done.stdout
     assert done.returncode == 0
 

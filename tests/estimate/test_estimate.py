@@ -176,6 +176,7 @@ def cases_like(case: TestCase) -> list[TestCase]:
     return [case, case, ArenaTestCase(contestants={"one": FULL})]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("pick", [0, -1])
 @pytest.mark.parametrize("judged", [False, True])

@@ -53,6 +53,7 @@ def writes(metric: PrebuiltMetric) -> bool:
     return any(node.asks and node.writes for node in metric.spec().graph.nodes())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("form", ["decisions", "systemone"])
 def test_every_metric_has_a_score_and_shows_one_state(

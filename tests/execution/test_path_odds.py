@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from graphs.trees import tone_metric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.decision_server import Asked, DecisionServer
@@ -112,16 +113,6 @@ def test_the_odds_of_paths_equal_brute_force(problem: tuple[DAGMetric, dict[str,
     assert chances == sorted(chances, reverse=True)
 
 
-def tree(**settings: Any) -> DAGMetric:
-    tone = NonBinaryJudgementNode(
-        "Tone?", evaluation_params=READ, then={"warm": 10, "cold": 4, "rude": 0}, name="tone"
-    )
-    right = BinaryJudgementNode(
-        "Right?", evaluation_params=READ, then={True: tone, False: 0}, name="right"
-    )
-    return DAGMetric("Tree", DAG(right), **settings)
-
-
 def result_of(metric: Any, chances: Mapping[int, Any], model: Any = None) -> Any:
     def decide(state: Any, asked: Asked) -> Any:
         return chances[len(asked.options)]
@@ -132,7 +123,7 @@ def result_of(metric: Any, chances: Mapping[int, Any], model: Any = None) -> Any
 
 
 def test_a_result_has_the_odds_of_its_paths_the_expected_score_and_the_chance_to_pass() -> None:
-    result = result_of(tree(), {2: (0.8, 0.2), 3: (0.6, 0.3, 0.1)})
+    result = result_of(tone_metric(), {2: (0.8, 0.2), 3: (0.6, 0.3, 0.1)})
     assert result.score == 1.0
     found = {one.path[-1][1]: round(one.probability, 9) for one in result.odds.paths}
     assert found == {"warm": 0.48, "cold": 0.24, False: 0.2, "rude": 0.08}
@@ -145,7 +136,7 @@ def test_a_result_has_the_odds_of_its_paths_the_expected_score_and_the_chance_to
 
 
 def test_what_was_not_asked_is_unknown_and_not_guessed() -> None:
-    result = result_of(tree(), {2: (0.3, 0.7), 3: (0.6, 0.3, 0.1)})
+    result = result_of(tone_metric(), {2: (0.3, 0.7), 3: (0.6, 0.3, 0.1)})
     assert result.score == 0.0
     assert result.odds.unknown == pytest.approx(0.3)
     assert result.odds.expected is None
@@ -154,7 +145,7 @@ def test_what_was_not_asked_is_unknown_and_not_guessed() -> None:
 
 
 def test_the_expectation_is_the_score_where_it_is_asked_for_and_known() -> None:
-    metric = tree(expected=True)
+    metric = tone_metric(expected=True)
     result = result_of(metric, {2: (0.8, 0.2), 3: (0.6, 0.3, 0.1)})
     assert result.score == pytest.approx(0.576)
     assert (result.success, result.mode) == (True, "expected")
@@ -197,14 +188,14 @@ def test_code_that_read_another_verdict_is_unknown() -> None:
 
 def test_judges_without_odds_leave_results_as_they_were() -> None:
     judge = ScriptedJudge({"right": True, "tone": "cold"})
-    result = result_of(tree(expected=True), {}, judge)
+    result = result_of(tone_metric(expected=True), {}, judge)
     assert result.odds is None
     assert "odds" not in result.as_dict()
     assert (result.score, result.mode) == (0.4, None)
 
 
 def test_other_metrics_of_the_run_are_no_part_of_it() -> None:
-    plan = compile_metrics([tree(), DAGMetric("Other", tree().dag)])
+    plan = compile_metrics([tone_metric(), DAGMetric("Other", tone_metric().dag)])
     odds: dict[str, Any] = {
         "right": ((True, 0.8), (False, 0.2)),
         "tone": (("warm", 0.6), ("cold", 0.3), ("rude", 0.1)),
@@ -231,7 +222,7 @@ def test_more_paths_than_anybody_follows_are_unknown() -> None:
 
 
 def test_votes_of_a_panel_stand_as_they_are() -> None:
-    plan = compile_metrics([tree()])
+    plan = compile_metrics([tone_metric()])
     odds = ((True, 0.75), (False, 0.25))
     state = CaseState(plan)
     while state.ready:

@@ -130,6 +130,7 @@ async def test_a_judge_that_refuses_everything_is_given_up_after_the_calls_in_pr
     assert str(error) in str(errors[count - 1])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("error", OF_ONE.values(), ids=OF_ONE)
 @pytest.mark.parametrize("in_flight", [1, 64])
 @pytest.mark.parametrize("bad", [(0, 1, 2), (57, 58, 59), (0, 30, 59), (7,)])

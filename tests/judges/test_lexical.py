@@ -10,6 +10,7 @@ import anyio
 import lexical as benchmark
 import pytest
 from graphs.hostile import no_hanging
+from graphs.trees import result_of
 from hypothesis import given
 from hypothesis import strategies as st
 from label_agreement import agreement
@@ -103,7 +104,7 @@ def said(question: Question[Any], judge: LexicalJudge | None = None) -> list[str
 
 
 def judged(metric: BaseMetric, case: LLMTestCase) -> MetricResult:
-    return evaluate([case], [metric], model=LexicalJudge(), show=False).rows[0].metrics[0]
+    return result_of(case, metric, LexicalJudge())
 
 
 # Extraction.

@@ -102,6 +102,7 @@ def assert_has_nothing_but_verdicts(run: Seen) -> None:
     assert failure is None or "nothing to judge" in failure.message
 
 
+@pytest.mark.sampled
 @every_metric
 @pytest.mark.parametrize("pick", [0, -1], ids=["best", "worst"])
 def test_hostile_texts_change_neither_prompts_nor_verdicts(name: str, pick: int) -> None:
@@ -134,6 +135,7 @@ def one_long(long: str) -> Texts:
     return lambda place: f"{long}\n{place}" if place in (2, 21, 50) else mark(place)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name in METRICS if "reason by the judge" not in name])
 def test_a_long_text_is_no_longer_work_than_its_length(name: str) -> None:
     harmless = harmless_run(name)

@@ -319,6 +319,7 @@ class Away(Judge):
         return super().__call__(question)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "why",
     [
@@ -425,6 +426,7 @@ async def test_a_stream_that_is_not_exchangeable_has_no_alarms_and_says_so(tmp_p
     assert watch.alerts == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("field", "sizes"),
     [

@@ -163,7 +163,6 @@ def test_the_collector_rests_until_a_command_has_imported_what_it_needs() -> Non
         collector_at_work()
         assert usual[0] <= gc.get_threshold()[0] <= 50_000
     assert gc.get_threshold() == usual
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("words", list(commands(ROOT)), ids=" ".join)

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from graphs.trees import evaluated, tone_metric
 from servers.decision_server import DecisionServer
 from servers.openai_server import Json, OpenAIServer, Reply
 
@@ -28,7 +29,6 @@ from dagengine.metrics import ContextualRecallMetric, DAGMetric
 from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
-    NonBinaryJudgementNode,
     RatingNode,
     TaskNode,
 )
@@ -152,16 +152,6 @@ async def test_there_are_twenty_six_labels() -> None:
             await judge.answer(question(many))
 
 
-def tree() -> DAGMetric:
-    tone = NonBinaryJudgementNode("Tone?", evaluation_params=["input"], name="tone", then={
-        "warm": 10, "cold": 4, "rude": 0,
-    })  # fmt: skip
-    right = BinaryJudgementNode(
-        "Right?", evaluation_params=["input"], name="right", then={True: tone, False: 0}
-    )
-    return DAGMetric("Tree", DAG(right))
-
-
 def likely(body: Json) -> Reply:
     """A and then C."""
     options = body["messages"][1]["content"]
@@ -178,7 +168,7 @@ def vague(body: Json) -> Reply:
 def test_what_is_not_known_of_a_verdict_is_not_known_of_a_path(backend: str) -> None:
     with OpenAIServer(vague) as server:
         judge = LabelJudge("m", base_url=server.base_url)
-        metric = tree()
+        metric = tone_metric()
         metric.expected = True
         run = partial(a_evaluate, [CASE], [metric], model=judge, show=False)
         done = anyio.run(run, backend=backend)
@@ -215,7 +205,7 @@ def test_answers_without_odds_are_stored_and_replayed_as_they_were(tmp_path: Pat
     with OpenAIServer(vague) as server:
         url = server.base_url
         runs = [
-            evaluate([CASE], [tree()], model=LabelJudge("m", base_url=url), show=False, store=store)
+            evaluated(CASE, tone_metric(), LabelJudge("m", base_url=url), store=store)
             for _ in range(2)
         ]
         assert len(server.requests) == 2
@@ -251,7 +241,7 @@ def test_a_server_without_decision_models_is_asked_for_labels_instead(
     with DecisionServer(fault=lambda _: no_model, respond=likely) as server:
         judge = DecisionJudge("m", form="systemone", base_url=server.base_url)
         with caplog.at_level(logging.WARNING):
-            done = evaluate([CASE, CASE], [tree()], model=judge, show=False)
+            done = evaluate([CASE, CASE], [tone_metric()], model=judge, show=False)
         assert len(server.asked) == 1
         assert len(server.requests) == 2
     (said,) = [one for one in caplog.records if "501" in one.message]

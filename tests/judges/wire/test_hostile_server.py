@@ -324,6 +324,7 @@ DAMAGE: dict[str, Iterable[bytes]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("half", [False, True], ids=["closed", "half closed"])
 @pytest.mark.parametrize("kind", DAMAGE)
 async def test_a_damaged_response_is_typed(kind: str, half: bool) -> None:

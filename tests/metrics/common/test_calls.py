@@ -42,6 +42,8 @@ from dagengine.question import Question
 from dagengine.results import EvaluationResult
 from dagengine.test_case import ArenaTestCase, ConversationalTestCase, LLMTestCase, Turn
 
+pytestmark = pytest.mark.sampled
+
 # Questions per wave, for a case with two contexts, four turns or two contestants, by a judge
 # that finds two of whatever is to be listed.
 WAVES: dict[str, list[int]] = {

@@ -63,6 +63,8 @@ from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn
 
+pytestmark = pytest.mark.sampled
+
 KINDS = metric_classes()
 every_metric = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 # Once without a second chance: a failure is a failure at once.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from graphs.packing_judge import PackingJudge
+from graphs.trees import result_of
 
 from dagengine import evaluate
 from dagengine.errors import InputError
@@ -46,8 +47,7 @@ def script(items: str, node: str, verdicts: str) -> dict[str, Any]:
 
 
 def only(metric: Any, judge: Any, case: LLMTestCase = CASE) -> MetricResult:
-    result: MetricResult = evaluate([case], [metric], model=judge, show=False).rows[0].metrics[0]
-    return result
+    return result_of(case, metric, judge)
 
 
 @pytest.mark.parametrize(("make", "items", "node"), SHARES)

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from graphs.contract import items_of
 from graphs.packing_judge import PackingJudge
+from graphs.trees import result_of
 from pydantic import BaseModel
 
 from dagengine import compile_metrics, evaluate
@@ -79,9 +80,7 @@ def _verdict(text: str) -> str:
 
 
 def only(case: Any, metric: Any, judge: Any = None) -> MetricResult:
-    model = judge or ScriptedJudge(by_words)
-    result: MetricResult = evaluate([case], [metric], model=model, show=False).rows[0].metrics[0]
-    return result
+    return result_of(case, metric, judge or by_words)
 
 
 def singles(case: ConversationalTestCase, whole_window: bool) -> list[LLMTestCase]:

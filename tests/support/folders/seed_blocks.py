@@ -63,7 +63,7 @@ class Block:
         return code
 
 
-def indented(code: str, after: str) -> str:
+def indented(code: str, after: str = "\0") -> str:
     """The code with its indentation put back, up to the line that begins with `after`."""
     out: list[str] = []
     depth = 0
@@ -453,7 +453,7 @@ SHELL: tuple[Block, ...] = (
     _shell("003:206-206", "tests in three processes"),
     _shell("003:230-230", "a service's account", "refused", _SERVICE),
     _shell("003:293-293", "a service's account", "refused", _SERVICE),
-    _shell("003:337-337", "which metrics fit"),
+    _shell("003:337-337", "which metrics fit", "refused", "write `dagengine help metrics`"),
     _shell("003:350-350", "a key", "mended", mends=(_KEY,)),
     _shell("003:354-354", "a key in a notebook", "refused", _NOTEBOOK),
     _shell("003:362-366", "Azure as the judge, its key in plain view", "refused", _NO_KEY, _AZURE),

@@ -7,14 +7,14 @@ from typing import Any
 from dagengine import evaluate
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, TaskNode
 from dagengine.results import EvaluationResult, MetricResult
 
 
 def yes_no(name: str = "good", yes: Any = 10, no: Any = 0, **settings: Any) -> BinaryJudgementNode:
     """A binary judgement of the input."""
     usual = {"then": {True: yes, False: no}, "evaluation_params": ["input"], "name": name}
-    return BinaryJudgementNode(f"Is it {name}?", **{**usual, **settings})
+    return BinaryJudgementNode(**{"criteria": f"Is it {name}?", **usual, **settings})
 
 
 def yes_no_metric(name: str = "worth", node: str = "good", **settings: Any) -> DAGMetric:
@@ -27,6 +27,15 @@ def food_metric() -> DAGMetric:
     topic = TaskNode("Name the topic.", "topic", evaluation_params=["input"])
     asked = BinaryJudgementNode("Is it about food?", inputs=[topic], then={True: 10, False: 0})
     return DAGMetric(name="food", dag=DAG(root_nodes=[topic, asked]))
+
+
+def tone_metric(**settings: Any) -> DAGMetric:
+    """Of the input: whether it is right, and if so which of three tones it has."""
+    tone = NonBinaryJudgementNode(
+        "Tone?", evaluation_params=["input"], then={"warm": 10, "cold": 4, "rude": 0}, name="tone"
+    )
+    right = yes_no("right", yes=tone, criteria="Right?")
+    return DAGMetric("Tree", DAG(right), **settings)
 
 
 def evaluated(case: Any, metric: Any, judge: Any = None, **settings: Any) -> EvaluationResult:

@@ -260,6 +260,28 @@ def start_program(
     return Started(Path.cwd(), environment, _program, code, *arguments, asks=asks)
 
 
+_PYTHON = """
+import asyncio, os, runpy, sys
+from programs.worker_processes import forked_worker
+
+asyncio.create_subprocess_exec = forked_worker
+del sys.argv[0]
+sys.path.insert(0, os.getcwd())
+if sys.argv[0] == "-m":
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    exec(open(sys.argv[0]).read())  # not by `runpy`: workers would look for the file
+"""
+
+
+def run_python(
+    folder: Path, *words: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `python FILE` or `python -m MODULE` with its arguments in a folder, to its end."""
+    return Started(folder, environment, _program, _PYTHON, *words).ended()
+
+
 def output_of(*words: str, code: int = 0, **settings: Any) -> str:
     """What a command prints in this process, which ends with `code`."""
     done = CliRunner().invoke(app, words, catch_exceptions=False, **settings)

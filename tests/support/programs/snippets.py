@@ -69,3 +69,30 @@ class Chat:
 
     async def ainvoke(self, prompt: str) -> Any:
         return self.invoke(prompt)
+
+
+class Tensors(dict[str, Any]):
+    """What a tokenizer makes of prompts, and what a model makes of that."""
+
+    def to(self, device: str) -> Tensors:
+        return self
+
+
+class Transformer:
+    """A model and a tokenizer in one."""
+
+    @classmethod
+    def from_pretrained(cls, name: str) -> Transformer:
+        return cls()
+
+    def to(self, device: str) -> Transformer:
+        return self
+
+    def __call__(self, prompts: list[str], return_tensors: str) -> Tensors:
+        return Tensors(prompts=prompts)
+
+    def generate(self, prompts: list[str], **settings: Any) -> list[str]:
+        return [completed(prompt) for prompt in prompts]
+
+    def batch_decode(self, tokens: list[str]) -> list[str]:
+        return tokens

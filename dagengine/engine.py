@@ -44,8 +44,8 @@ from dagengine.gateway.gateway import Asks
 from dagengine.gateway.inner_metrics import Host, current_host, no_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.results import CaseResult, Failure, OutcomeKind
+from dagengine.system.threads import EventLoop, KeptOpen, in_daemon_thread
 from dagengine.test_case import CASE_TYPES, InvalidCase
-from dagengine.threads import EventLoop, KeptOpen, in_daemon_thread
 
 R = TypeVar("R")
 

@@ -54,12 +54,12 @@ from dagengine.record.recording import (
 from dagengine.record.run import load_run
 from dagengine.record.values import DataRecord, Manifest
 from dagengine.record.writer import MANIFEST, RunWriter, sole_writer
-from dagengine.regular_files import require_own_folder
 from dagengine.report.page.run_page import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult, EvaluationResult, Totals
+from dagengine.system.regular_files import require_own_folder
 from dagengine.test_case import CASE_TYPES, case_label, read_field
 
 P = ParamSpec("P")

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from dagengine import installed
 from dagengine import metrics as _metrics
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
@@ -22,6 +21,7 @@ from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
+from dagengine.system import installed
 from dagengine.test_case import TestCase
 from dagengine.trees import load_module, metrics_of, read_document
 from dagengine.voting.wrappers import RewrittenMetric, quoted

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, cast, ru
 from pydantic import BaseModel
 
 from dagengine.errors import CopiedError, UnparseableError, UnsupportedQuoteError
-from dagengine.frozen import quick_init
+from dagengine.system.frozen import quick_init
 
 T = TypeVar("T", bound=BaseModel, covariant=True)
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

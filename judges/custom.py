@@ -23,7 +23,7 @@ from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.echo import without_echo
 from dagengine.prompts.parsing import read_aside, require_readable, valid_answer
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
-from dagengine.threads import in_daemon_thread
+from dagengine.system.threads import in_daemon_thread
 from dagengine.unknown import Answering
 
 T = TypeVar("T", bound=BaseModel)

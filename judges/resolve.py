@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
 from dagengine.errors import InputError, did_you_mean, nearest
-from dagengine.installed import JUDGES, installed_words, load_offer, offers
 from dagengine.judges.custom import ChatModel, CustomJudge, has_any
 from dagengine.judges.deciding.decision_judge import DecisionJudge
 from dagengine.judges.deciding.forms import FORMS
@@ -19,6 +18,7 @@ from dagengine.judges.provider import ProviderJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Capabilities, Judge
 from dagengine.redaction import is_key
+from dagengine.system.installed import JUDGES, installed_words, load_offer, offers
 
 FILE = "gguf:"
 """What the path of a model file is behind."""

@@ -28,7 +28,7 @@ from dagengine.prompts.evidence import Evidence, numbered_name
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Question
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 VERDICTS = ("yes", "no")
 RELEVANT = (

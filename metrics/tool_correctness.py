@@ -16,7 +16,7 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
-from dagengine.terminal import few
+from dagengine.system.terminal import few
 from dagengine.test_case import ToolCall, ToolCallParams
 
 # Credits are fractions: sums do not depend on the order of the calls, not by a bit.

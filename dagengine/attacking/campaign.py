@@ -55,7 +55,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import judge_name
 from dagengine.reliability.repetition import Experiment
 from dagengine.results import CaseResult, Totals
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, case_label
 
 SAMPLE = 100

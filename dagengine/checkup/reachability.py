@@ -13,7 +13,7 @@ from dagengine.checkup.findings import Connection
 from dagengine.errors import JudgeError, JudgeSetupError, did_you_mean
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Judge
-from dagengine.terminal import few
+from dagengine.system.terminal import few
 
 _PATIENCE = 10.0  # seconds for a server to say which models it has
 _PORTS: Final = {

@@ -15,7 +15,7 @@ from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import EXIT_FAILED, Format, print_lines
 from dagengine.cli.common.streams import say
 from dagengine.errors import Problem, more_on
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan

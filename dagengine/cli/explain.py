@@ -16,7 +16,7 @@ from dagengine.cli.common.files import Writes
 from dagengine.cli.common.formats import print_document, report
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError, did_you_mean
-from dagengine.regular_files import write_whole
+from dagengine.system.regular_files import write_whole
 
 # A copy of docs/troubleshooting.md, which an installed package does not have.
 _TEXT = Path(__file__).with_name("troubleshooting.md")

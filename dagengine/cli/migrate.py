@@ -30,7 +30,7 @@ from dagengine.compat.names import (
     why_no_name,
 )
 from dagengine.errors import InputError
-from dagengine.regular_files import write_whole
+from dagengine.system.regular_files import write_whole
 
 Version = tuple[int, ...]
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})

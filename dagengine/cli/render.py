@@ -56,9 +56,9 @@ def render(
     from dagengine.loading import load_metrics
     from dagengine.record.run import load_run, rows_at
     from dagengine.record.writer import MANIFEST
-    from dagengine.regular_files import is_there
     from dagengine.report.pictures.drawing import draw
     from dagengine.report.tally import Tally
+    from dagengine.system.regular_files import is_there
 
     tally = None if results is None else Tally(rows_at(results), case)
     if case is not None and tally is None:

@@ -18,7 +18,7 @@ from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.standings import with_card, words_of_judge
 from dagengine.cli.common.streams import outlive_reader, say, warn
 from dagengine.cli.send import send_all
-from dagengine.terminal import counted, plain
+from dagengine.system.terminal import counted, plain
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases

@@ -16,8 +16,8 @@ from dagengine.cli.common.files import Reads, Writes, name_in_errors
 from dagengine.cli.common.formats import report, wants_json
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
-from dagengine.regular_files import new_file
-from dagengine.terminal import plain
+from dagengine.system.regular_files import new_file
+from dagengine.system.terminal import plain
 
 app = Commands("store", "Inspect and maintain a store of answers (`run --store`).")
 

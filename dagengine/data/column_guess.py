@@ -12,7 +12,7 @@ from dagengine.data.presets import PRESETS
 from dagengine.data.readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json
 from dagengine.errors import InputError
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 from dagengine.test_case import InvalidCase
 
 # Rows that a guess is made of (it is tried on all), and characters of its options.

@@ -18,7 +18,7 @@ from dagengine.data.presets import preset_called, text_of, turns_of
 from dagengine.data.readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json, read_written
 from dagengine.errors import InputError, did_you_mean
-from dagengine.terminal import few
+from dagengine.system.terminal import few
 from dagengine.test_case import (
     CASE_TYPES,
     ArenaTestCase,

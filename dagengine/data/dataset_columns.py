@@ -20,7 +20,7 @@ from dagengine.data.golden import GOLDEN_TYPES
 from dagengine.data.json_lines import finite
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
-from dagengine.regular_files import write_whole
+from dagengine.system.regular_files import write_whole
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
 
 # Where cells are split when nothing else is said, as deepeval writes its files: of JSONL, of CSV.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dagengine.data.json_lines import JsonLines, line_of
-from dagengine.regular_files import is_there, open_to_read, open_to_write, write_all
+from dagengine.system.regular_files import is_there, open_to_read, open_to_write, write_all
 
 _LONG = 1 << 20  # bytes from which on a file that nobody needs is emptied
 

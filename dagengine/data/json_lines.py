@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from dagengine.errors import InputError
 from dagengine.prompts.json_values import shallow_value
-from dagengine.regular_files import open_to_read, open_to_write, write_all
+from dagengine.system.regular_files import open_to_read, open_to_write, write_all
 
 T = TypeVar("T", bound=BaseModel)
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from dagengine.errors import InputError
-from dagengine.installed import READERS, installed_words, load_offer, offers
+from dagengine.system.installed import READERS, installed_words, load_offer, offers
 from dagengine.test_case import Turn
 
 _QUESTION, _REFERENCE = "question input prompt query", "ideal ground_truth"

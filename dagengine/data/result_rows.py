@@ -18,11 +18,11 @@ from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, first_flaw, require_format
-from dagengine.file_locks import one_writer
 from dagengine.prompts.json_values import shallow_value
-from dagengine.regular_files import is_there, require_regular
 from dagengine.results import CaseResult, implied_output
 from dagengine.results.rows import FORMAT
+from dagengine.system.file_locks import one_writer
+from dagengine.system.regular_files import is_there, require_regular
 
 _TEXT, _NUMBER = "string", "float64"
 _COLUMNS = (

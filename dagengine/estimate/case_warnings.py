@@ -17,7 +17,7 @@ from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text
 from dagengine.prompts.lengths.window import remedy
 from dagengine.question import Judge, ServerFacts, display_name
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import CASE_TYPES, TestCase, case_label, field_name, read_field
 
 

@@ -23,7 +23,7 @@ from dagengine.gateway.inner_metrics import current_host
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge
-from dagengine.threads import LoopThread
+from dagengine.system.threads import LoopThread
 
 R = TypeVar("R")
 

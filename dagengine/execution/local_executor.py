@@ -47,8 +47,8 @@ from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, BothAnswers, Store, as_store
+from dagengine.system.threads import in_daemon_thread
 from dagengine.test_case import CASE_TYPES, case_label, has_field, read_field
-from dagengine.threads import in_daemon_thread
 
 AnyApp = App | Callable[[Any], Any]
 

@@ -48,8 +48,8 @@ from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge, display_name
 from dagengine.redaction import public_text
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
+from dagengine.system.threads import in_context
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
-from dagengine.threads import in_context
 
 Item = TestCase | Golden | ConversationalGolden | InvalidCase
 

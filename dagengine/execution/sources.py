@@ -29,7 +29,7 @@ import anyio
 from dagengine.errors import InputError
 from dagengine.execution.executor import RunObserver
 from dagengine.results import CaseResult
-from dagengine.threads import EventLoop, Kept
+from dagengine.system.threads import EventLoop, Kept
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

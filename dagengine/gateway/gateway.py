@@ -51,7 +51,7 @@ from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, OpenStore
 from dagengine.store.entries import key_of, short_key
-from dagengine.threads import EventLoop
+from dagengine.system.threads import EventLoop
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
 from dagengine.question import NO_USAGE, Answer, Judge, Question
-from dagengine.threads import LoopCall
+from dagengine.system.threads import LoopCall
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")

@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagengine.frozen import quick_init
 from dagengine.prompts.evidence import Evidence, as_text, canonical_place, evidence_of, names_in
 from dagengine.prompts.quotes.answers import Quote
 from dagengine.question import NO_USAGE, Answer, Decision, Kind, Odds, Option, Question, Usage
 from dagengine.results import Verdict
+from dagengine.system.frozen import quick_init
 from dagengine.test_case import Turn
 
 T = TypeVar("T", bound=BaseModel)

@@ -19,9 +19,9 @@ from dagengine.improvement.findings import FORMAT, Candidate, Improvement
 from dagengine.improvement.patching import patch, program
 from dagengine.loading import TREE, Target, split_target
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.regular_files import is_there, read_whole, remove, write_whole
 from dagengine.report.pictures.drawing import draw
 from dagengine.results.html import document
+from dagengine.system.regular_files import is_there, read_whole, remove, write_whole
 from dagengine.test_case import TestCase
 from dagengine.trees import document_of, text_of
 

@@ -27,7 +27,7 @@ from dagengine.reliability.runs import Run, runs_of
 from dagengine.reliability.verdict_files import Collected
 from dagengine.results import OutcomeKind
 from dagengine.store import Store
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, read_field
 from dagengine.voting.panels import Escalation
 

@@ -58,7 +58,7 @@ from dagengine.reliability.labels import (
 )
 from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
 from dagengine.reliability.statistics.confusion import label_ceiling
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, case_label, read_field
 from dagengine.voting.reshaping import can_split, pair_at
 

@@ -9,7 +9,7 @@ from dagengine.improvement.findings import Candidate, Improvement, NodeBlame, Se
 from dagengine.improvement.naming import LEAST_WRONG, MOST_LABELS
 from dagengine.reliability.statistics.comparisons import Comparison, visible_difference
 from dagengine.reliability.statistics.intervals import Interval, Unknown
-from dagengine.terminal import counted, few
+from dagengine.system.terminal import counted, few
 
 # The share of cases that a change judges otherwise, for the forecast of what it can prove.
 _DIFFERING = 0.15

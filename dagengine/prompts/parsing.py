@@ -25,7 +25,7 @@ from dagengine.prompts.json_values import (
 )
 from dagengine.prompts.thoughts import is_thinking, without_thoughts
 from dagengine.question import Answer, Question, schema_of
-from dagengine.threads import in_daemon_thread
+from dagengine.system.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -26,8 +26,8 @@ from dagengine.data.parquet import ParquetWriter
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.costs import StepCosts, usage_of
 from dagengine.record.values import Manifest
-from dagengine.regular_files import file_sha256, is_there, require_regular
 from dagengine.results import CaseResult, MetricResult, Step
+from dagengine.system.regular_files import file_sha256, is_there, require_regular
 
 COLUMNS = "columns.parquet"
 BLOCK = 10_000

@@ -30,9 +30,9 @@ from dagengine.record.values import (
     TotalsRecord,
 )
 from dagengine.redaction import public_text
-from dagengine.regular_files import read_whole, write_whole
 from dagengine.results import Spent, Totals
-from dagengine.terminal import few
+from dagengine.system.regular_files import read_whole, write_whole
+from dagengine.system.terminal import few
 from dagengine.trees import document_of
 
 _SETTINGS = ("name", "threshold", "strict", "combine")

@@ -17,10 +17,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError, first_flaw, require_format
-from dagengine.file_locks import lock_file
 from dagengine.prompts.json_values import shallow_value
-from dagengine.regular_files import is_there, open_to_write, read_whole
 from dagengine.results import Verdict
+from dagengine.system.file_locks import lock_file
+from dagengine.system.regular_files import is_there, open_to_write, read_whole
 
 FORMAT = 1  # of a line; a reader refuses a greater one
 LABELS = "labels.jsonl"

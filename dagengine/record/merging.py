@@ -19,7 +19,7 @@ from dagengine.record.columns import START, ColumnsWriter, columns_in
 from dagengine.record.run import Run
 from dagengine.record.values import CountsRecord, Exit, Manifest, SpentRecord, TotalsRecord
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, files_of, require_own, sole_writer
-from dagengine.regular_files import is_there, remove, write_whole
+from dagengine.system.regular_files import is_there, remove, write_whole
 
 _WHO = ("judge", "base_url", "app")
 _EXITS: tuple[Exit, ...] = ("ok", "no_score", "failed")  # from the best to the worst

@@ -23,8 +23,8 @@ from dagengine.record.hiding import Hiding
 from dagengine.record.values import DataRecord, Manifest
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
 from dagengine.redaction import public_value
-from dagengine.regular_files import file_sha256
 from dagengine.results import CaseResult, Spent, Totals
+from dagengine.system.regular_files import file_sha256
 
 
 class Judging(Protocol):

@@ -20,9 +20,9 @@ from dagengine.record.columns import Block, BlockBuilder, Columns, read_columns
 from dagengine.record.times import pair_lines, with_times
 from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of
-from dagengine.regular_files import is_there, read_whole
 from dagengine.results import CaseResult
 from dagengine.results.rows import FORMAT
+from dagengine.system.regular_files import is_there, read_whole
 
 NODES, DEPTH = 10_000, 50
 """How many nodes the metrics of a run may have in all, and how deep metrics may be nested."""

@@ -19,8 +19,8 @@ from dagengine.record.hiding import fields_in
 from dagengine.record.run import Run, case_of
 from dagengine.record.times import row_with_times
 from dagengine.record.writer import CASES, TIMES, files_of, sole_writer
-from dagengine.regular_files import is_there, open_to_read
 from dagengine.results import CaseResult
+from dagengine.system.regular_files import is_there, open_to_read
 
 
 class RunFiles:

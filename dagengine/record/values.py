@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from dagengine.question import judge_name
 from dagengine.results.passing import Combine
 from dagengine.results.rows import FORMAT
-from dagengine.terminal import one_line
+from dagengine.system.terminal import one_line
 
 Exit = Literal["ok", "failed", "no_score", "interrupted", "error"]
 

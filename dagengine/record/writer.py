@@ -17,7 +17,6 @@ from pydantic_core import PydanticSerializationError
 from dagengine.data.early_rows import LinesInOrder, beside
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
-from dagengine.file_locks import one_writer
 from dagengine.record.columns import ColumnsWriter, columns_in
 from dagengine.record.costs import Costs
 from dagengine.record.definition import spending_of_judges, totals_of
@@ -26,10 +25,11 @@ from dagengine.record.run_conditions import Figures
 from dagengine.record.times import times_line
 from dagengine.record.values import CountsRecord, Exit, Manifest
 from dagengine.redaction import clip_text, public_text
-from dagengine.regular_files import is_there, remove, write_whole
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.rows import FORMAT
 from dagengine.results.summary import Summing
+from dagengine.system.file_locks import one_writer
+from dagengine.system.regular_files import is_there, remove, write_whole
 
 MANIFEST, ROWS, CASES, TIMES = "run.json", "results.jsonl", "cases.jsonl", "times.jsonl"
 SUMMARY = "summary.json"

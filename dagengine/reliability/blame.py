@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from dagengine.reliability.attribution import CaseNoise
 from dagengine.reliability.statistics.intervals import quantile_of_t
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 LEAST_REACHED = 10
 """Cases that must have reached a node before its share is stated."""

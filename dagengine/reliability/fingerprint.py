@@ -10,7 +10,7 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.graph.graph import Metric
 from dagengine.question import judge_name
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase
 
 

@@ -18,7 +18,7 @@ from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import YES_OR_NO, plain_word
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
 
 Vote = str | bool | int | float

@@ -16,9 +16,9 @@ from dagengine.data.case_numbers import Places, named_cells
 from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.prompts.json_values import shallow_value
-from dagengine.regular_files import new_file
 from dagengine.results import OutcomeKind, Totals, Verdict
-from dagengine.terminal import counted
+from dagengine.system.regular_files import new_file
+from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase
 
 Vote = str | bool | int | float

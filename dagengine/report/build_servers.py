@@ -12,7 +12,6 @@ from pathlib import Path
 from xml.sax.saxutils import XMLGenerator
 from xml.sax.xmlreader import AttributesImpl
 
-from dagengine.regular_files import new_file
 from dagengine.report.tables import headline_of
 from dagengine.report.tally import Tally
 from dagengine.results.html import cell, number, table
@@ -20,7 +19,8 @@ from dagengine.results.passing import SIGNS
 from dagengine.results.rows import CaseResult
 from dagengine.results.summary import Summary
 from dagengine.results.totals import Totals, cost_line
-from dagengine.terminal import plain
+from dagengine.system.regular_files import new_file
+from dagengine.system.terminal import plain
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _PLACES = 8

@@ -19,7 +19,7 @@ from typing import Any
 import graphviz
 
 from dagengine.errors import MissingExtraError
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 
 _STDERR = 2
 _NOISE = "Fontconfig "

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dagengine.compiler.plan import NONE, Plan
 from dagengine.results import CaseResult, Totals, Waiting
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 # Seconds between two looks at the numbers: on a terminal or in a notebook, and in a log.
 _SHOWN, _LOGGED = 0.25, 60.0

@@ -21,7 +21,7 @@ from dagengine.errors import InputError, load_extra
 from dagengine.record.columns import COLUMNS
 from dagengine.record.run import Run
 from dagengine.record.writer import CASES
-from dagengine.regular_files import is_there, require_regular
+from dagengine.system.regular_files import is_there, require_regular
 
 _FAILURE = "STRUCT(kind VARCHAR, node VARCHAR, message VARCHAR)"
 _USAGE = "STRUCT(input_tokens BIGINT, output_tokens BIGINT)"

@@ -17,7 +17,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary, escalated_line
 from dagengine.results.totals import Totals, cost_line
 from dagengine.results.worst import EndCounts, worst_result
-from dagengine.terminal import counted, few, one_line, plain, standard_console
+from dagengine.system.terminal import counted, few, one_line, plain, standard_console
 
 _PLACES = 8  # ends that are printed
 _NAME = 200  # characters of a name

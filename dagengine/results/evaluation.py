@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.regular_files import require_own_folder
 from dagengine.results.html import cell, number, table
 from dagengine.results.passing import State
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.results.summary import Summary, Summing
 from dagengine.results.totals import Totals
 from dagengine.results.worst import Worst
-from dagengine.terminal import counted
+from dagengine.system.regular_files import require_own_folder
+from dagengine.system.terminal import counted
 from dagengine.unknown import absent_attributes
 
 # What a reader expects here, and where it is.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import load_extra
-from dagengine.terminal import clip, one_line, plain
+from dagengine.system.terminal import clip, one_line, plain
 
 _CELL, _TEXT = 80, 300  # characters
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.frozen import quick_init
 from dagengine.question import NO_USAGE, Usage
 from dagengine.results.html import cell, number, table, text
 from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
 from dagengine.results.passing import SIGNS, End, Points, State, case_state, state_of
-from dagengine.terminal import clip
+from dagengine.system.frozen import quick_init
+from dagengine.system.terminal import clip
 from dagengine.test_case import CASE_TYPES
 from dagengine.unknown import absent_attributes
 

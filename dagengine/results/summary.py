@@ -16,7 +16,7 @@ from typing import Any
 from dagengine.results.outcomes import ESCALATED, KEPT, OutcomeKind
 from dagengine.results.passing import Points
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 BINS = 11
 """Bins of a distribution: centred at 0, 0.1, … 1."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from dagengine.question import NO_USAGE, Origin, Usage
 from dagengine.results.outcomes import OutcomeKind
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ from dagengine.store.notices import (
     stored_questions,
     words_of,
 )
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)

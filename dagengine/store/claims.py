@@ -19,10 +19,10 @@ from typing import NamedTuple, TypeVar
 import anyio
 from pydantic import BaseModel
 
-from dagengine.file_locks import available, hold_byte, lock, lock_whole, unlock
 from dagengine.question import Answer, DurableNames, Judge, Question
-from dagengine.regular_files import descriptor
 from dagengine.store.entries import entry_of, key_of, revive
+from dagengine.system.file_locks import available, hold_byte, lock, lock_whole, unlock
+from dagengine.system.regular_files import descriptor
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.regular_files import require_regular
+from dagengine.system.regular_files import require_regular
 
 T = TypeVar("T", bound=BaseModel)
 

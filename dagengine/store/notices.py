@@ -22,7 +22,7 @@ from dagengine.question import Judge, Question, judge_name
 from dagengine.redaction import public_value
 from dagengine.store.entries import UNREADABLE, DamagedError, find, holds, key_of
 from dagengine.store.file import names, storable_text, unpack
-from dagengine.terminal import few
+from dagengine.system.terminal import few
 
 REWORDED = "its instructions differ from those stored"
 # Stored questions of a node that a missing one is compared with, the latest first.

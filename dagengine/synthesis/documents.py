@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError, load_extra
-from dagengine.regular_files import require_regular
 from dagengine.synthesis.values import Document, Section, Unreadable
+from dagengine.system.regular_files import require_regular
 
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCES = ("```", "~~~")

@@ -11,11 +11,11 @@ from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
 from dagengine.record.writer import RunWriter
-from dagengine.regular_files import remove, write_whole
 from dagengine.report.page.drafts import DRAFTS, DraftRecord
 from dagengine.results import CaseResult
 from dagengine.synthesis.values import Report
-from dagengine.terminal import plain
+from dagengine.system.regular_files import remove, write_whole
+from dagengine.system.terminal import plain
 
 AnyGolden = Golden | ConversationalGolden
 LINES, PAGE, YIELD = "goldens.jsonl", "goldens.md", "yield.json"

@@ -26,7 +26,7 @@ from dagengine.synthesis.values import (
     Seed,
     whole,
 )
-from dagengine.terminal import few
+from dagengine.system.terminal import few
 
 MOST = 20
 """Drafts that one question asks for at most."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dagengine.errors import DagengineError
-from dagengine.regular_files import noting_writes
-from dagengine.terminal import replaced_line
+from dagengine.system.regular_files import noting_writes
+from dagengine.system.terminal import replaced_line
 from dagengine.testing.gates import Gate
 from dagengine.testing.recorded.recorder import TestFiles
 from dagengine.testing.session_summary import Summary

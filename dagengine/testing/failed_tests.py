@@ -9,7 +9,7 @@ from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import RecordingMissError
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import MetricResult, Step
-from dagengine.terminal import one_line, plain
+from dagengine.system.terminal import one_line, plain
 from dagengine.test_case import read_field
 from dagengine.testing.verdicts import Verdict, Votes
 

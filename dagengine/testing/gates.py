@@ -12,7 +12,7 @@ from dagengine.errors import InputError, did_you_mean
 from dagengine.record.run import load_run
 from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
 from dagengine.reliability.statistics.intervals import Interval
-from dagengine.terminal import few
+from dagengine.system.terminal import few
 from dagengine.testing.session_run import label_of
 from dagengine.testing.session_summary import Outcome, case_tags, has_not_passed
 from dagengine.testing.verdicts import Verdict

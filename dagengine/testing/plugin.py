@@ -145,7 +145,7 @@ def _hold_folder(config: pytest.Config) -> None:
 
     from dagengine.errors import InputError
     from dagengine.record.writer import MANIFEST, sole_writer
-    from dagengine.regular_files import require_own_folder
+    from dagengine.system.regular_files import require_own_folder
 
     lock = ExitStack()
     try:
@@ -387,7 +387,7 @@ def dagengine_case() -> Callable[..., CaseResult]:
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """The name of a test case, or of a golden."""
     if type(val).__module__ in ("dagengine.test_case", "dagengine.data.golden"):
-        from dagengine.terminal import plain
+        from dagengine.system.terminal import plain
 
         name: str | None = getattr(val, "name", None)
         # What a terminal or the environment of a process cannot hold is escaped.

@@ -12,7 +12,7 @@ from typing import TypeVar
 from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.results.summary import Share
 from dagengine.results.totals import cost_line
-from dagengine.terminal import counted, one_line
+from dagengine.system.terminal import counted, one_line
 from dagengine.testing.verdicts import Verdict
 
 T = TypeVar("T")

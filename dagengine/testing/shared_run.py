@@ -27,7 +27,7 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.judges import open_judges
 from dagengine.question import Judge
 from dagengine.results import Attempt, Spent, Totals, Waiting
-from dagengine.threads import LoopThread
+from dagengine.system.threads import LoopThread
 
 R = TypeVar("R")
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError, did_you_mean
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.traces.otlp import DAMAGES
 from dagengine.traces.scores import Score
 

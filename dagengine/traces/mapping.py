@@ -22,7 +22,7 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.prompts.evidence import as_text
 from dagengine.results.rows import STARTED
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import (
     CaseError,
     ConversationalTestCase,

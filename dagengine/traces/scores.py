@@ -17,8 +17,8 @@ from typing import Any, Literal, Self
 
 from dagengine.data.json_lines import line_of, value_of
 from dagengine.record.values import MetricRecord, NodeRecord
-from dagengine.regular_files import is_there, open_to_read, open_to_write
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.system.regular_files import is_there, open_to_read, open_to_write
 
 Source = Literal["LLM", "CODE"]
 

@@ -21,7 +21,7 @@ from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.run import Run, load_run
 from dagengine.redaction import public_text
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.traces.backends import Backend, ScoreRequest, backend_of
 from dagengine.traces.scores import (
     BEGUN,

@@ -13,8 +13,8 @@ from dagengine.data.file_kinds import open_content, suffix_of
 from dagengine.data.json_lines import value_of
 from dagengine.data.readers import CHECKED, Record, Table
 from dagengine.errors import InputError
-from dagengine.regular_files import is_there
-from dagengine.terminal import counted
+from dagengine.system.regular_files import is_there
+from dagengine.system.terminal import counted
 from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase, TestCase
 from dagengine.traces.foreign import records_of_any
 from dagengine.traces.joining import Joined

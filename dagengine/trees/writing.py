@@ -16,7 +16,7 @@ from dagengine.errors import InputError
 from dagengine.graph.arguments import field_paths
 from dagengine.graph.graph import Graph, Metric, MetricSpec
 from dagengine.graph.node import BaseNode, shorten
-from dagengine.regular_files import write_whole
+from dagengine.system.regular_files import write_whole
 from dagengine.trees.code import Code
 from dagengine.trees.form import (
     KINDS,

@@ -20,12 +20,12 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.record.labels import Label
 from dagengine.record.values import MetricRecord
-from dagengine.regular_files import is_there, read_whole, write_whole
 from dagengine.reliability.fitting.thresholds import LEAST_LABELS, FittedThreshold, fit_threshold
 from dagengine.reliability.statistics.comparisons import labels_to_decide, labels_within
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
+from dagengine.system.regular_files import is_there, read_whole, write_whole
 from dagengine.view.queues import sample
 from dagengine.view.walk import answer_in
 

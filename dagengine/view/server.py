@@ -22,12 +22,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from dagengine.errors import DagengineError, InputError, first_flaw
-from dagengine.local_server import listening, server_of
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.report.page.run_page import ROWS
+from dagengine.system.local_server import listening, server_of
 from dagengine.view.access import Access
 from dagengine.view.labelling import At, Labelling, MovedError
 from dagengine.view.large import IndexedRun, LargeRun

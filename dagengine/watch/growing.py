@@ -26,8 +26,8 @@ from dagengine.record.run import load_run
 from dagengine.record.times import index_in
 from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
-from dagengine.regular_files import is_there, open_to_read, read_whole, write_whole
 from dagengine.results import CaseResult, Spent, Totals
+from dagengine.system.regular_files import is_there, open_to_read, read_whole, write_whole
 from dagengine.test_case import LLMTestCase
 from dagengine.traces.otlp import DAMAGES
 from dagengine.watch.values import JudgedTrace, ScoreChange

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError
-from dagengine.regular_files import open_to_read
+from dagengine.system.regular_files import open_to_read
 from dagengine.traces.joining import pack_record, temporary_database, unpack_record
 from dagengine.traces.otlp import RawRecord, RawSpan, is_otlp, of_type, records_of
 

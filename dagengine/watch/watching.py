@@ -40,7 +40,7 @@ from dagengine.report.page.days import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.results.summary import escalated_line
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
 from dagengine.traces.mapping import CaseUnit, parts_in, trace_case
 from dagengine.traces.otlp import DAMAGES

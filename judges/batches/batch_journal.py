@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dagengine.file_locks import one_writer
 from dagengine.prompts.json_values import shallow_value
-from dagengine.regular_files import is_there, open_to_write, read_whole
+from dagengine.system.file_locks import one_writer
+from dagengine.system.regular_files import is_there, open_to_write, read_whole
 
 # The journals of this process, by their paths: its judges may share one.
 _locks: dict[str, ExitStack] = {}

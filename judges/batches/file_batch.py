@@ -18,8 +18,8 @@ from dagengine.judges.batches.collecting import BatchApi
 from dagengine.judges.batches.openai_batch import BODY, OpenAIBatchJudge, request_line
 from dagengine.judges.wire.client import Provider
 from dagengine.question import NO_FACTS, ServerFacts
-from dagengine.regular_files import is_there, open_to_read, write_whole
-from dagengine.terminal import counted
+from dagengine.system.regular_files import is_there, open_to_read, write_whole
+from dagengine.system.terminal import counted
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from dagengine.errors import JudgeSetupError, MissingExtraError
 from dagengine.judges.local import llama_process
 from dagengine.judges.local.model_file import ModelFile
-from dagengine.threads import in_daemon_thread
+from dagengine.system.threads import in_daemon_thread
 
 # Calls at the same time; more of them would share the same processors and memory.
 _PLACES = 4

@@ -30,8 +30,8 @@ from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
 from dagengine.results.html import cell
 from dagengine.results.passing import passes
-from dagengine.terminal import one_line, plain
-from dagengine.threads import in_daemon_thread
+from dagengine.system.terminal import one_line, plain
+from dagengine.system.threads import in_daemon_thread
 from dagengine.trees.form import parameters_of
 from dagengine.trees.writing import Written
 from dagengine.unknown import Answering

@@ -19,7 +19,7 @@ from dagengine.prompts.evidence import as_text
 from dagengine.prompts.instructions import around_material, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Answer, Check, Message, Question
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 X = TypeVar("X")
 B = TypeVar("B", bound=BaseModel)

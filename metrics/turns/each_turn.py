@@ -18,7 +18,7 @@ from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.metrics.common.turns import given_replies
 from dagengine.prompts.evidence import as_text, turn_names
 from dagengine.question import Answer, Question
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import LLMTestCase, Turn, read_field
 
 T = TypeVar("T", bound=BaseModel)

@@ -19,7 +19,7 @@ from dagengine.cli import app
 from dagengine.data import read_cases
 from dagengine.errors import InputError
 from dagengine.gateway import Limits
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 from dagengine.test_case import LLMTestCase
 
 HOSTILE = "\x1b[2J\u202e [bold]x[/bold] \x07 rude"

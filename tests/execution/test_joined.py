@@ -30,8 +30,8 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
 from dagengine.question import Question
 from dagengine.reliability import repeat
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
+from dagengine.system.threads import EventLoop, LoopCall
 from dagengine.test_case import LLMTestCase
-from dagengine.threads import EventLoop, LoopCall
 
 CASES = [
     LLMTestCase(

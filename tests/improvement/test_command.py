@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from dagengine.cli.commands import app
 from dagengine.record.run import load_run
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 
 COUNT = 100
 

@@ -34,8 +34,8 @@ from dagengine.judges import ScriptedJudge
 from dagengine.question import Answer, Question, Usage
 from dagengine.record import load_run
 from dagengine.record.run import rows_at
-from dagengine.regular_files import write_whole
 from dagengine.results import calls_words
+from dagengine.system.regular_files import write_whole
 from dagengine.test_case import LLMTestCase
 
 

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from dagengine import evaluate
 from dagengine.cli import app
 from dagengine.errors import InputError
-from dagengine.file_locks import one_writer
 from dagengine.judges.batches.batch_journal import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.merging import merge
 from dagengine.record.writer import sole_writer
+from dagengine.system.file_locks import one_writer
 from dagengine.testing.recorded.recordings import Recorded, Recording
 
 METRICS = """

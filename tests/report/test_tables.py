@@ -26,7 +26,7 @@ from dagengine.results import (
     Step,
     Totals,
 )
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 from dagengine.test_case import LLMTestCase
 
 HOSTILE = (

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 import dagengine
 from dagengine.results.html import document
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 
 PACKAGE = Path(dagengine.__file__).parent
 PAGES = sorted(page for page in PACKAGE.rglob("*.html") if "node_modules" not in page.parts)

@@ -11,12 +11,12 @@ import pytest
 from programs.commands import Started, start_program
 
 from dagengine.errors import InputError
-from dagengine.file_locks import one_writer
+from dagengine.system.file_locks import one_writer
 
 HOLD = """
 import sys
 from pathlib import Path
-from dagengine.file_locks import one_writer
+from dagengine.system.file_locks import one_writer
 with one_writer(Path(sys.argv[1]), folder=sys.argv[2] == "folder"):
     print("held", flush=True)
     sys.stdin.read()

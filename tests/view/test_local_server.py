@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from dagengine.local_server import listening, server_of
+from dagengine.system.local_server import listening, server_of
 
 LONG = b"x" * 50_000_000
 

@@ -15,7 +15,7 @@ from dagengine.cli.common.options import saying_how_to_go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
-from dagengine.terminal import counted, wrap_lines
+from dagengine.system.terminal import counted, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.estimate.estimates import Estimate

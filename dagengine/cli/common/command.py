@@ -19,8 +19,8 @@ from dagengine.cli.common.help import ALL, examples_of, plain_usage, write_help
 from dagengine.cli.common.options import ALLOWED, StorePath, go_on
 from dagengine.cli.common.streams import say
 from dagengine.errors import did_you_mean, nearest
-from dagengine.regular_files import noting_writes
-from dagengine.terminal import plain
+from dagengine.system.regular_files import noting_writes
+from dagengine.system.terminal import plain
 
 # What other tools, and people, call commands.
 _EMBEDDINGS = "no judge uses embeddings; `synthesize --embedder` takes what makes them"

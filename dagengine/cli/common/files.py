@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
-from dagengine.file_locks import one_writer
-from dagengine.regular_files import LEFT_BY, require_own_folder, require_regular
-from dagengine.terminal import replaced_line, wrap_lines
+from dagengine.system.file_locks import one_writer
+from dagengine.system.regular_files import LEFT_BY, require_own_folder, require_regular
+from dagengine.system.terminal import replaced_line, wrap_lines
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""

@@ -17,7 +17,7 @@ import typer
 from typer import Option
 
 from dagengine.cli.common.streams import say
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 

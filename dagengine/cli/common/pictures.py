@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from dagengine.cli.common.files import name_in_errors
 from dagengine.cli.common.streams import say, warn
 from dagengine.errors import MissingExtraError
-from dagengine.regular_files import require_regular
 from dagengine.report.pictures.drawing import Picture, draw
+from dagengine.system.regular_files import require_regular
 
 if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec

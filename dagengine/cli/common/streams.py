@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dagengine.terminal import plain
+from dagengine.system.terminal import plain
 
 
 def open_streams() -> None:

@@ -17,8 +17,8 @@ from dagengine.cli.common.files import Writes, name_in_errors
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say, warn
 from dagengine.errors import InputError
-from dagengine.regular_files import is_there, new_file
-from dagengine.terminal import counted
+from dagengine.system.regular_files import is_there, new_file
+from dagengine.system.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.record.run import Run

@@ -70,7 +70,7 @@ def _print_table(columns: Sequence[str], answer: Iterator[Sequence[Any]]) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    from dagengine.terminal import one_line
+    from dagengine.system.terminal import one_line
 
     table = Table()
     lines = list(islice(answer, _LISTED))

@@ -17,7 +17,7 @@ from dagengine.cli.common.formats import TableOrJson, print_document
 from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.streams import say
 from dagengine.errors import load_extra
-from dagengine.regular_files import private_folders, write_whole
+from dagengine.system.regular_files import private_folders, write_whole
 
 
 def view(

@@ -17,7 +17,7 @@ from dagengine.cli.common.garbage import collector_at_work
 from dagengine.cli.common.judge_access import CountedAccess
 from dagengine.cli.common.streams import outlive_reader, say
 from dagengine.errors import InputError
-from dagengine.terminal import counted, wrap_lines
+from dagengine.system.terminal import counted, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.attacking.attack_card import AttackCard

@@ -18,8 +18,8 @@ from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
 from dagengine.cli.common.options import in_flight
 from dagengine.cli.common.streams import outlive_reader, say, warn
 from dagengine.errors import InputError
-from dagengine.regular_files import write_whole
-from dagengine.terminal import plain, wrap_lines
+from dagengine.system.regular_files import write_whole
+from dagengine.system.terminal import plain, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.fail_if import FailIf, FailUnlessUse

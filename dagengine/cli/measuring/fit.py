@@ -17,7 +17,7 @@ from dagengine.cli.common.files import Reads, sole, within
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import say, warn
 from dagengine.errors import InputError
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.improvement.findings import Split

@@ -15,7 +15,7 @@ from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes, sole
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import outlive_reader, say, warn
-from dagengine.terminal import counted, one_line, wrap_lines
+from dagengine.system.terminal import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.improvement.findings import Candidate, Improvement

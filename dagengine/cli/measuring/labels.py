@@ -13,7 +13,7 @@ from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.formats import report
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

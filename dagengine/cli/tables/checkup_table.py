@@ -21,7 +21,7 @@ from dagengine.checkup.reachability import models_in_words
 from dagengine.errors import did_you_mean
 from dagengine.prompts.lengths.window import window_option
 from dagengine.prompts.probabilities.masses import LEAST_MASS, mass_words
-from dagengine.terminal import counted, plain
+from dagengine.system.terminal import counted, plain
 
 Status = Literal["ok", "warning", "fails", "-"]
 Line = tuple[str, Status, str]

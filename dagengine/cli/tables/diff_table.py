@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.results.passing import SIGNS
-from dagengine.terminal import counted, one_line
+from dagengine.system.terminal import counted, one_line
 
 _EDIT = 60  # characters of an old or a new value
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagengine.estimate.estimates import Bounds, Estimate, JudgeEstimate, NodeEstimate, Speeds, cost
 from dagengine.estimate.lookahead import ASSUMED
-from dagengine.terminal import counted, plain
+from dagengine.system.terminal import counted, plain
 
 if TYPE_CHECKING:
     from rich.console import Console

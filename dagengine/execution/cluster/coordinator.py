@@ -60,7 +60,6 @@ from dagengine.execution.cluster.worker import (
 from dagengine.execution.executor import RunObserver, Source
 from dagengine.execution.local_executor import Settings
 from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
-from dagengine.file_locks import available
 from dagengine.gateway.inner_metrics import current_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
@@ -68,6 +67,7 @@ from dagengine.gateway.waiting import merge_waits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
+from dagengine.system.file_locks import available
 
 LOCAL = "local"
 
@@ -168,7 +168,7 @@ class Cluster:
         self.limits, self.plan, self.store = limits, self._engine.plan, self._engine.store
         self.judges, self.asked_judges = self._engine.judges, self._engine.asked_judges
         self._workers = workers
-        self._client: Any = None
+        self._client: Pool | DaskWorkers  # while it is open
         self._asked: dict[str, Count] = {}
 
     def cases(self, source: Source) -> Cases:

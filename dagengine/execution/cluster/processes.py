@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 import anyio
 
 from dagengine.execution.cluster.leases import Leases
-from dagengine.regular_files import write_all
+from dagengine.system.regular_files import write_all
 
 _START = "from dagengine.execution.cluster.processes import serve_calls; serve_calls()"
 # Processes that may die over one request before it is given up.
@@ -99,7 +99,7 @@ class Pool:
             with anyio.CancelScope(shield=True):
                 await asyncio.gather(*(process.end() for process in pool._processes))
 
-    parent_sender = staticmethod(parent_sender)
+    saying = staticmethod(parent_sender)
     """Gives a worker what it tells `Leases` with."""
 
     async def lend(self, run: str, leases: Leases, tell: Tell) -> None:

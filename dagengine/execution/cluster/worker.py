@@ -30,7 +30,7 @@ from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
 from dagengine.store.claims import SharedAnswers
-from dagengine.threads import Kept, KeptOpen
+from dagengine.system.threads import Kept, KeptOpen
 
 Build = Callable[[Limits, int], LocalExecutor]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from dagengine.record.changes.tree_changes import Trees
 from dagengine.results import MetricResult, OutcomeKind, Step
 from dagengine.results.passing import State, passes
-from dagengine.terminal import clip
+from dagengine.system.terminal import clip
 from dagengine.test_case import read_field
 
 Cause = Literal["definition", "evidence", "judge", "same"]

@@ -48,7 +48,7 @@ from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
 from dagengine.reliability.statistics.measures import mean_score
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import LLMTestCase, TestCase, case_label
 
 RULES = (

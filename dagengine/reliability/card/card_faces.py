@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError, require_format
-from dagengine.regular_files import write_whole
 from dagengine.reliability.card import card_words as words
 from dagengine.reliability.card.four_questions import QUESTIONS, answers, detectable_difference
 from dagengine.reliability.card.values import (
@@ -33,7 +32,8 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
 from dagengine.reliability.statistics.measures import measure_of
 from dagengine.results.html import document
-from dagengine.terminal import counted, plain, standard_console
+from dagengine.system.regular_files import write_whole
+from dagengine.system.terminal import counted, plain, standard_console
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -21,7 +21,7 @@ from dagengine.reliability.card.values import (
     every_setting,
 )
 from dagengine.reliability.statistics.measures import measure_of
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 
 def title(measure: Figure) -> str:

@@ -20,7 +20,7 @@ from dagengine.reliability.card.card_words import (
 from dagengine.reliability.card.values import Contest, Figure, NodeCard, SettingCard, VoteCost
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
 from dagengine.reliability.statistics.sums import present
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 QUESTIONS = (
     "Would I get this score again?",

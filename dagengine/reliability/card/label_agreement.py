@@ -49,7 +49,7 @@ from dagengine.reliability.statistics.intervals import Interval, Unknown, cluste
 from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
 from dagengine.reliability.statistics.measures import mean_score
 from dagengine.reliability.statistics.sums import mean, present
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 T = TypeVar("T")
 Pair = tuple[Vote | None, Vote | None]

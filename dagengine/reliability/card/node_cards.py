@@ -31,7 +31,7 @@ from dagengine.reliability.statistics.majorities import steady_votes
 from dagengine.reliability.statistics.measures import MEASURES
 from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
 from dagengine.results import Verdict
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase
 
 

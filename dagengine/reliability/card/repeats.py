@@ -27,7 +27,7 @@ from dagengine.reliability.statistics.measures import mean_score, measure_of
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, by_row, mean, numbers, numpy, present, stats
 from dagengine.results import OutcomeKind
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 _SCALE = (0.0, 1.0)
 

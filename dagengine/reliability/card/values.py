@@ -19,7 +19,7 @@ from dagengine.reliability.fingerprint import Binding
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.calibration import ReliabilityBin
 from dagengine.reliability.statistics.majorities import Kind as VotesKind
-from dagengine.terminal import counted, one_line
+from dagengine.system.terminal import counted, one_line
 
 FORMAT = 2
 _PAGES: list[Callable[[JudgeCard], str]] = []

@@ -34,7 +34,7 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.statistics.comparisons import compare_shares, labels_within
 from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 State = Literal["met", "missed", "open"]
 Kind = Literal["stop", "no", "use", "use_with", "open"]

@@ -18,7 +18,7 @@ from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm
 from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.reliability.statistics.sums import present, stats
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 _CHANCE = 0.05
 

@@ -14,7 +14,7 @@ from dagengine.record.run import Run
 from dagengine.record.values import Manifest
 from dagengine.report.tally import Tally
 from dagengine.results.summary import MetricSummary
-from dagengine.terminal import clip, counted
+from dagengine.system.terminal import clip, counted
 
 _LONGEST = 200  # characters of a setting
 # Options of a run that `dagengine benchmark` has, too.

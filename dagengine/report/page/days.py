@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from dagengine.data.json_lines import read_models
 from dagengine.record.run import Run
-from dagengine.regular_files import is_there
 from dagengine.results.rows import STARTED, WATCHED
+from dagengine.system.regular_files import is_there
 
 ALERTS = "alerts.jsonl"
 _MOST = 200  # alarms that are shown, the latest

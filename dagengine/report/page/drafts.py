@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from dagengine.data.json_lines import read_models
 from dagengine.record.run import Run
-from dagengine.regular_files import is_there
-from dagengine.terminal import counted
+from dagengine.system.regular_files import is_there
+from dagengine.system.terminal import counted
 
 DRAFTS = "drafts.jsonl"
 MOST = 5_000

@@ -18,7 +18,6 @@ from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
 from dagengine.record.definition import metrics_of
 from dagengine.record.values import MetricRecord
-from dagengine.regular_files import write_whole
 from dagengine.report.layout import laid_out
 from dagengine.report.pictures.dot import dot_text
 from dagengine.report.pictures.graphs import MetricGraph
@@ -28,6 +27,7 @@ from dagengine.report.pictures.svg import svg_text
 from dagengine.report.pictures.views import View, counts, one_path
 from dagengine.report.tally import MetricTally, Tally
 from dagengine.results import CaseResult, MetricResult
+from dagengine.system.regular_files import write_whole
 
 _FORMATS = frozenset({"svg", "png", "pdf"})
 

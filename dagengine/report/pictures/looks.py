@@ -8,7 +8,7 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Literal
 
-from dagengine.terminal import clip
+from dagengine.system.terminal import clip
 
 Tone = Literal["", "soft", "fail", "none", "mark"]
 """What a piece of text says by its colour: nothing, less, failed, no score, or the path taken."""

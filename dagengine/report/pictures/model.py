@@ -15,7 +15,7 @@ from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
 from dagengine.report.pictures.looks import NAME, SMALL, Words, lines_of, plain, text_width
 from dagengine.report.pictures.views import Traffic, View, cases_words, threshold_words
 from dagengine.results.passing import SIGNS, State, passes, state_of
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 Shape = Literal["judgement", "rating", "items", "task", "code", "metric", "folded", "end"]
 """What a part is: each has a shape of its own, and says it in words, too."""

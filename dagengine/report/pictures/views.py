@@ -13,7 +13,7 @@ from dagengine.report.pictures.looks import Tone, Words, lines_of
 from dagengine.report.tally import MetricTally, Place
 from dagengine.results import MetricResult, Step
 from dagengine.results.passing import SIGNS, STATES, State
-from dagengine.terminal import counted
+from dagengine.system.terminal import counted
 
 _TONES: dict[State, Tone] = {"failed": "fail", "no_score": "none", "passed": "", "scored": ""}
 

@@ -22,12 +22,12 @@ from typing import Any
 
 from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError, did_you_mean
-from dagengine.file_locks import one_writer
 from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.json_values import shallow_value
 from dagengine.question import Question
-from dagengine.regular_files import is_there, read_whole, write_whole
 from dagengine.store.entries import key_of
+from dagengine.system.file_locks import one_writer
+from dagengine.system.regular_files import is_there, read_whole, write_whole
 
 FORMAT = 1
 _PART = 16  # characters of the digest of a part

@@ -22,8 +22,8 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric
 from dagengine.results import CaseResult
 from dagengine.store import Store
+from dagengine.system.threads import Kept, KeptOpen
 from dagengine.test_case import LLMTestCase
-from dagengine.threads import Kept, KeptOpen
 
 pytestmark = pytest.mark.anyio
 METRIC = yes_no_metric()

@@ -11,7 +11,7 @@ from pathlib import Path
 import make_gallery
 import pytest
 
-from dagengine.file_locks import one_writer
+from dagengine.system.file_locks import one_writer
 
 
 def made_once(places: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

@@ -28,7 +28,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
-from dagengine.file_locks import one_writer
+from dagengine.system.file_locks import one_writer
 
 PROGRAM = [
     "dagengine.cli.commands",

@@ -11,10 +11,10 @@ from typing import Generic, TypeVar
 import pytest
 from pydantic import BaseModel
 
-from dagengine.frozen import quick_init
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Answer, Decision
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.system.frozen import quick_init
 
 T = TypeVar("T")
 

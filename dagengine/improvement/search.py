@@ -58,6 +58,7 @@ from dagengine.reliability.labels import (
 )
 from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
 from dagengine.reliability.statistics.confusion import label_ceiling
+from dagengine.store.answers import as_store
 from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, case_label, read_field
 from dagengine.voting.reshaping import can_split, pair_at
@@ -157,6 +158,9 @@ class Search:
         `on_candidate` gets every candidate once it is decided. `on_look` gets the hash of the
         accepted metric before the sealed part is opened, and says how many earlier looks it had.
         """
+        store = settings.get("store")
+        if store is not None:
+            settings = {**settings, "store": replace(as_store(store), rewords=True)}
         asking = LabelledExperiment(
             settings=settings, times=self.times, cases=self.cases, labels=self.labels,
             groups=self.groups,

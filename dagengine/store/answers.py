@@ -96,12 +96,14 @@ class Store:
     stored answer fails with RecordingMissError. The file is then only read. `patience` is the
     number of seconds that a write waits for other processes, and that a question waits for another
     process that is asking it. The file must be on a local disk: network file systems do not
-    synchronize several writers.
+    synchronize several writers. Where `rewords`, nodes are put in other words on purpose, and
+    nobody is told of the answers to the earlier ones.
     """
 
     path: str | os.PathLike[str]
     replay: bool = False
     patience: float = 60.0
+    rewords: bool = False
 
     def absolute(self) -> Store:
         """The same file for a process in another folder."""
@@ -120,7 +122,7 @@ class Store:
         try:
             # Two connections: reads go on beside a write, which may wait for other processes.
             with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
-                answers = OpenStore(path, reader, writer, self.patience)
+                answers = OpenStore(path, reader, writer, self.patience, rewords=self.rewords)
                 try:
                     with answers.scope:
                         yield answers
@@ -198,8 +200,11 @@ class OpenStore:
         reader: sqlite3.Connection,
         writer: sqlite3.Connection | None,
         patience: float,
+        *,
+        rewords: bool,
     ) -> None:
         self._path = path
+        self._rewords = rewords
         self._patience = patience
         self._reader = reader
         self.replays = writer is None  # it is only read
@@ -290,7 +295,7 @@ class OpenStore:
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
             raise
-        if stored:
+        if stored and not self._rewords:
             self._note_words(question, stored, node)
         return answer
 

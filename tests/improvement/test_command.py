@@ -51,9 +51,12 @@ def test_a_plan_makes_no_call_and_no_file(folder: Path) -> None:
     assert not Path("improve").exists()
 
 
-def test_a_search_leaves_a_patch_a_page_pictures_and_a_run(folder: Path) -> None:
+def test_a_search_leaves_a_patch_a_page_pictures_and_a_run(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     done = run("--out", "runs/1")
     assert done.exit_code == 0, done.output
+    assert "other words" not in caplog.text  # it puts nodes in other words on purpose
     out = folder / "runs" / "1"
     assert "✓ New wording for Tone: agreement up " in done.output
     assert "next  git apply runs/1/metrics.patch" in done.output

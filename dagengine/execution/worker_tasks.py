@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from types import TracebackType, coroutine
 from typing import Any, Protocol, Self
 
@@ -86,19 +87,19 @@ def _until_waiting(
     work: Coroutine[Any, Any, None], call_others: Callable[[], None]
 ) -> Generator[Any, Any, None]:
     """Await some work, and call others once, when it first waits."""
-    step, value, alone = work.send, None, True
+    resume, alone = partial(work.send, None), True
     while True:
         try:
-            signal = step(value)
+            signal = resume()
         except StopIteration:
             return
         if alone:
             alone = False
             call_others()
         try:
-            step, value = work.send, (yield signal)
+            resume = partial(work.send, (yield signal))
         except BaseException as error:  # noqa: BLE001 - the work hears of it where it waits
-            step, value = work.throw, error
+            resume = partial(work.throw, error)
 
 
 class WorkerTasks:

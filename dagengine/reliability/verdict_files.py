@@ -556,7 +556,8 @@ def _provider_name(provider: Any) -> str:
 def _deepeval(run: Mapping[str, Any]) -> Iterator[Row]:
     """A test run of deepeval: cases with the data of their metrics."""
     keys = ("testCases", "test_cases", "conversationalTestCases")
-    for index, case in enumerate(chain.from_iterable(run.get(key) or () for key in keys)):
+    cases: Iterable[Mapping[str, Any]] = chain.from_iterable(run.get(key) or () for key in keys)
+    for index, case in enumerate(cases):
         texts = {name: case.get(to_camel(name), case.get(name)) for name in JUDGED}
         results: Sequence[Any] = case.get("metricsData") or case.get("metrics_data") or ()
         yield from _number_metrics(

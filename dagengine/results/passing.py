@@ -39,7 +39,7 @@ def case_state(states: Iterable[State]) -> State:
     """State of a case: as the metric that says most. Any failed metric fails the case."""
     # A missing score does not hide a failure: what is below its threshold stays there, whatever the
     # other metric would have said.
-    return min(states, key=STATES.index, default="scored")
+    return STATES[min(map(STATES.index, states), default=STATES.index("scored"))]
 
 
 def strict_score(score: float) -> float:

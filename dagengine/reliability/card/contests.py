@@ -289,7 +289,7 @@ class _Side:
         hits = (
             str(int(self.hits[case])) if case in self.hits else "-" for case in range(len(lines))
         )
-        labels = (own[index] if index >= 0 else "" for own, index in
+        labels = (own[int(index)] if index >= 0 else "" for own, index in
                   zip(self.names, self.right, strict=True))  # fmt: skip
         return Outcomes(lines, tuple(right), "".join(hits), tuple(labels))
 
@@ -299,7 +299,7 @@ class _Side:
             own, pick = self.names[case], int(self.curve[-1].picked[case])
             alike = sum(score == (pick + 1) / (1 + len(own)) for score in self.scores[case])
             judged = "tie" if pick < 0 else own[pick]
-            yield Disagreement(case_label(self.cases[case], case), own[self.right[case]], judged,
+            yield Disagreement(case_label(self.cases[case], case), own[int(self.right[case])], judged,
                                int(alike), self.most)  # fmt: skip
 
 

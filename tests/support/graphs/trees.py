@@ -13,8 +13,9 @@ from dagengine.results import EvaluationResult, MetricResult
 
 def yes_no(name: str = "good", yes: Any = 10, no: Any = 0, **settings: Any) -> BinaryJudgementNode:
     """A binary judgement of the input."""
-    usual = {"then": {True: yes, False: no}, "evaluation_params": ["input"], "name": name}
-    return BinaryJudgementNode(**{"criteria": f"Is it {name}?", **usual, **settings})
+    usual: dict[str, Any] = {"criteria": f"Is it {name}?", "evaluation_params": ["input"]}
+    usual |= {"name": name, "then": {True: yes, False: no}, **settings}
+    return BinaryJudgementNode(**usual)
 
 
 def yes_no_metric(name: str = "worth", node: str = "good", **settings: Any) -> DAGMetric:

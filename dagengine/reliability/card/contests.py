@@ -299,8 +299,10 @@ class _Side:
             own, pick = self.names[case], int(self.curve[-1].picked[case])
             alike = sum(score == (pick + 1) / (1 + len(own)) for score in self.scores[case])
             judged = "tie" if pick < 0 else own[pick]
-            yield Disagreement(case_label(self.cases[case], case), own[int(self.right[case])], judged,
-                               int(alike), self.most)  # fmt: skip
+            right = own[int(self.right[case])]
+            yield Disagreement(
+                case_label(self.cases[case], case), right, judged, int(alike), self.most
+            )
 
 
 def _none_for_nan(values: Any) -> list[float | None]:

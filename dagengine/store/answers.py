@@ -291,10 +291,12 @@ class OpenStore:
         except InputError as error:
             # A run whose answers are not kept would pay for all of them again: it ends. The cancel
             # reaches this task at the checkpoint, so no node takes the error for one of its own.
-            self.failure = error
+            # What comes later is not in that scope everywhere, and finds a closed file: the first
+            # failure is the reason.
+            self.failure = self.failure or error
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
-            raise
+            raise self.failure from self.failure.__cause__
         if stored and not self._rewords:
             self._note_words(question, stored, node)
         return answer

@@ -41,6 +41,7 @@ class _Amount:
         self._wish, self._since = 0.0, -math.inf
         self._answered: anyio.Event | None = None
         self._refused = False
+        self._wanted = self._promised = 0.0  # in all, for a call that asks, or has its answer
 
     async def more(self, need: float) -> bool:
         """Return whether it is worth to look again for so much more than there was."""
@@ -50,18 +51,27 @@ class _Amount:
         answered = self._answered = anyio.Event()
         quick = time.monotonic() - self._since < _SLICE
         self._wish = max(need, self._wish * (2 if quick else 0.5))
+        self._wanted = self.lent + need
         self._say(AMOUNT, self._name, need, self._wish)
-        await answered.wait()
-        return not self._refused
+        try:
+            await answered.wait()
+            return not self._refused
+        finally:  # whoever asked takes it now, or does not want it any more
+            self._wanted = self._promised = 0.0
 
     def hear(self, value: float) -> None:
         """So much more was lent (0: there is no more); below zero: others need it."""
         if value < 0:
-            spare = max(0.0, self.lent - self._used())
+            # What was lent for a call stays until that call has had its turn. Otherwise two workers
+            # may take the last of it from one another for ever, and neither makes a call.
+            spare = max(0.0, self.lent - max(self._used(), self._promised))
             self.lent -= spare
+            if spare and self._wanted:
+                self._say(AMOUNT, self._name, self._wanted - self.lent, self._wish)
             self._say(AMOUNT, self._name, spare)
             return
         self.lent += value
+        self._promised = self._wanted
         self._refused, self._since = not value, time.monotonic()
         if self._answered is not None:
             self._answered.set()

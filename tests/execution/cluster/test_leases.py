@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -151,9 +152,12 @@ def test_only_the_latest_answers_are_kept() -> None:
 
 
 class Run:
-    """Gateways of several workers, and the leases between them; messages arrive one by one."""
+    """Gateways of several workers, and the leases between them.
 
-    def __init__(self, limits: Limits, workers: str = "ab") -> None:
+    Messages arrive one by one; with a `seed`, those of one way in one package, at any time.
+    """
+
+    def __init__(self, limits: Limits, workers: str = "ab", seed: int | None = None) -> None:
         named = {name: getattr(limits, name) for name in ("max_in_flight", "requests_per_minute")}
         amounts = {name: getattr(limits, name) for name in ("max_calls", "budget")}
         self.leases = Leases(
@@ -166,25 +170,36 @@ class Run:
             name: Gateway(limits, None, each, account=each.account, leased=each)
             for name, each in self.leased.items()
         }
-        self.messages: deque[Callable[[], None]] = deque()
+        self.ways: defaultdict[tuple[str, ...], deque[Callable[[], None]]] = defaultdict(deque)
+        self.order = None if seed is None else random.Random(seed)
+        self.delivered = 0
         self.dead: set[str] = set()
 
     def saying(self, worker: str) -> Callable[..., None]:
         def say(*news: Any) -> None:
-            self.messages.append(lambda: self.leases.hear(self.send, worker, *news))
+            self.way(worker).append(lambda: self.leases.hear(self.send, worker, *news))
 
         return say
 
+    def way(self, *ends: str) -> deque[Callable[[], None]]:
+        return self.ways[() if self.order is None else ends]
+
     def send(self, worker: str, *news: Any) -> None:
         if worker not in self.dead:
-            self.messages.append(lambda: self.leased[worker].hear(*news))
+            self.way("all", worker).append(lambda: self.leased[worker].hear(*news))
 
     async def deliver(self) -> None:
-        """Hand on messages, one after the other."""
+        """Hand on messages, in order on each way."""
         while True:
             await anyio.lowlevel.checkpoint()
-            if self.messages:
-                self.messages.popleft()()
+            ways = [way for way in self.ways.values() if way]
+            if not ways or (self.order is not None and self.order.random() < 0.5):
+                continue
+            way = ways[0] if self.order is None else self.order.choice(ways)
+            for _ in range(1 if self.order is None else len(way)):
+                way.popleft()()
+                self.delivered += 1
+                assert self.order is None or self.delivered < 1_000, "they go to and fro for ever"
 
     def kill(self, worker: str) -> None:
         self.dead.add(worker)
@@ -233,6 +248,22 @@ async def test_workers_make_exactly_the_calls_of_the_run_whoever_needs_them() ->
         group.cancel_scope.cancel()
     assert pupil.asked.total() == 23
     assert Counter(ends)[OutcomeKind.OVER_BUDGET] == 17
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_is_lent_for_a_call_is_asked_back_only_after_it(seed: int) -> None:
+    run, pupil = Run(Limits(max_calls=40), "abcd", seed), Pupil()
+    ends: list[str] = []
+    pupil.open.set()
+    async with anyio.create_task_group() as group:
+        group.start_soon(run.deliver)
+        async with anyio.create_task_group() as asking:
+            for number in range(60):
+                asking.start_soon(ask, run, "abcd"[number % 4], pupil, f"question {number}", ends)
+        group.cancel_scope.cancel()
+    assert pupil.asked.total() == 40
+    assert Counter(ends)[OutcomeKind.OVER_BUDGET] == 20
 
 
 @pytest.mark.anyio
@@ -363,13 +394,14 @@ def test_what_a_worker_says_after_its_death_changes_nothing() -> None:
     run.leases.hear(run.send, "a", AMOUNT, "max_calls", 1, 2)
     run.leases.hear(run.send, "a", QUESTION, b"key")
     run.leases.drop_worker(run.send, "a")
-    run.messages.clear()
+    run.ways.clear()
     run.leases.hear(run.send, "a", SHARE, "max_in_flight", 2)
     run.leases.hear(run.send, "a", AMOUNT, "max_calls", 2)
     run.leases.hear(run.send, "a", QUESTION, b"key", b"answer")
     run.leases.hear(run.send, "b", SHARE, "max_in_flight", 1, 99)
     run.leases.hear(run.send, "b", AMOUNT, "max_calls", 5, 5)
-    assert len(run.messages) == 2
-    for message in run.messages:
+    (messages,) = run.ways.values()
+    assert len(messages) == 2
+    for message in messages:
         message()
     assert run.leased["b"].account.amounts["max_calls"].lent == 0

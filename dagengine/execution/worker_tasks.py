@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Coroutine, Generator
-from functools import partial
-from types import TracebackType, coroutine
+from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import Any, Protocol, Self
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
+
+from dagengine.system.threads import in_steps
 
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
@@ -61,7 +62,7 @@ class WorkerScope:
         return self.__exit__(type(error), error, error.__traceback__)
 
 
-Work = Callable[[WorkerScope], Coroutine[Any, Any, None]]
+Work = Callable[[WorkerScope], Awaitable[None]]
 
 
 class WorkSource(Protocol):
@@ -80,26 +81,6 @@ class WorkSource(Protocol):
     def next(self) -> Work | None:
         """The next work; None if there is nothing (now)."""
         ...
-
-
-@coroutine
-def _until_waiting(
-    work: Coroutine[Any, Any, None], call_others: Callable[[], None]
-) -> Generator[Any, Any, None]:
-    """Await some work, and call others once, when it first waits."""
-    resume, alone = partial(work.send, None), True
-    while True:
-        try:
-            signal = resume()
-        except StopIteration:
-            return
-        if alone:
-            alone = False
-            call_others()
-        try:
-            resume = partial(work.send, (yield signal))
-        except BaseException as error:  # noqa: BLE001 - the work hears of it where it waits
-            resume = partial(work.throw, error)
 
 
 class WorkerTasks:
@@ -137,8 +118,7 @@ class WorkerTasks:
                         self._idle.append(news)
                         await news.wait()
                         continue
-                    # While it never waits nobody else has a turn; they are called when it does.
-                    await _until_waiting(work(worker), self.wake)
+                    await in_steps(work(worker), self._calling_others())
                     # While its node waited for a pack it was not counted, so others were called.
                     # Now there is one too many, and whoever comes to an end first goes.
                     if self._count - self._parked > self._most:
@@ -150,6 +130,20 @@ class WorkerTasks:
         except BaseException:
             self._most = 0  # the group is about to end: nobody may join it any more
             raise
+
+    def _calling_others(self) -> Callable[[Callable[[], Any]], Any]:
+        """Runs the steps of some work; others are called once it waits, which gives them a turn."""
+        alone = True
+
+        def run(resume: Callable[[], Any]) -> Any:
+            nonlocal alone
+            waited = resume()  # raises StopIteration at the end
+            if alone:
+                alone = False
+                self.wake()
+            return waited
+
+        return run
 
     def wake_all(self) -> None:
         """Have every worker look whether all is done."""

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from types import coroutine
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import anyio
@@ -259,24 +261,25 @@ class LoopCall(Generic[T]):
                 self.outcome.set_result(result)
 
 
-class in_context(Generic[T]):
-    """An awaitable whose every step runs in a copy of a context, in this task."""
+@coroutine
+def in_steps(work: Awaitable[T], run: Callable[[Callable[[], Any]], Any]) -> Generator[Any, Any, T]:
+    """Await some work, and have each step of it, from one wait to the next, called by `run`."""
+    steps = work.__await__()
+    resume = partial(steps.send, None)
+    while True:
+        try:
+            waited = run(resume)
+        except StopIteration as end:
+            return cast(T, end.value)
+        try:
+            resume = partial(steps.send, (yield waited))
+        except BaseException as error:  # noqa: BLE001 - the work hears of it where it waits
+            resume = partial(steps.throw, error)
 
-    def __init__(self, context: contextvars.Context, work: Awaitable[T]) -> None:
-        self._context, self._work = context, work
 
-    def __await__(self) -> Generator[Any, Any, T]:
-        own, work = self._context.copy(), self._work.__await__()
-        step, value = work.send, None
-        while True:
-            try:
-                waited = own.run(step, value)
-            except StopIteration as end:
-                return cast(T, end.value)
-            try:
-                step, value = work.send, (yield waited)
-            except BaseException as error:  # noqa: BLE001 - the work hears of it where it waits
-                step, value = work.throw, error
+def in_context(context: contextvars.Context, work: Awaitable[T]) -> Awaitable[T]:
+    """The same work, every step of which runs in a copy of a context, in this task."""
+    return in_steps(work, context.copy().run)
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:

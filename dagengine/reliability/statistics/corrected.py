@@ -10,6 +10,7 @@ dialogue, a document) depend on each other.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -344,7 +345,7 @@ class _Cases:
     @property
     def judge(self) -> float:
         """The mean score of all cases."""
-        return float(self.scores.mean())
+        return statistics.fmean(self.scores)
 
 
 def _power_shares(cases: _Cases, quantile: float) -> tuple[float, float]:
@@ -360,7 +361,7 @@ def _power_shares(cases: _Cases, quantile: float) -> tuple[float, float]:
     residuals = labels - weight * scores
     parts, names = (residuals - residuals.mean()) / n, cases.asked
     if spare > 1:
-        moved = float(free.mean() - scores.mean())
+        moved = statistics.fmean(free) - statistics.fmean(scores)
         # The mean score of cases without a label is uncertain as well, though less.
         parts = numpy.append(parts, weight * (free - free.mean()) / spare)
         names += compress(cases.groups, ~has)
@@ -370,7 +371,7 @@ def _power_shares(cases: _Cases, quantile: float) -> tuple[float, float]:
         squares = parts**2
         square = float(squares[:n].sum()) * n / (n - 1)
         square += float(squares[n:].sum()) * spare / max(spare - 1, 1)
-    return float(labels.mean()) + weight * moved, quantile * math.sqrt(square)
+    return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(square)
 
 
 def _interval(

@@ -164,6 +164,15 @@ def test_equal_systems_have_a_difference_of_some_width() -> None:
     assert found.estimate.low < 0 < found.estimate.high
 
 
+def test_what_cancels_out_is_no_difference_with_a_sign() -> None:
+    """Means are exact: a sum in floating point would be a little beside 0, and shown as -0.0."""
+    labels: list[float | None] = [0.1, 0.2, 0.7, -0.1, -0.2, -0.7] * 4 + [None] * 36
+    scores = [0.1, 0.2, 0.7, -0.1, -0.2, -0.7] * 10
+    side: Any = ([0.0] * 60, [0.0] * 60)
+    result = known(corrected_difference(side, (scores, labels), random=True))
+    assert (result.estimate.value, result.judge, result.p) == (0, 0, 1)
+
+
 CASES = st.tuples(st.sampled_from([True, False, None]), st.sampled_from([True, False, None]))
 
 

@@ -186,7 +186,6 @@ class CallSource(RunObserver):
         self.waiting: OrderedDict[Caller, None] = OrderedDict()  # for their turn
         self._begun: dict[int, Caller] = {}
         self._work = ExitStack()
-        self._context = contextvars.copy_context()  # that of no caller
         self.news: Callable[[], None] = lambda: None  # is called when there is something new
 
     @property
@@ -198,7 +197,7 @@ class CallSource(RunObserver):
         if not (self.waiting or self._begun):
             self._work.enter_context(self._at_work())
         self.waiting[call] = None
-        self._context.copy().run(self.news)
+        self.news()
 
     def take(self) -> Caller | None:
         if not self.waiting:
@@ -227,7 +226,7 @@ class CallSource(RunObserver):
     def end(self) -> None:
         """Take no more calls: those that wait go on."""
         self.ended = True
-        self._context.copy().run(self.news)
+        self.news()
 
     def drop(self) -> None:
         """Tell all who wait that there will be no row."""

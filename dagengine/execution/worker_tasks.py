@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import itertools
 import math
 from collections.abc import Awaitable, Callable
@@ -95,13 +96,14 @@ class WorkerTasks:
         self._coming = False  # whether one was called and has not looked for work yet
 
     def start(self, group: TaskGroup) -> None:
-        """Begin with one worker, in a group of tasks."""
-        self._group = group
+        """Begin with one worker, in a group of tasks; all of them begin in the caller's context."""
+        self._group, self._context = group, contextvars.copy_context()
         self._spawn()
 
     def _spawn(self) -> None:
         self._count += 1
-        self._group.start_soon(self._work)
+        # Whoever calls may be in the middle of a node, whose spans and host are not for others.
+        self._context.copy().run(self._group.start_soon, self._work)
 
     async def _work(self) -> None:
         source = self._source

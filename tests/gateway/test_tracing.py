@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 pytest.importorskip("opentelemetry.sdk")
@@ -42,6 +43,12 @@ def by_question(question: Question[Any]) -> Any:
     return True if question.name == "food" else question.key[:9]
 
 
+async def by_question_later(question: Question[Any]) -> Any:
+    """The same when others have had a turn: several cases are in progress."""
+    await anyio.lowlevel.checkpoint()
+    return by_question(question)
+
+
 async def spans_of(judge: Any, count: int) -> list[ReadableSpan]:
     kept = InMemorySpanExporter()
     provider = TracerProvider()
@@ -52,8 +59,9 @@ async def spans_of(judge: Any, count: int) -> list[ReadableSpan]:
     return list(kept.get_finished_spans())
 
 
-async def test_every_case_has_its_nodes_and_every_node_its_calls() -> None:
-    found = await spans_of(ScriptedJudge(by_question), 3)
+@pytest.mark.parametrize("answer", [by_question, by_question_later])
+async def test_every_case_has_its_nodes_and_every_node_its_calls(answer: Any) -> None:
+    found = await spans_of(ScriptedJudge(answer), 3)
     names = {span.context.span_id: span.name for span in found if span.context}
     tree = sorted(
         (names.get(span.parent.span_id) if span.parent else None, span.name)

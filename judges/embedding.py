@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, Unpack
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from dagengine.errors import JudgeError, UnsupportedError
-from dagengine.judges.wire.client import EndpointJudge
+from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.prompts.evidence import fence
 from dagengine.prompts.instructions import parts_of
@@ -60,7 +60,7 @@ class EmbeddingJudge(EndpointJudge):
 
     capabilities = Capabilities(text=False)
 
-    def __init__(self, model: str, **settings: Any) -> None:
+    def __init__(self, model: str, **settings: Unpack[EndpointSettings]) -> None:
         super().__init__(model, **settings)
 
     async def answer(self, question: Question[T]) -> Answer[T]:

@@ -79,7 +79,7 @@ def recommend(needs: Needs) -> list[Suggestion]:
     turn = "Turn" * needs.conversation
     fitting: list[Suggestion] = []
     for words, metric, why in _FITTING:
-        if all(getattr(needs, word.strip("-")) is not ("-" in word) for word in words.split()):
+        if all(getattr(needs, word.strip("-")) != ("-" in word) for word in words.split()):
             fitting.append(Suggestion(metric.format(turn=turn), why))
     return fitting
 

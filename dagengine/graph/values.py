@@ -157,8 +157,10 @@ def _frozen_copy(value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [item if isinstance(item, _UNCHANGING) else _frozen_copy(item) for item in value]
-    if isinstance(value, BaseModel) and not (
-        value.__pydantic_extra__ or getattr(value, "__pydantic_private__", None)
+    if (
+        isinstance(value, BaseModel)
+        and type(value).__copy__ is BaseModel.__copy__  # a RootModel has other parts
+        and not (value.__pydantic_extra__ or type(value).__private_attributes__)
     ):
         # `copy` makes copies of its four parts, too, of which two are empty here.
         twin, write = object.__new__(type(value)), object.__setattr__

@@ -173,7 +173,7 @@ def _decode(text: str, *, whole: bool) -> tuple[Any, int]:
         return value, end
     except json.JSONDecodeError as error:
         cut = error.msg.startswith("Unterminated") or error.pos > len(text) - _CUT
-        return None, -int(whole or not cut)
+        return None, 0 if cut and not whole else -1
 
 
 def _repair(text: str, start: int, kind: type[V], brackets: tuple[str, str]) -> list[V]:

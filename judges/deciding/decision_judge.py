@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import filterfalse
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 import anyio
 from pydantic import BaseModel
@@ -21,7 +21,7 @@ from dagengine.errors import (
 )
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
 from dagengine.judges.deciding.label_judge import by_label, writer_judge
-from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
+from dagengine.judges.wire.client import OPENAI, EndpointJudge, EndpointSettings, Provider
 from dagengine.prompts.decisions import (
     Shows,
     answer_fields,
@@ -91,7 +91,7 @@ class DecisionJudge(EndpointJudge):
         version: str | None = None,
         pack: bool = True,
         speculate: Literal["never", "packed"] | int = "packed",
-        **settings: Any,
+        **settings: Unpack[EndpointSettings],
     ) -> None:
         if form not in FORMS:
             near = did_you_mean(str(form), FORMS)

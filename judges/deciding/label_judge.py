@@ -18,13 +18,13 @@ import math
 import string
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, JudgeError, UnparseableError, UnsupportedError
 from dagengine.judges.openai import OpenAIJudge
-from dagengine.judges.wire.client import EndpointJudge
+from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
 from dagengine.judges.wire.completions import (
     Completion,
     read_completion,
@@ -187,7 +187,7 @@ class LabelJudge(EndpointJudge):
         *,
         writer: Any = None,
         shows: Shows = "case",
-        **settings: Any,
+        **settings: Unpack[EndpointSettings],
     ) -> None:
         super().__init__(model, **settings)
         self.shows: Shows = shows

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict
 
 import anyio
 import anyio.lowlevel
@@ -62,6 +62,16 @@ class Provider(NamedTuple):
 
 
 OPENAI = Provider("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1")
+
+
+class EndpointSettings(TypedDict, total=False):
+    """What every judge behind an address takes besides its model: see `OpenAIJudge`."""
+
+    base_url: str | None
+    api_key: str | None
+    client: AsyncOpenAI | None
+    parameters: dict[str, Any] | None
+    max_bytes: int
 
 
 class EndpointJudge(SharedJudge[Connection]):

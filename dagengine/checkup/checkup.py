@@ -70,12 +70,12 @@ async def check_judge(
         raise InputError(f"{judge_name(judge.identity)} gives vectors: it cannot judge")
     if judge.capabilities.batched:
         raise InputError("a batch takes hours: check the same model without the batch API")
-    asked = filter(None, (judge, writer_of(judge)))
+    writer = writer_of(judge)
     begin = anyio.current_time()
     examiner = Examiner(judge)
     checkup = Checkup(judge_name(judge.identity), Connection(None))
     try:
-        async with open_judges([*asked]):
+        async with open_judges([judge, *([] if writer is None else [writer])]):
             checkup = await _run_sections(examiner, checkup, text, seconds, began)
     except JudgeSetupError as error:
         checkup = replace(checkup, connection=Connection(None, str(error)))

@@ -61,7 +61,9 @@ def check(
         plan = compile_metrics(loaded)
         if format is Format.TABLE:
             for model in filter(None, plan.models):
-                say(f"asks a judge of its own: {display_name(as_judge(model)):.80}")
+                # By its name alone: a model file may be on another machine.
+                name = model if isinstance(model, str) else display_name(as_judge(model))
+                say(f"asks a judge of its own: {name:.80}")
         if data:
             cases = shared.cases_of(data, mapped, delimiter, unit=unit)
             problems += _data_problems(plan, cases, format)

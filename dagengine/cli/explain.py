@@ -46,6 +46,8 @@ def explain(
 
     Exit codes: 0; 2 there is no such topic.
     """
+    if write is not None and topics != ["metrics"]:
+        raise BadParameter("--write is of `dagengine help metrics`")
     outcomes, problems = sections(_TEXT.read_text(encoding="utf-8"))
     if topics == ["metrics"]:
         from dagengine.metrics.recommend import QUESTIONS, Needs, program, recommend

@@ -190,7 +190,8 @@ def too_long(
     from dagengine.question import NO_FACTS, facts_of
 
     asked = [judges[index] for index in compiled.asked]
-    names = {judge.identity for judge in filter(None, (*asked, *map(writer_of, asked)))}
+    writers = [writer for writer in map(writer_of, asked) if writer is not None]
+    names = {judge.identity for judge in (*asked, *writers)}
 
     async def judge_facts() -> list[ServerFacts]:
         return [await facts_of(judge) if judge.identity in names else NO_FACTS for judge in judges]

@@ -107,7 +107,9 @@ class SynthesizeOptions(shared.LimitOptions):
             *("goldens.jsonl", "goldens.md", "drafts.jsonl", "yield.json", "report.html"),
         ),
     ] = None
-    plan: shared.PlanOnly = False
+    plan: Annotated[
+        bool, Option("--plan", help="Only estimate the calls of the first round; make none.")
+    ] = False
 
 
 def synthesize(options: SynthesizeOptions) -> None:

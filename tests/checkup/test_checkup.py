@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -232,6 +234,24 @@ async def test_a_judge_in_plain_python_is_asked_what_it_can_answer() -> None:
     assert isinstance(checkup.speed, Speed)
     assert checkup.speed.alone is None
     assert checkup.advice.max_in_flight is None
+
+
+@pytest.mark.anyio
+async def test_a_judge_of_length_zero_is_opened_and_asked() -> None:
+    class Counting(ScriptedJudge):
+        opened = False
+
+        def __len__(self) -> int:
+            return 0
+
+        @asynccontextmanager
+        async def session(self) -> AsyncIterator[None]:
+            self.opened = True
+            yield
+
+    judge = Counting(lambda question: True)
+    await check_judge(judge)
+    assert judge.opened
 
 
 @pytest.mark.anyio

@@ -697,6 +697,19 @@ def test_check_says_that_a_good_tree_is_good(tmp_path: Path) -> None:
     assert invoke("check", str(folder / "metrics.py"), *with_data)[0] == 0
 
 
+def test_a_check_needs_no_model_file_and_no_package_of_the_judge_that_it_names(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path, FILES)
+    metrics = folder / "metrics.py"
+    for judge in ("gguf:elsewhere.gguf", "nobody.has.this:judge"):
+        own = f'\nfor own in [metric]:\n    own.model = "{judge}"\n'
+        metrics.write_text(METRICS + own, encoding="utf-8")
+        code, text = invoke("check", str(metrics))
+        assert code == 0, text
+        assert f"asks a judge of its own: {judge}" in text
+
+
 def test_check_prints_code_node_and_hint_of_every_problem(tmp_path: Path) -> None:
     text = METRICS.replace("True: 10", "True: 11").replace("actual_output", "actual_ouput")
     folder = write(tmp_path, {"metrics.py": text})

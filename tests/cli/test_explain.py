@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -50,6 +52,15 @@ def test_the_command_asks_about_an_application_and_names_metrics() -> None:
     for name in ("DAGMetric", "FaithfulnessMetric", "ContextualRecallMetric"):
         assert name in done.output
     assert "BiasMetric" not in done.output
+
+
+@pytest.mark.parametrize("topics", [[], ["cycle"], ["metrics", "cycle"]])
+def test_a_file_to_write_is_of_metrics_alone(topics: list[str], tmp_path: Path) -> None:
+    target = tmp_path / "metrics.py"
+    done = CliRunner().invoke(app, ["help", *topics, "--write", str(target)])
+    assert done.exit_code == 2
+    assert "--write is of `dagengine help metrics`" in done.output
+    assert not target.exists()
 
 
 @pytest.mark.parametrize(

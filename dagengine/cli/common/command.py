@@ -150,7 +150,8 @@ class _PlainGroup(TyperGroup):
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             typer.echo(self.get_help(ctx))
             ctx.exit(EXIT_USAGE)
-        return super().parse_args(ctx, args)
+        # Every command of a group is shown in any case.
+        return super().parse_args(ctx, ["--help"] if args[:1] == [ALL] else args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As Typer's; a command of another name is told what it is called here."""

@@ -16,7 +16,7 @@ from typer import Argument, Option
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
-from dagengine.errors import InputError
+from dagengine.errors import InputError, load_extra
 
 _LARGE = 30_000  # cases of a run whose columns are made before they are asked
 _LISTED = 50  # lines of a table
@@ -46,6 +46,7 @@ def sql(options: SqlOptions) -> None:
     from dagengine.record.run_files import make_columns
     from dagengine.report.queries import query_runs
 
+    load_extra("duckdb", "SQL needs", "sql")  # else columns would be made for nothing
     runs = [load_run(folder) for folder in options.folders]
     for run in runs:
         stored, counts = run.columns(), run.manifest.counts

@@ -112,8 +112,8 @@ def improve(options: ImproveOptions) -> None:
     outlive_reader()
     options.out.mkdir(parents=True, exist_ok=True)
     settings = {"model": model, "store": options.store or folder.store, "limits": limits}
-    rewriter = options.rewriter and load_judge(options.rewriter, options.base_url)
-    editor = JudgeRewriter(rewriter or None)
+    rewriter = options.rewriter
+    editor = JudgeRewriter(None if rewriter is None else load_judge(rewriter, options.base_url))
     with sole(options.out / RECORD):
         _run(search, options.metrics, editor, folder, settings)
 

@@ -78,6 +78,13 @@ def test_every_option_has_a_text_and_the_line_of_usage_no_braces(words: tuple[st
     assert not re.search(r"[{}]|\[\[(?!METRICS)|\.{4,}", usage)
 
 
+@pytest.mark.parametrize("words", [(), ("store",), ("judge",)])
+def test_a_group_shows_all_that_it_has_by_either_word(words: tuple[str, ...]) -> None:
+    shown = [CliRunner().invoke(app, [*words, option]) for option in ALL]
+    assert shown[0].output == shown[1].output
+    assert [done.exit_code for done in shown] == [0, 0]
+
+
 def test_only_an_attack_has_options_of_attacks() -> None:
     for words in commands(ROOT):
         shown = CliRunner().invoke(app, [*words, "--help-all"]).output

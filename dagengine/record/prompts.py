@@ -44,7 +44,8 @@ class Prompts:
                     prompt: Prompt = [
                         {"role": m["role"], "content": m["content"]} for m in messages
                     ]
-                    prompts += [prompt] * (prompt not in prompts)
+                    if prompt not in prompts:
+                        prompts.append(prompt)
         return prompts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -73,10 +73,10 @@ class Run:
                 raise InputError(f"{position}: no case of a run (not JSON: {error})") from None
             yield case_of(case, position)
 
-    def timed_rows(self) -> Iterator[CaseResult]:
-        """As `rows`, each with how long it took, where the run wrote that down."""
+    def timed_rows(self, rows: Iterable[CaseResult] | None = None) -> Iterator[CaseResult]:
+        """As `rows`, or some of these, each with how long it took, where the run wrote it down."""
         times = (line for _, line in self._lines(TIMES))
-        return with_times(self.rows(), times)
+        return with_times(self.rows() if rows is None else rows, times)
 
     def columns(self) -> Columns | None:
         """The rows in columns, without their texts; None if no file of them tells of these rows."""
@@ -197,8 +197,9 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
             for name in sorted({*node.inputs} - names):
                 yield f"{where} reads the node {name!r:.80}, which is not there"
         for edge in metric.every_edge():
-            for end in {edge.source, edge.target} - {*names, None}:
-                yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
+            for end in (edge.source, edge.target):
+                if end not in {*names, None}:
+                    yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
     for spent in manifest.usage:
         if spent.judge not in {*judges, None}:
             yield f"the judge {spent.judge} was used, and there are {len(judges)}"

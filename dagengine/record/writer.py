@@ -122,6 +122,8 @@ class RunWriter:
 
     def keep(self, row: CaseResult) -> None:
         """Let a finished row wait for earlier ones; raises InputError as `add` does."""
+        if row.index <= self._last:
+            return  # its line is in the file already
         if not self._begun:
             self._begin()
         shown, line = self._hiding.hide(row)

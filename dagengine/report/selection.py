@@ -14,6 +14,7 @@ from dagengine.record.columns import Columns, outline_of, texts_in
 from dagengine.record.hiding import fields_in
 from dagengine.record.run import Run
 from dagengine.record.run_files import RunFiles
+from dagengine.record.times import pair_lines
 from dagengine.record.values import Manifest
 from dagengine.report.pictures.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind
@@ -127,15 +128,16 @@ class Selected:
         return [rows[row.index] for row in worst.rows]
 
     def _chosen(self) -> Iterator[tuple[int, CaseResult]]:
-        """The chosen rows with their places; by columns only what these tell of results."""
+        """The chosen rows with their places; by columns those in the run, and only outlines."""
         if self._columns is not None:
             yield from self._by_columns(self._columns)
             return
         selection, run = self._selection, self._run
-        bare = zip(run.timed_rows(), itertools.repeat(None), strict=False)
-        for position, (row, case) in enumerate(run.with_cases() if selection.text else bare):
-            if selection.takes(row, case or {}):
-                yield position, selection.narrow(row)
+        cases = iter(()) if selection.text is None else run.cases()
+        pairs = pair_lines(run.rows(), cases, itemgetter("index"))
+        rows = (row for row, case in pairs if selection.takes(row, case or {}))
+        # Times are read for these alone: for all rows that takes as long as the rows themselves.
+        yield from enumerate(map(selection.narrow, run.timed_rows(rows)))
 
     def _whole_rows(self, chosen: Iterable[tuple[int, CaseResult]]) -> Iterator[CaseResult]:
         """The rows with their texts; raises InputError for a case that the run does not have."""
@@ -228,10 +230,11 @@ def _require_answer(at: str, manifest: Manifest) -> None:
 
     What a node says that judges the items of a list, or rates, is not known beforehand.
     """
-    names, answers = set(_node_names(manifest)), dict[str, list[str]]()
+    names, answers = set(_node_names(manifest)), dict[str, dict[str, None]]()
     for metric in manifest.metrics:
         for node, verdicts in metric.verdicts().items():
-            answers.setdefault(node, []).extend(map(str, verdicts))
+            # Metrics may share a node: each of its answers counts once.
+            answers.setdefault(node, {}).update(dict.fromkeys(map(str, verdicts)))
     splits = [(at[:index], at[index + 1 :]) for index, sign in enumerate(at) if sign == "="]
     named = [(node, verdict) for node, verdict in splits if node in names]
     if at in names or any(

@@ -182,7 +182,7 @@ def _cases_table(
     return table
 
 
-def _cells(row: CaseResult, several: bool, times: bool, told: dict[str, int]) -> list[Any]:
+def _cells(row: CaseResult, several: bool, times: bool, numbers: dict[str, int]) -> list[Any]:
     """The cells of a row; a long text that an earlier row has (`numbers`) is not said again."""
     from rich.text import Text
 
@@ -199,7 +199,7 @@ def _cells(row: CaseResult, several: bool, times: bool, told: dict[str, int]) ->
             orders = Counter(winner for _, winner in contest.votes)[contest.winner]
             end = f"{contest.winner}, {orders} of {counted(len(contest.votes), 'order')}"
             why = contest.reason
-    first = told.setdefault(why, row.index)
+    first = numbers.setdefault(why, row.index)
     if first != row.index and len(why) > _PLACE:
         why = f"as # {first}"
     ending = f"{end}: {why}" if why else end

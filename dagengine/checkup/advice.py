@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,11 +13,13 @@ from dagengine.checkup.findings import (
     Checkup,
     EasyQuestions,
     NotMeasured,
+    Probabilities,
     Reading,
     Speed,
 )
 from dagengine.checkup.questions import EASY
 from dagengine.judges.default import Tuning
+from dagengine.prompts.lengths.window import window_option
 from dagengine.prompts.probabilities.masses import LEAST_MASS
 from dagengine.question import Judge, display_name, durable_identity
 from dagengine.record.definition import WORDING
@@ -84,6 +87,32 @@ def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
         repeats=getattr(checkup.speed, "same_again", None),
         **{name: getattr(easy, name) for name in ("asked", "answered", "right")},
     )
+
+
+def recommendations(checkup: Checkup) -> list[str]:
+    """Settings that are recommended, in words; of a judge that cannot be used only its window."""
+    advice = checkup.advice
+    texts: list[str] = []
+    if checkup.usable:
+        options = ""
+        if advice.max_in_flight is not None:
+            options += f" --max-in-flight {advice.max_in_flight}"
+        if advice.call_timeout is not None:
+            options += f" --call-timeout {advice.call_timeout:g}"
+        texts.append(f"Recommended:{options or ' the defaults'}.")
+    if advice.window is not None:
+        option = window_option(checkup.facts, advice.window)
+        texts.append(
+            f"A window of {advice.window:,} tokens for the longest test case: "
+            f"{option or 'set it where the model is served'}."
+        )
+    if not checkup.usable:
+        return texts
+    if advice.parameters is not None:
+        texts.append(f"In every request: {json.dumps(dict(advice.parameters))}.")
+    if isinstance(checkup.probabilities, Probabilities):
+        texts.append(f"Probabilities of verdicts {('cannot', 'can')[advice.odds]} be used.")
+    return texts
 
 
 def _round(speed: float | None) -> float | None:

@@ -1,37 +1,134 @@
-"""What short questions tell of a judge: schemas, thinking, probabilities, knowledge."""
+"""The sections of a checkup: short questions to a judge, and what their answers tell."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import random
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
+from pydantic import BaseModel
 
 from dagengine.checkup import questions
-from dagengine.checkup.examiner import Examiner, OutOfTimeError, Timed
 from dagengine.checkup.findings import (
     EasyQuestions,
+    Load,
     NotMeasured,
     Probabilities,
+    Reading,
+    Speed,
     Structure,
     Thinking,
 )
-from dagengine.errors import JudgeError, UnparseableError
+from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
+from dagengine.execution.node_run import address_question
+from dagengine.gateway.answering import await_answer
 from dagengine.judges.wire.client import EndpointJudge
+from dagengine.prompts.decisions import decision_state
+from dagengine.prompts.evidence import as_text
 from dagengine.prompts.probabilities.logprobs import stated_probability
 from dagengine.prompts.probabilities.masses import LEAST_MASS
 from dagengine.prompts.probabilities.tokens import token_over, tokens_from, value_span
-from dagengine.question import Answer, Judge, TokenChoice
+from dagengine.question import NO_USAGE, Answer, Judge, Question, TokenChoice, Usage
+from dagengine.test_case import TestCase
 
+R = TypeVar("R")
+T = TypeVar("T", bound=BaseModel)
 WITHOUT_THINKING: Final[tuple[dict[str, Any], ...]] = (
     {"reasoning_effort": "none"},
     {"chat_template_kwargs": {"enable_thinking": False}},
 )
 """Parameters of requests by which servers let a model answer without thinking."""
 _FEW = 16  # tokens that any answer may take beside its text: a template, an end
+
+USUAL, MANY = 4, 16
+"""Calls at a time where the server does not say how many it works on, and the next load."""
+_GROWTH = 2.0  # times the throughput, for a larger load to be tried
+_LOAD_SHARE = 0.25  # of the time that is left, for one load
+_LEAST = 8  # tokens; shorter texts measure little
+
+_PIECE = 1_500  # characters that are sent first, to learn tokens per character and the speed
+_USUAL_TEXT = 4_500  # tokens of a text of our own where the window is not known, or is larger
+_TEXT_SHARE = 0.8  # of the time that is left, for a text of our own
+_AROUND = 300  # tokens of a window for the question, the answer and the template
+_REFUSED: Final = frozenset({400, 413, 422})
+
+
+class OutOfTimeError(Exception):
+    """The time of the checkup is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed(Generic[T]):
+    """An answer, and the seconds that it took."""
+
+    answer: Answer[T]
+    seconds: float
+
+
+class Examiner:
+    """Asks one judge, each question once within its time, and counts its calls and tokens.
+
+    `began` is called with the name of each part.
+    """
+
+    def __init__(self, judge: Judge, began: Callable[[str], None]) -> None:
+        self.judge, self.began = judge, began
+        self.calls = 0
+        self.usage: Usage = NO_USAGE
+        self.begin(math.inf)
+
+    def begin(self, seconds: float) -> None:
+        """Ask for so many seconds from now on; set `seconds` to change that."""
+        self._begin, self.seconds = anyio.current_time(), seconds
+
+    @property
+    def spent(self) -> float:
+        """The seconds since the begin."""
+        return anyio.current_time() - self._begin
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.seconds - self.spent
+
+    async def part(self, name: str, section: Awaitable[R]) -> R | NotMeasured:
+        """Measure a section, or say why that was not possible."""
+        self.began(name)
+        try:
+            return await section
+        except OutOfTimeError:
+            words = f"no time left after {self.seconds:.3g} s (--seconds gives more)"
+            return NotMeasured(words)
+        except JudgeError as error:
+            return NotMeasured(str(error))
+
+    async def ask(self, question: Question[T], judge: Judge | None = None) -> Timed[T]:
+        """The answer of the judge, or of another one; raises JudgeError and OutOfTimeError.
+
+        A judge that only decides is asked in its own form, and its writer everything else.
+        """
+        target, own = address_question(judge or self.judge, question)
+        seconds = self.left
+        if seconds <= 0:
+            raise OutOfTimeError
+        self.calls += 1
+        begin = anyio.current_time()
+        try:
+            answer = await await_answer(lambda: target.answer(own), seconds, anyio.current_time)
+        except JudgeTimeoutError:
+            if self.left <= 0:
+                raise OutOfTimeError from None
+            raise
+        except JudgeError as error:
+            self.usage += Usage(*error.tokens)
+            raise
+        self.usage += answer.usage
+        return Timed(answer, anyio.current_time() - begin)
 
 
 async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thinking | NotMeasured:
@@ -178,3 +275,145 @@ def chance_of(right: int, answered: int) -> float:
     """The probability that guessing gets at least so many right (exact binomial test)."""
     ways: int = sum(math.comb(answered, count) for count in range(right, answered + 1))
     return ways / float(2**answered)
+
+
+async def speed_of(examiner: Examiner, places: int | None) -> Speed:
+    """The speed of writing; `places` is how many calls the server works on at the same time."""
+    latency = (await examiner.ask(questions.yes_or_no())).seconds
+    story = questions.story(0)
+    opener = await examiner.ask(story)
+    second = await examiner.ask(replace(story, options=replace(story.options, sample=1)))
+    raw, count = opener.answer.raw, opener.answer.usage.output_tokens
+    is_same = raw == second.answer.raw if raw else None
+    if not count:
+        return Speed(latency, None, same_again=is_same)
+    # The first token took as long as a whole answer of one token.
+    seconds = opener.seconds - latency
+    alone = (count - 1) / seconds if count > 1 and seconds > 0 else count / opener.seconds
+    speed = Speed(latency, alone, same_again=is_same)
+
+    # The loads that the time allows; a larger one only where it may pay.
+    best = alone
+    for calls in [min(places, MANY)] if places else [USUAL, MANY]:
+        if calls < 2:
+            break
+        tokens = min(questions.WRITTEN, int(_LOAD_SHARE * examiner.left * best / calls))
+        if tokens < _LEAST:
+            break
+        load, text = await _load(examiner, calls, tokens)
+        alike = raw.startswith(text) or text.startswith(raw) if text and raw else None
+        speed = replace(
+            speed,
+            loads=(*speed.loads, load),
+            same_beside=alike if speed.same_beside is None else speed.same_beside,
+        )
+        if load.failed or load.tokens_per_second < _GROWTH * best:
+            break
+        best = load.tokens_per_second
+    return speed
+
+
+async def _load(examiner: Examiner, calls: int, tokens: int) -> tuple[Load, str]:
+    """So many texts at the same time, and the first of them."""
+    lengths: list[int] = []
+    texts: dict[int, str] = {}
+
+    async def ask(number: int) -> None:
+        try:
+            answer = (await examiner.ask(questions.story(number, tokens))).answer
+        except (JudgeError, OutOfTimeError):
+            return
+        lengths.append(answer.usage.output_tokens)
+        texts[number] = answer.raw
+
+    begin = anyio.current_time()
+    async with anyio.create_task_group() as group:
+        for number in range(calls):
+            group.start_soon(ask, number)
+    seconds = anyio.current_time() - begin
+    speed = sum(lengths) / seconds if seconds > 0 else 0.0
+    return Load(calls, speed, seconds, calls - len(lengths)), texts.get(0, "")
+
+
+def longest_text(cases: Iterable[TestCase]) -> str:
+    """The texts of the case that has most of them."""
+    longest = ""
+    for state in map(decision_state, cases):
+        text = "\n\n".join(f"{name}: {as_text(value)}" for name, value in state.items())
+        longest = max(longest, text, key=len)
+    return longest
+
+
+async def reading_of(
+    examiner: Examiner, text: str, latency: float, window: int | None
+) -> Reading | NotMeasured:
+    """Measure how much a judge reads of `text`, or of one that nearly fills the `window`.
+
+    `latency` is the time of an answer of one token, in seconds, `window` in tokens.
+    """
+    of_data = bool(text)
+    piece = _unread(questions.plant_words((text or questions.prose(_PIECE))[:_PIECE]))
+    pilot = await examiner.ask(questions.password(piece, questions.PLANTED[1][1]))
+    characters, tokens_counted = len(_prompt(piece)), pilot.answer.usage.input_tokens
+    seconds = max(pilot.seconds - latency, 0.0)
+    if not text:
+        per_token = characters / tokens_counted if tokens_counted else 4.0
+        tokens = min(_USUAL_TEXT, (window or _USUAL_TEXT + _AROUND) - _AROUND)
+        if seconds > 0:  # the server may have to read it for every word again
+            time = _TEXT_SHARE * examiner.left
+            tokens = min(tokens, int(time * characters / per_token / seconds / 3))
+        text = questions.prose(max(_PIECE, int(tokens * per_token) - (characters - len(piece))))
+    whole = _unread(questions.plant_words(text))
+    share = len(_prompt(whole)) / characters
+    expected = round(tokens_counted * share) if tokens_counted else None
+    time_needed = seconds * share + 3 * latency
+    if time_needed > examiner.left:
+        return NotMeasured(
+            f"reading {len(text):,} characters takes about {time_needed:.0f} s, and "
+            f"{max(0.0, examiner.left):.0f} s are left"
+        )
+    reading = Reading(len(text), expected=expected, of_data=of_data)
+    return await _read(examiner, reading, whole, latency)
+
+
+async def _read(examiner: Examiner, reading: Reading, text: str, latency: float) -> Reading:
+    """Ask for every word; the server reads the text for the first, and may keep it for others."""
+    answers: list[tuple[float, bool]] = []
+    reported: int | None = None
+    speed: float | None = None
+    for share, door, word in questions.PLANTED:
+        try:
+            reply = await examiner.ask(questions.password(text, door))
+        except UnparseableError:
+            answers.append((share, False))
+            continue
+        except OutOfTimeError:
+            if not answers:
+                raise
+            break  # what the first words tell holds without the others
+        except JudgeError as error:
+            # A server may refuse a prompt for what it is, or for what it cannot do just now; only
+            # the first says something of its window.
+            if answers or not (
+                error.kind in ("too_long", "truncated")
+                or (isinstance(error, ProviderError) and error.status in _REFUSED)
+            ):
+                raise
+            return replace(reading, refused=str(error))
+        answers.append((share, word in reply.answer.raw.casefold()))
+        if reported is None and reply.answer.usage.input_tokens:
+            usage, seconds = reply.answer.usage, reply.seconds - latency
+            reported = usage.input_tokens
+            speed = (reported - usage.cached_tokens) / seconds if seconds > 0 else None
+    return replace(reading, found=tuple(answers), reported=reported, tokens_per_second=speed)
+
+
+def _unread(text: str) -> str:
+    """A text that no server has in its cache: what it need not read says nothing of its speed."""
+    return f"Page {random.randrange(10**9)}\n\n{text}"
+
+
+def _prompt(text: str) -> str:
+    """All words of the question for a password in a text."""
+    question = questions.password(text, questions.PLANTED[0][1])
+    return "".join(message["content"] for message in question.messages)

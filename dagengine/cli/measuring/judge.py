@@ -17,6 +17,7 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.formats import EXIT_FAILED, EXIT_INPUT, report
 from dagengine.cli.common.streams import say
+from dagengine.system.terminal import counted, plain
 
 if TYPE_CHECKING:
     from dagengine.checkup import Checkup
@@ -30,6 +31,7 @@ app = Commands(
 # The same under the names that published examples use.
 doors = Commands()
 
+_STYLES = {"ok": "green", "warning": "yellow", "fails": "red", "-": "dim"}
 ForUser = Annotated[
     bool, Option("--user", help="For all projects of this user, not only for this folder.")
 ]
@@ -146,8 +148,7 @@ def check(
     invalid input.
     """
     from dagengine.checkup import check_judge
-    from dagengine.checkup.long_text import longest_text
-    from dagengine.cli.tables.checkup_table import as_dict, print_checkup
+    from dagengine.checkup.sections import longest_text
     from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
     from dagengine.record.definition import keep_standing
@@ -165,8 +166,8 @@ def check(
         text = longest_text(cast("Iterable[TestCase]", strict(cases)))
     with _parts_shown() as began:
         checkup = sync(lambda: check_judge(subject, text=text, seconds=seconds, began=began))
-    report(**as_dict(checkup))
-    print_checkup(checkup)
+    report(**checkup.as_dict())
+    _print_checkup(checkup)
     if checkup.standing is not None:
         try:
             keep_standing(checkup.standing)
@@ -189,6 +190,41 @@ def _parts_shown() -> Iterator[Callable[[str], None]]:
         return
     with console.status("connecting") as status:
         yield lambda part: status.update(f"{part} …")
+
+
+def _print_checkup(checkup: Checkup) -> None:
+    """Print a line or two for each part, what is recommended, and whether the judge can be used."""
+    from rich import box
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from dagengine.checkup.advice import recommendations
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, status, text in checkup.lines():
+        table.add_row(name, Text(status, style=_STYLES[status]), Text(plain(text)))
+    out = Console()
+
+    def write(text: str, style: str = "") -> None:
+        out.print(Padding(Text(plain(text), style=style), (0, 0, 0, 1), expand=False))
+
+    write(checkup.judge, "bold")
+    out.print(table)
+    for text in recommendations(checkup):
+        write(text)
+    usage, calls = checkup.usage, counted(checkup.calls, "call")
+    tokens = f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
+    slow = ", more than a minute as the server is slow" * checkup.slow
+    write(f"{calls} in {checkup.seconds:.0f} s{slow}; {tokens}", "dim")
+    if checkup.usable:
+        write("It can be used.", "bold green")
+    for problem in checkup.problems:
+        write(f"It cannot be used: {problem}", "bold red")
 
 
 def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Judge:

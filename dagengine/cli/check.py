@@ -12,8 +12,7 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import EXIT_FAILED, Format, print_lines
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import EXIT_FAILED, Format, print_lines, say
 from dagengine.errors import Problem, more_on
 from dagengine.system.terminal import counted
 

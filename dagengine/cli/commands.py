@@ -12,9 +12,8 @@ from typer import Option
 
 from dagengine.cli.check import check
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.formats import EXIT_INPUT
-from dagengine.cli.common.garbage import collector_at_rest
-from dagengine.cli.common.streams import flush_output, open_streams, say
+from dagengine.cli.common.judging import collector_at_rest
+from dagengine.cli.common.output import EXIT_INPUT, flush_output, open_streams, say
 from dagengine.cli.explain import explain, guide, schema
 from dagengine.cli.looking.diff import diff
 from dagengine.cli.looking.merge import merge

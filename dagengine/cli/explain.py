@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from typer import Argument, BadParameter, Option, confirm
 
 from dagengine.cli.common.files import Writes
-from dagengine.cli.common.formats import print_document, report
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import print_document, report, say
 from dagengine.errors import InputError, did_you_mean
 from dagengine.system.regular_files import write_whole
 

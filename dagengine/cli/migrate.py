@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import difflib
 import importlib
 import importlib.metadata
@@ -17,8 +18,7 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads, require_writable
-from dagengine.cli.common.formats import EXIT_NO_SCORE, report
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import EXIT_NO_SCORE, report, say
 from dagengine.compat.names import (
     ARGUMENTS,
     EVALUATORS,
@@ -43,18 +43,23 @@ _NOTED = frozenset({"evals_iterator", "log_hyperparameters", "sentence_bleu_scor
 # Fields of cases that programs fill in later.
 _FILLED = frozenset({"actual_output", "retrieval_context", "tools_called", "turns"})
 # Arguments that are refused here, by the functions and classes that take them there.
-_DOORS = frozenset({"assert_test", "compare", "evaluate"})
-_OF_DOORS = frozenset(
-    {"classifiers", "goldens", "mcp_servers", "metric_collection", "observed_callback", "official"}
-)
 _OF_METRICS = frozenset({"available_tools", "eval_mode", "system_one_model"})
-_CASES = frozenset(
-    {"ConversationalGolden", "ConversationalTestCase", "Golden", "LLMTestCase", "Turn"}
-)
-_OF_CASES = frozenset(
-    {"audio", "expectations", "expected_labels", "flaky", "mcp_prompts_called"}
-    | {"mcp_resources_called", "mcp_servers", "mcp_tools_called", "persona", "trace_dict"}
-)
+_OF_CALLS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("assert_test", "compare", "evaluate"),
+        frozenset(
+            {"classifiers", "goldens", "mcp_servers", "metric_collection"}
+            | {"observed_callback", "official"}
+        ),
+    ),
+    **dict.fromkeys(
+        ("ConversationalGolden", "ConversationalTestCase", "Golden", "LLMTestCase", "Turn"),
+        frozenset(
+            {"audio", "expectations", "expected_labels", "flaky", "mcp_prompts_called"}
+            | {"mcp_resources_called", "mcp_servers", "mcp_tools_called", "persona", "trace_dict"}
+        ),
+    ),
+}
 _PICTURE = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -95,7 +100,7 @@ def migrate_source(source: str, deepeval: Version | None = None) -> Migrated:
             edits += [text.rename(alias, alias.name, home) for alias, home in homes if home]
         elif isinstance(node, ast.Name) and node.id == "deepeval":
             edits.append(text.rename(node, "deepeval", "dagengine"))
-        notes.update(_notes(node, deepeval))
+        notes.update((getattr(node, "lineno", 0), note) for note in _notes(node, deepeval))
     # From the end on, so that the places of earlier edits stay as they are.
     for edit in sorted(edits, reverse=True):
         source = source[: edit.start] + edit.text + source[edit.end :]
@@ -132,7 +137,7 @@ class _Text:
 
     def separator(self, start: int, end: int) -> str:
         """Separator between two statements in the place of one."""
-        line = max((begin for begin in self._starts if begin <= start), default=0)
+        line = self._starts[bisect.bisect(self._starts, start) - 1]
         before = self.source[line:start]
         after = _LINE_END.split(self.source[end:], maxsplit=1)[0].strip()
         alone = not before.strip() and (not after or after.startswith("#"))
@@ -145,28 +150,28 @@ def _import_edits(node: ast.ImportFrom, text: _Text) -> Iterator[Edit]:
     if home_of(module) is None or node.level:
         return
     homes = {alias.name: _home_of_name(module, alias.name) for alias in node.names}
-    if set(homes.values()) == {None}:
-        return
-    (home, *more) = dict.fromkeys(homes.values())
-    if home is not None and not more:
-        yield text.rename(node, module, home)
+    sole, *more = set(homes.values())
+    if not more:
+        if sole is None:
+            return
+        yield text.rename(node, module, sole)
         for alias in node.names:
             if our_name(module, alias.name) != alias.name:
-                yield Edit(*text.span(alias), import_of(our_name(module, alias.name), alias))
+                yield Edit(*text.span(alias), _import_of(our_name(module, alias.name), alias))
         return
-    statements = []
-    for ours in sorted(dict.fromkeys(homes.values()), key=lambda home: (home is None, home)):
-        names = [
-            import_of(our_name(module, alias.name) if ours else alias.name, alias)
-            for alias in node.names
-            if homes[alias.name] == ours
-        ]
-        statements.append(f"from {ours or module} import {', '.join(names)}")
+    names: dict[str, list[str]] = {}
+    for alias in node.names:
+        home = homes[alias.name]
+        ours = our_name(module, alias.name) if home else alias.name
+        names.setdefault(home or module, []).append(_import_of(ours, alias))
+    # What stays where it is comes last.
+    order = sorted(names, key=lambda home: (home == module, home))
+    statements = [f"from {home} import {', '.join(names[home])}" for home in order]
     start, end = text.span(node)
     yield Edit(start, end, text.separator(start, end).join(statements))
 
 
-def import_of(name: str, alias: ast.alias) -> str:
+def _import_of(name: str, alias: ast.alias) -> str:
     """A name in an import, under the name that the program calls it by."""
     called = alias.asname or alias.name
     return name if name == called else f"{name} as {called}"
@@ -189,85 +194,76 @@ def _home_of_name(module: str, name: str) -> str | None:
     )
 
 
-def _notes(node: ast.AST, deepeval: Version | None) -> Iterator[tuple[int, str]]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            if why := why_no_module(alias.name):
-                yield node.lineno, f"{alias.name}: {why}"
-    elif isinstance(node, ast.ImportFrom):
-        yield from _import_notes(node)
-    elif isinstance(node, ast.Attribute):
-        yield from _attribute_notes(node)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        if _PICTURE.search(node.value):
-            yield node.lineno, f"a picture in a text: {why_no_name('MLLMImage')}"
-    elif isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Attribute) and target.attr in _FILLED:
-                change = f"case.model_copy(update={{{target.attr!r}: …}})"
-                yield node.lineno, f"{target.attr}: a case is a value; give it this, or {change}"
-    elif isinstance(node, ast.Call):
-        yield from ((node.lineno, note) for note in _call_notes(node, deepeval))
+def _notes(node: ast.AST, deepeval: Version | None) -> Iterator[str]:
+    """What a person has to decide at a node of a program."""
+    match node:
+        case ast.Import():
+            whys = ((alias.name, why_no_module(alias.name)) for alias in node.names)
+            yield from (f"{name}: {why}" for name, why in whys if why)
+        case ast.ImportFrom():
+            yield from _import_notes(node)
+        case ast.Attribute():
+            yield from _attribute_notes(node)
+        case ast.Constant(value=str(text)) if _PICTURE.search(text):
+            yield f"a picture in a text: {why_no_name('MLLMImage')}"
+        case ast.Assign():
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and target.attr in _FILLED:
+                    change = f"case.model_copy(update={{{target.attr!r}: …}})"
+                    yield f"{target.attr}: a case is a value; give it this, or {change}"
+        case ast.Call():
+            yield from _call_notes(node, deepeval)
 
 
-def _import_notes(node: ast.ImportFrom) -> Iterator[tuple[int, str]]:
+def _import_notes(node: ast.ImportFrom) -> Iterator[str]:
     module = node.module or ""
-    if node.level or (home_of(module) is None and not why_no_module(module)):
+    why = why_no_module(module)
+    if node.level or (home_of(module) is None and not why):
         return
-    if why := why_no_module(module):
-        yield node.lineno, f"{module}: {why}"
+    if why:
+        yield f"{module}: {why}"
         return
     for alias in node.names:
         if _home_of_name(module, alias.name) is None:
-            yield node.lineno, f"{alias.name}: {_why_absent(module, alias.name)}"
+            yield f"{alias.name}: {_why_absent(module, alias.name)}"
 
 
-def _attribute_notes(node: ast.Attribute) -> Iterator[tuple[int, str]]:
+def _attribute_notes(node: ast.Attribute) -> Iterator[str]:
     if node.attr in _NOTED:
-        yield node.lineno, f"{node.attr}: {why_no_name(node.attr)}"
+        yield f"{node.attr}: {why_no_name(node.attr)}"
     dotted = ast.unparse(node)
     module, _, name = dotted.rpartition(".")
     if module.partition(".")[0] != "deepeval" or why_no_module(module):
         return
     if why := why_no_module(dotted):
-        yield node.lineno, f"{dotted}: {why}"
+        yield f"{dotted}: {why}"
     elif module in HOMES and not _exists(HOMES[module], name):
-        yield node.lineno, f"{name}: {_why_absent(module, name)}"
+        yield f"{name}: {_why_absent(module, name)}"
 
 
 class _Call(NamedTuple):
-    """A call in a program: what is called, and its arguments."""
+    """A call in a program: what is called, its first positional argument, and those by name."""
 
     name: str
-    positional: list[ast.expr]
+    first: ast.expr | None
     named: dict[str, ast.expr]
 
     @classmethod
     def of(cls, node: ast.Call) -> _Call:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        return cls(name, node.args, {word.arg or "": word.value for word in node.keywords})
-
-    @property
-    def first(self) -> ast.expr | None:
-        """The first positional argument."""
-        return next(iter(self.positional), None)
+        named = {word.arg or "": word.value for word in node.keywords}
+        return cls(name, next(iter(node.args), None), named)
 
 
 def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
     call = _Call.of(node)
-    refused = _OF_METRICS
-    if call.name in _DOORS:
-        refused = _OF_DOORS
-    elif call.name in _CASES:
-        refused = _OF_CASES
-    for argument in sorted(call.named.keys() & refused):
+    for argument in sorted(call.named.keys() & _OF_CALLS.get(call.name, _OF_METRICS)):
         yield f"{argument}: {ARGUMENTS[argument]}"
     of_ragas = call.name in RENAMED["ragas"] or call.name in ("FactualCorrectness", "evaluate")
     if "llm" in call.named and of_ragas:
         yield f"{call.name}: llm= is model= here, a name or an object with `generate`"
-    notes_of = _OF_CALLS.get(call.name)
-    if notes_of is not None:
-        yield from notes_of(call, deepeval)
+    if call.name in _NOTES_OF:
+        yield from _NOTES_OF[call.name](call, deepeval)
 
 
 def _service_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
@@ -280,7 +276,7 @@ def _service_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
 def _rubric_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     if "rubric" not in call.named or (deepeval is not None and deepeval >= _OWN_RANGE):
         return
-    when = f"in deepeval {version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
+    when = f"in deepeval {_version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
     yield (
         f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
         f"range, as from 3.3.9 on{'' if deepeval else f' {_ASK}'}"
@@ -302,7 +298,7 @@ def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     else:
         turned = f"threshold=1 - {ast.unparse(threshold)}"
     if deepeval is not None:
-        best = f"1 is best here, and 0 was in deepeval {version_words(deepeval)}"
+        best = f"1 is best here, and 0 was in deepeval {_version_words(deepeval)}"
         yield f"{call.name}: {best}: write {turned}"
         return
     yield (
@@ -321,7 +317,7 @@ def _evaluator_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
             yield f"{name}: {EVALUATORS[name]}"
 
 
-_OF_CALLS: Mapping[str, Callable[[_Call, Version | None], Iterator[str]]] = {
+_NOTES_OF: Mapping[str, Callable[[_Call, Version | None], Iterator[str]]] = {
     **dict.fromkeys(_REVERSED, _threshold_notes),
     "ArenaGEval": _arena_notes,
     "GEval": _rubric_notes,
@@ -358,7 +354,7 @@ def _version(text: str) -> Version:
     return (*map(int, numbers[0].split(".")), 0, 0)[:3]
 
 
-def version_words(version: Version) -> str:
+def _version_words(version: Version) -> str:
     return ".".join(map(str, version))
 
 

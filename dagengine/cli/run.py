@@ -4,30 +4,297 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from dagengine.cli.common import options as shared
-from dagengine.cli.common.files import name_in_errors
-from dagengine.cli.common.formats import EXIT_FAILED, EXIT_NO_SCORE, fail_if_any, report
-from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.judge_access import Access, any_accepted
-from dagengine.cli.common.run_options import RunOptions
-from dagengine.cli.common.standings import with_card, words_of_judge
-from dagengine.cli.common.streams import outlive_reader, say, warn
+from dagengine.cli.common.files import Given, Reads, Writes, name_in_errors
+from dagengine.cli.common.judging import (
+    Access,
+    any_accepted,
+    collector_at_work,
+    saying_how_to_go_on,
+)
+from dagengine.cli.common.output import (
+    EXIT_FAILED,
+    EXIT_NO_SCORE,
+    fail_if_any,
+    outlive_reader,
+    report,
+    say,
+    warn,
+)
 from dagengine.cli.send import send_all
 from dagengine.system.terminal import counted, plain
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
+    from dagengine.data.shard import Shard
     from dagengine.execution.executor import Executor
+    from dagengine.execution.local_executor import LocalExecutor
+    from dagengine.gateway.limits import Limits
     from dagengine.graph.graph import MetricSpec
+    from dagengine.question import Judge
+    from dagengine.record.values import Manifest
     from dagengine.record.writer import RunWriter
+    from dagengine.reliability.card.values import JudgeCard
+    from dagengine.reliability.card.verdict import Verdict
     from dagengine.report.tally import Tally
     from dagengine.results.conditions import Condition
     from dagengine.results.rows import CaseResult
+
+# What one batch of the provider may hold.
+_BATCH = 50_000
+# What one file of questions may hold: those that wait take some 27 kB each.
+_FILE = 100_000
+_CALL_TIMEOUT = 120.0
+
+
+def _files_in(out: Path, given: Given) -> Iterable[Path]:
+    """The files that a run writes into its folder; the names of the metrics are not known yet."""
+    if given.get("results") is None:
+        yield out / "results.jsonl"
+        yield out / "results.jsonl.early"
+    if given.get("batch") and given.get("store") is None:
+        yield out / "results-batches"
+    for name in (
+        *("run.json", "cases.jsonl", "times.jsonl", "columns.parquet"),
+        *("summary.json", "report.html"),
+    ):
+        yield out / name
+    for view in ("tree", "path", "counts"):
+        yield from out.glob(f"*-{view}.svg")
+        yield from out.glob(f"*-{view}.mmd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
+    """The options of one run, as they were typed.
+
+    They also build the engine of a run by loading files, in this process or in a worker of a
+    cluster. Workers need the same files under the same paths (see `absolute`).
+    """
+
+    out: Annotated[Path, Option(help="Output folder of the run."), Writes(_files_in)] = Path("out")
+    results: Annotated[
+        Path | None,
+        Option(help="File for the rows, .jsonl or .parquet. Default: OUT/results.jsonl."),
+        Writes(),
+    ] = None
+    card: Annotated[
+        Path | None,
+        Option(
+            metavar="card.json",
+            help="The judge card of a benchmark of these metrics and this judge: the summary says "
+            "what it found.",
+        ),
+        Reads(),
+    ] = None
+    texts: Annotated[
+        bool, Option("--texts/--no-texts", help="Keep the texts of the cases in OUT/cases.jsonl.")
+    ] = True
+    page: Annotated[
+        bool, Option("--page/--no-page", help="Write the page of the run, OUT/report.html.")
+    ] = True
+    redact: Annotated[
+        list[str] | None,
+        Option(
+            metavar="FIELD",
+            help="Hide this field of the cases in all output, also where other texts quote it. A "
+            "key of an object: additional_metadata.email. Repeatable.",
+        ),
+    ] = None
+    app: Annotated[
+        str | None,
+        Option(
+            metavar="APP.py[:FUNCTION]",
+            help="Read the data as goldens and call this function to produce the actual outputs.",
+        ),
+        Reads(),
+    ] = None
+    app_in_flight: Annotated[
+        int, Option(min=1, help="Maximum number of concurrent calls of --app.")
+    ] = 16
+    batch: Annotated[
+        bool,
+        Option(
+            "--batch",
+            help="Use the batch API of OpenAI or Anthropic: half the price, results within a day.",
+        ),
+    ] = False
+    batch_files: Annotated[
+        Path | None,
+        Option(
+            "--batch-files",
+            metavar="DIR",
+            help="Write questions to files, and wait until an offline engine (vllm run-batch) has "
+            "written the answers; --judge is the name of its model.",
+        ),
+    ] = None
+    requests_per_minute: Annotated[
+        float | None, Option(help="Rate limit: judge calls per minute. Default: no limit.")
+    ] = None
+    tokens_per_minute: Annotated[
+        float | None, Option(help="Rate limit: tokens per minute. Default: no limit.")
+    ] = None
+    call_timeout: Annotated[
+        float | None,
+        Option(
+            help="Timeout of one judge call, in seconds. Default: what `judge check` saved, else "
+            "120."
+        ),
+    ] = None
+    case_timeout: Annotated[
+        float | None, Option(help="Timeout of one case, in seconds. Default: none.")
+    ] = None
+    case: Annotated[
+        int | None,
+        Option(
+            help="Draw the path of the case with this index. Default: the case with the "
+            "longest path."
+        ),
+    ] = None
+    fail_if: Annotated[
+        list[str] | None,
+        Option(
+            metavar="MEASURE>X",
+            help="Exit with 1 if this condition holds: Faithfulness.mean<0.8, pass-rate<0.9, "
+            "p95.cost>0.02. Repeatable.",
+        ),
+    ] = None
+    junit: Annotated[
+        Path | None, Option(help="Also write the results as JUnit XML, for a CI server."), Writes()
+    ] = None
+    assert_pass: Annotated[
+        bool, Option("--assert", help="Exit with 1 if a case is below the threshold of a metric.")
+    ] = False
+    replay: shared.Replayed = False
+    trace: Annotated[
+        bool, Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
+    ] = False
+    to: shared.Destinations = None
+    shard: Annotated[
+        str | None,
+        Option(
+            metavar="I/N",
+            help="Judge only every N-th case, starting with the I-th (1/4, 2/4, …). `merge` "
+            "combines the shards.",
+        ),
+    ] = None
+    processes: Annotated[int | None, Option(min=1, help="Number of processes on this machine.")] = (
+        None
+    )
+    cluster: Annotated[
+        str | None,
+        Option(
+            metavar="local|ADDRESS",
+            help="Run on the workers of a Dask scheduler; `local` starts workers on this machine.",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="With --cluster local: the number of processes (default: one per processor). "
+            "With an address: wait for this number of workers.",
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that the record keeps, beside the data and the limits."""
+        names = (
+            "metrics", "app", "judge", "base_url", "batch", "replay",
+            "shard", "processes", "cluster", "workers", "unit",
+        )  # fmt: skip
+        settings = {name: getattr(self, name) for name in names}
+        if self.unit == "trace":
+            settings["unit"] = None
+        if self.batch_files:
+            settings["batch_files"] = str(self.batch_files)
+        if self.quotes:
+            settings |= {"quotes": self.quotes, "unsupported": self.unsupported}
+        return settings
+
+    @property
+    def journal(self) -> Path | None:
+        """The journal of unfinished batches; the same command continues from it after a kill."""
+        if not self.batch:
+            return None
+        beside = self.store or self.out / "results"
+        return beside.with_name(f"{beside.name}-batches")
+
+    @property
+    def address(self) -> str | None:
+        """The address of the cluster; None if this process judges."""
+        return "local" if self.processes is not None else self.cluster
+
+    def part(self) -> Shard:
+        """The shard to judge; raises InputError if it is not valid."""
+        from dagengine.data.shard import Shard
+
+        return Shard() if self.shard is None else Shard.parse(self.shard)
+
+    def limits(self, **settings: Any) -> Limits:
+        """The limits of the whole run; raises InputError for invalid values."""
+        from dagengine.judges.default import tuning_of
+
+        names = ("requests_per_minute", "tokens_per_minute", "case_timeout")
+        own = {name: getattr(self, name) for name in names}
+        if self.batch_files or self.batch:
+            own["max_in_flight"] = _BATCH if self.batch else _FILE
+        timeout = self.call_timeout
+        if timeout is None:
+            timeout = tuning_of(self.judge, self.base_url).call_timeout or _CALL_TIMEOUT
+        return super().limits(**own, call_timeout=timeout, **settings)
+
+    def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
+        """The engine of one process; raises InputError, GraphError and MissingExtraError."""
+        from dagengine.errors import load_extra
+        from dagengine.execution.local_executor import LocalExecutor
+        from dagengine.loading import load_app, load_metrics
+        from dagengine.store.answers import Store
+
+        store = None if self.store is None else Store(self.store, replay=self.replay)
+        metrics = load_metrics(self.metrics, self.quoting())
+        app = None if self.app is None else load_app(self.app, app_in_flight)
+        tracer: Any = None
+        if self.trace:
+            # The provider is what the caller set up (`opentelemetry-instrument`), not ours.
+            trace = load_extra("opentelemetry.trace", "--trace needs", "otel")
+            tracer = trace.get_tracer("dagengine")
+        model: Any = self.chosen_judge()
+        return LocalExecutor(
+            metrics, {"app": app, "model": model, "limits": limits, "store": store,
+                      "tracer": tracer},
+        )  # fmt: skip
+
+    def chosen_judge(self) -> Judge | None:
+        """The judge of metrics that name none; None is the library's own default."""
+        from dagengine.loading import load_batch_judge, load_file_judge
+
+        if self.batch_files is not None:
+            return load_file_judge(self.judge, self.batch_files, partial(say, err=True))
+        if self.batch:
+            return load_batch_judge(self.judge, self.base_url, self.journal)
+        return super().chosen_judge()
+
+    def absolute(self) -> RunOptions:
+        """The same for processes in other folders: every file by its absolute path."""
+        from dagengine.loading import Target
+
+        judge, app = (name and str(Target.absolute(name)) for name in (self.judge, self.app))
+        store = self.store and self.store.absolute()
+        return replace(
+            self, metrics=Target.absolute(self.metrics), app=app, judge=judge, store=store
+        )
 
 
 def run(options: RunOptions) -> None:
@@ -74,7 +341,7 @@ def run(options: RunOptions) -> None:
     _warn_of_cases(executor, cases, options)
     writer = _writer(options, executor, cases)
     if options.card is not None:
-        writer.manifest, line = with_card(writer.manifest, options.card)
+        writer.manifest, line = _with_card(writer.manifest, options.card)
         if line is not None:
             warn(line)
     with sole_writer(options.out):  # its page and pictures are this run's as well
@@ -197,7 +464,7 @@ def _judge(
             of_all = counted(count, "row") if total is None else f"{count} of {total} rows"
             return f"interrupted: {of_all} are in {path}"
 
-        with shared.saying_how_to_go_on(options.store, left), writer:
+        with saying_how_to_go_on(options.store, left), writer:
             sync(lambda: executor.judge(mine, observer, part.first, part.count))
             access.end()
 
@@ -210,7 +477,7 @@ def _report(
     conditions: Sequence[Condition],
 ) -> None:
     """Print and draw the results, and exit with their exit code."""
-    from dagengine.cli.common.pictures import draw_views
+    from dagengine.cli.render import draw_views
     from dagengine.record.definition import standing_lines
     from dagengine.record.run import load_run
     from dagengine.record.run_conditions import failures
@@ -219,7 +486,7 @@ def _report(
     from dagengine.report.tables import print_table
 
     outlive_reader()  # the page and the pictures are not written yet
-    words = words_of_judge(options.metrics, options.judge, options.base_url)
+    words = _words_of_judge(options.metrics, options.judge, options.base_url)
     standings = standing_lines(writer.manifest.judges, executor.asked_judges, words)
     report(out=options.out, summary=tally.summing.result(), totals=executor.totals)
     print_table(tally, executor.totals, standings=standings)
@@ -243,3 +510,58 @@ def _report(
         raise typer.Exit(EXIT_FAILED)
     if tally.unscored:
         raise typer.Exit(EXIT_NO_SCORE)
+
+
+def _words_of_judge(metrics: str, judge: str | None, base_url: str | None) -> str:
+    """The arguments of `judge check` for the judge of a run: what named it, else its metrics."""
+    from dagengine.redaction import public_text
+
+    options = {"--judge": judge, "--base-url": base_url and public_text(base_url)}
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    return shlex.join(words or [metrics])
+
+
+def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
+    """The manifest of a run whose judges have what a card says of them, or why it says nothing.
+
+    It holds for equal metrics and the only judge, up to 90 days after its file was written. Raises
+    InputError for a file that is no card.
+    """
+    from dagengine.record.definition import DAYS, is_recent
+    from dagengine.record.values import Standing
+    from dagengine.redaction import public_text
+    from dagengine.reliability.card.card_faces import read_card
+
+    card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
+    if not is_recent(day):
+        return manifest, f"{path} is of {day}, older than {DAYS} days: it says nothing of this run"
+    bound, several = card.binding, len({setting.condition.judge for setting in card.settings}) > 1
+    verdicts = _verdicts(card, manifest)
+    identities = [] if several or not verdicts else list(map(public_text, bound.judges))
+    records = {judge.identity: judge for judge in manifest.judges}
+    for identity in records.keys() & set(identities):
+        standing = Standing(
+            source="judge card",
+            identity=identity,
+            name=records[identity].model or identity,
+            date=day,
+            dagengine=bound.version,
+            wording=card.sha256[:16],
+            says="; ".join(f"{name}: {advice.headline}" for name, advice in verdicts.items()),
+            weak=any(advice.kind in ("no", "stop") for advice in verdicts.values()),
+        )
+        records[identity] = records[identity].model_copy(update={"standing": standing})
+    if tuple(records.values()) == manifest.judges:
+        differing = "judges" if verdicts else "metrics"
+        return manifest, f"{path} says nothing of this run: it is of other {differing}"
+    return manifest.model_copy(update={"judges": tuple(records.values())}), None
+
+
+def _verdicts(card: JudgeCard, manifest: Manifest) -> dict[str, Verdict]:
+    """Verdicts of a card on the metrics of a run that have the same definition."""
+    from dagengine.reliability.card.verdict import verdict
+
+    hashes = {record.name: record.hash for record in manifest.metrics}
+    bound = card.binding
+    measured = [m for m in card.metrics if bound.metric_hash(m.metric) == hashes.get(m.metric)]
+    return {m.metric: verdict(card, m, under) for m in measured for under in m.settings[:1]}

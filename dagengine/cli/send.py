@@ -11,9 +11,8 @@ import typer
 from typer import Argument
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import EXIT_FAILED, report
 from dagengine.cli.common.options import Destinations
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import EXIT_FAILED, report, say
 
 
 def send(

@@ -13,8 +13,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes, name_in_errors
-from dagengine.cli.common.formats import report, wants_json
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import report, say, wants_json
 from dagengine.errors import InputError
 from dagengine.system.regular_files import new_file
 from dagengine.system.terminal import plain

@@ -14,9 +14,8 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, Writes, name_in_errors, within
-from dagengine.cli.common.formats import EXIT_NO_SCORE, report
-from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.streams import outlive_reader, say
+from dagengine.cli.common.judging import collector_at_work, saying_how_to_go_on
+from dagengine.cli.common.output import EXIT_NO_SCORE, outlive_reader, report, say
 
 if TYPE_CHECKING:
     from dagengine.synthesis import Quota, Synthesizer
@@ -141,7 +140,7 @@ def _make(options: SynthesizeOptions) -> None:
         warnings.simplefilter("ignore", UserWarning)  # why there is no golden is said below
         synthesizer = _synthesizer(options, write)
         collector_at_work()
-        with shared.saying_how_to_go_on(options.store):
+        with saying_how_to_go_on(options.store):
             made = synthesizer.generate_goldens_from_docs(**_arguments(options))
     report(report=made.report, totals=synthesizer.totals, goldens=[*made])
     for line in made.report.lines():
@@ -251,8 +250,7 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 
 
 def _print_plan(options: SynthesizeOptions) -> None:
-    from dagengine.cli.plan import LATENCY
-    from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
+    from dagengine.cli.plan import LATENCY, Assumptions, as_dict, print_estimate
     from dagengine.question import judge_name
 
     synthesizer = _synthesizer(options, lambda golden: None)

@@ -14,7 +14,7 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.formats import EXIT_INTERRUPTED, report, wants_json
+from dagengine.cli.common.output import EXIT_INTERRUPTED, report, wants_json
 from dagengine.errors import MissingExtraError
 
 app = Commands("test", "Run evaluations as pytest tests.")

@@ -16,10 +16,8 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, within
-from dagengine.cli.common.formats import EXIT_FAILED, EXIT_INTERRUPTED, report
-from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.judge_access import Access, any_accepted
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.judging import Access, any_accepted, collector_at_work
+from dagengine.cli.common.output import EXIT_FAILED, EXIT_INTERRUPTED, report, say
 from dagengine.cli.send import send_all
 from dagengine.errors import InputError, load_extra
 

@@ -33,6 +33,12 @@ HOMES: Mapping[str, str] = {
 }
 """Where names of a module, or of one below it, are found here; the longest that fits counts."""
 
+
+def _by_name(groups: Mapping[str, str]) -> dict[str, str]:
+    """The answer of every name, from the names of every answer."""
+    return {name: answer for answer, names in groups.items() for name in names.split()}
+
+
 _DEEPEVAL_RENAMED = {
     "ContextWindowExceededError": "TooLongError",
     "ConversationalRelevancyMetric": "ConversationRelevancyMetric",
@@ -163,67 +169,68 @@ _RECORD = "the record of a run is a folder: evaluate(…, out=FOLDER), read by r
 _TIMES = "sound is not judged; seconds can be: a CodeNode that reads completion_time"
 
 _DEEPEVAL = {
-    "a_flush_traces": _TRACES,
-    "a_send_annotation": "people label cases in a browser: dagengine view FOLDER",
+    **_by_name({
+        _TRACES: (
+            "a_flush_traces flush_traces instrument observe update_current_span "
+            "update_current_trace"
+        ),
+        "people label cases in a browser: dagengine view FOLDER": (
+            "a_send_annotation send_annotation"
+        ),
+        _TIMES: "AgentResponsivenessMetric TurnTakingNaturalnessMetric",
+        _SPEECH: (
+            "AssemblyAISTTModel CartesiaSTTModel CartesiaTTSModel DeepEvalBaseSTT "
+            "DeepEvalBaseTTS DeepgramSTTModel DeepgramTTSModel ElevenLabsSTTModel "
+            "ElevenLabsTTSModel OpenAISTTModel OpenAITTSModel SpeechAuthError "
+            "SpeechHTTPError SpeechRateLimitError"
+        ),
+        "sound is not judged: give its transcript as the text": "Audio AudioChunk",
+        _NO_SOUND: (
+            "AudioGlitchMetric AudioIntegrityMetric SpeechIntelligibilityMetric "
+            "VoiceConsistencyMetric VoiceNaturalnessMetric VoiceReliabilityMetric"
+        ),
+        _EMBEDDING: (
+            "AzureOpenAIEmbeddingModel DeepEvalBaseEmbeddingModel LocalEmbeddingModel "
+            "OllamaEmbeddingModel OpenAIEmbeddingModel"
+        ),
+        "voices are not simulated: leave it out": "BackgroundNoiseSettings InterruptionBehavior",
+        _TREES: "ChildType NodeType dag_from_dict dag_from_json",
+        _RECORD: (
+            "ConversationalApiTestCase LATEST_TEST_RUN_DATA_KEY LATEST_TEST_RUN_FILE_PATH "
+            "LATEST_TEST_RUN_LINK_KEY LLMApiTestCase TEMP_FILE_PATH TestRun "
+            "TestRunManager TurnApi global_test_run_manager"
+        ),
+        _NO_PICTURES: (
+            "ImageCoherenceMetric ImageEditingMetric ImageHelpfulnessMetric "
+            "ImageReferenceMetric TextToImageMetric"
+        ),
+        _MCP: "MCPPromptCall MCPResourceCall MCPToolCall",
+        "name the tools that are right in expected_tools": (
+            "get_available_mcp_tool_names normalize_mcp_servers"
+        ),
+    }),
     "AgentLoopDetectionMetric": "count equal calls in a CodeNode that reads tools_called",
-    "AgentResponsivenessMetric": _TIMES,
-    "AssemblyAISTTModel": _SPEECH,
-    "Audio": "sound is not judged: give its transcript as the text",
-    "AudioChunk": "sound is not judged: give its transcript as the text",
-    "AudioGlitchMetric": _NO_SOUND,
-    "AudioIntegrityMetric": _NO_SOUND,
-    "AzureOpenAIEmbeddingModel": _EMBEDDING,
-    "BackgroundNoiseSettings": "voices are not simulated: leave it out",
-    "CartesiaSTTModel": _SPEECH,
-    "CartesiaTTSModel": _SPEECH,
-    "ChildType": _TREES,
     "CitationFaithfulnessMetric": "FaithfulnessMetric, what is cited as retrieval_context",
     "Classification": "a classifier is a tree: its verdict is in the steps of a result",
     "ConversationSimulator": MODULES["deepeval.simulator"],
-    "ConversationalApiTestCase": _RECORD,
     "ConversationalJevEval": "ConversationalGEval(…, model=DecisionJudge(…)): a judge that decides",
     "ConversationalStylingConfig": "how goldens look: StylingConfig(scenario=…, task=…)",
     "CostMetric": "a CodeNode that reads token_cost",
-    "DeepEvalBaseEmbeddingModel": _EMBEDDING,
     "DeepEvalBaseModel": "derive from DeepEvalBaseLLM, or give any object with `generate`",
-    "DeepEvalBaseSTT": _SPEECH,
     "DeepEvalBaseSystemOneModel": "a judge that decides: judges.DecisionJudge",
-    "DeepEvalBaseTTS": _SPEECH,
     "DeepSeekModel": _server("https://api.deepseek.com"),
-    "DeepgramSTTModel": _SPEECH,
-    "DeepgramTTSModel": _SPEECH,
-    "ElevenLabsSTTModel": _SPEECH,
-    "ElevenLabsTTSModel": _SPEECH,
     "Expectations": "say what is expected in expected_output, or in the criteria of a metric",
     "FiltrationConfig": "drafts are filtered question by question: dagengine synthesize --help",
     "GrokModel": _server("https://api.x.ai/v1"),
-    "ImageCoherenceMetric": _NO_PICTURES,
-    "ImageEditingMetric": _NO_PICTURES,
-    "ImageHelpfulnessMetric": _NO_PICTURES,
-    "ImageReferenceMetric": _NO_PICTURES,
-    "InterruptionBehavior": "voices are not simulated: leave it out",
     "JevEval": "GEval(…, model=DecisionJudge(…)): a judge that decides",
     "KimiModel": _server("https://api.moonshot.ai/v1"),
-    "LATEST_TEST_RUN_DATA_KEY": _RECORD,
-    "LATEST_TEST_RUN_FILE_PATH": _RECORD,
-    "LATEST_TEST_RUN_LINK_KEY": _RECORD,
     "LatencyMetric": "a CodeNode that reads completion_time",
-    "LLMApiTestCase": _RECORD,
     "LiteLLMModel": "an object whose `generate` calls litellm, or its proxy by LocalModel",
-    "LocalEmbeddingModel": _EMBEDDING,
-    "MCPPromptCall": _MCP,
-    "MCPResourceCall": _MCP,
     "MCPServer": "its tools are not read: name those that are right in expected_tools",
     "MCPTaskCompletionMetric": "TaskCompletionMetric, with calls of MCP as tools_called",
-    "MCPToolCall": _MCP,
     "MCPUseMetric": "ToolCorrectnessMetric, with calls of MCP as tools_called",
     "MLLMImage": "pictures are not judged: leave such cases where they are",
     "MultiTurnMCPUseMetric": "ToolCorrectnessMetric on every reply as a case",
-    "NodeType": _TREES,
-    "OllamaEmbeddingModel": _EMBEDDING,
-    "OpenAIEmbeddingModel": _EMBEDDING,
-    "OpenAISTTModel": _SPEECH,
-    "OpenAITTSModel": _SPEECH,
     "OpenRouterModel": _server("https://openrouter.ai/api/v1"),
     "Persona": "who asks is a text: ConversationalGolden(user_description=…)",
     "PlanQualityMetric": "GEval with the plan as actual_output",
@@ -232,48 +239,24 @@ _DEEPEVAL = {
     "PromptEvolution": "a golden evolves by Evolution: EvolutionConfig(evolutions={…})",
     "RAGASContextualEntitiesRecall": "ContextualRecallMetric, or a tree that lists the entities",
     "RetrievedContextData": "a passage is a text: put its source in front of it",
-    "SpeechAuthError": _SPEECH,
-    "SpeechHTTPError": _SPEECH,
-    "SpeechIntelligibilityMetric": _NO_SOUND,
-    "SpeechRateLimitError": _SPEECH,
-    "TEMP_FILE_PATH": _RECORD,
-    "TestRun": _RECORD,
-    "TestRunManager": _RECORD,
-    "TextToImageMetric": _NO_PICTURES,
     "ToolPermissionMetric": "compare names with a list in a CodeNode that reads tools_called",
     "TranscriptionAccuracyMetric": "compare both texts: EditSimilarityMetric",
-    "TurnApi": _RECORD,
-    "TurnTakingNaturalnessMetric": _TIMES,
     "TypeSafeModel": "answers are typed with every judge: give its name as model=…",
     "UserAppError": "a failing app is a row whose outcome is `code_error`",
     "Verdict": "verdicts are texts: 'yes', 'no'",
-    "VoiceConsistencyMetric": _NO_SOUND,
-    "VoiceNaturalnessMetric": _NO_SOUND,
-    "VoiceReliabilityMetric": _NO_SOUND,
     "confident_evaluate": "there is no service: use evaluate",
-    "dag_from_dict": _TREES,
-    "dag_from_json": _TREES,
     "dag_to_dict": "write dag.to_dict()",
     "dag_to_json": "write dag.to_json(), or metric.save(path)",
     "evals_iterator": "give the application: dataset.evaluate(metrics, app=…)",
-    "flush_traces": _TRACES,
-    "get_available_mcp_tool_names": "name the tools that are right in expected_tools",
     "get_current_golden": "an app gets its golden as its argument: evaluate(goldens, …, app=…)",
-    "global_test_run_manager": _RECORD,
-    "instrument": _TRACES,
     "invoke_test_run_end_hook": "a function runs at the end by on_test_run_end",
     "log_hyperparameters": "give them to the run: evaluate(…, hyperparameters={…})",
     "login": "there is no account: what a run writes stays on your machine",
-    "normalize_mcp_servers": "name the tools that are right in expected_tools",
-    "observe": _TRACES,
     "pull": "a data set stays on your machine: use a loader",
     "push": "a data set stays on your machine: use save_as",
-    "send_annotation": "people label cases in a browser: dagengine view FOLDER",
     "sentence_bleu_score": "bleu_score is BLEU as sacrebleu has it, not bleu1",
     "track": _NO_SERVICE,
-    "update_current_span": _TRACES,
-    "update_current_trace": _TRACES,
-}
+}  # fmt: skip
 
 _QA = "labeled_criteria with criteria='correctness', the right answer as reference"
 _SCORES = "GEval(…) gives a score from 0 to 1; RatingNode asks for one on a scale in a tree"
@@ -356,45 +339,36 @@ _LLM_NODE = (
     "a question in a tree is BinaryJudgementNode, NonBinaryJudgementNode or RatingNode, a text "
     "TaskNode, all of dagengine.metrics.dag"
 )
-_CODED = "Function Python Lambda Rule Check Condition Compute Regex Deterministic Assert Formula"
-_ASKED = "LLM Judge Question Decision Switch Branch Classification Choice YesNo Boolean Multi"
-_SUMMED = "Aggregate Aggregation Combine Mean Average Sum Weighted WeightedSum"
-_DATA = "cases test_cases dataset data jsonl csv"
-_WORDS = {
-    **dict.fromkeys(("Judge", "BaseJudge", "CustomJudge", "FunctionJudge", "LLM"), _OWN_JUDGE),
-    **dict.fromkeys(("Checklist", "ChecklistMetric"), _CHECKLIST),
-    **dict.fromkeys(
-        ("Jury", "JuryJudge", "Panel", "Ensemble", "EnsembleJudge", "MultiJudge", "majority_vote"),
-        _JURY,
+_WORDS = _by_name({
+    _OWN_JUDGE: "Judge BaseJudge CustomJudge FunctionJudge LLM",
+    _CHECKLIST: "Checklist ChecklistMetric",
+    _JURY: "Jury JuryJudge Panel Ensemble EnsembleJudge MultiJudge majority_vote",
+    "a judge without a model is ScriptedJudge(function) of dagengine.judges": (
+        "FakeJudge MockJudge StubJudge DummyJudge FakeLLM MockLLM"
     ),
-    **dict.fromkeys(
-        ("FakeJudge", "MockJudge", "StubJudge", "DummyJudge", "FakeLLM", "MockLLM"),
-        "a judge without a model is ScriptedJudge(function) of dagengine.judges",
+    "cases of a file are read by read_cases(path) of dagengine.data": (
+        "load_cases load_test_cases load_dataset load_data load_jsonl load_csv read_cases "
+        "read_test_cases read_dataset read_data read_jsonl read_csv"
     ),
-    **dict.fromkeys(
-        (f"{verb}_{noun}" for verb in ("load", "read") for noun in _DATA.split()),
-        "cases of a file are read by read_cases(path) of dagengine.data",
+    "answers are kept by evaluate(…, store='answers.db')": "CachedJudge CachingJudge Cache",
+    "a score from a scale is RatingNode(…, scale=(1, 5))": "ScoreNode ScaleNode LikertNode",
+    _CODE: (
+        "FunctionNode PythonNode LambdaNode RuleNode CheckNode ConditionNode ComputeNode "
+        "RegexNode DeterministicNode AssertNode FormulaNode"
     ),
-    **dict.fromkeys(
-        ("CachedJudge", "CachingJudge", "Cache"),
-        "answers are kept by evaluate(…, store='answers.db')",
+    _LLM_NODE: (
+        "LLMNode JudgeNode QuestionNode DecisionNode SwitchNode BranchNode "
+        "ClassificationNode ChoiceNode YesNoNode BooleanNode MultiNode"
     ),
-    **dict.fromkeys(
-        ("ScoreNode", "ScaleNode", "LikertNode"),
-        "a score from a scale is RatingNode(…, scale=(1, 5))",
+    "a metric in a tree is the child of a verdict: VerdictNode(verdict, child=metric)": (
+        "MetricNode SubMetricNode"
     ),
-    **{f"{word}Node": _CODE for word in _CODED.split()},
-    **{f"{word}Node": _LLM_NODE for word in _ASKED.split()},
-    **dict.fromkeys(
-        ("MetricNode", "SubMetricNode"),
-        "a metric in a tree is the child of a verdict: VerdictNode(verdict, child=metric)",
+    "several roots are combined by DAGMetric(…, combine='mean'), other sums by CodeNode": (
+        "AggregateNode AggregationNode CombineNode MeanNode AverageNode SumNode "
+        "WeightedNode WeightedSumNode"
     ),
-    **dict.fromkeys(
-        (f"{word}Node" for word in _SUMMED.split()),
-        "several roots are combined by DAGMetric(…, combine='mean'), other sums by CodeNode",
-    ),
-    "optimize": "use improve: it changes one node so that the metric agrees with human labels",
-}
+    "use improve: it changes one node so that the metric agrees with human labels": "optimize",
+})  # fmt: skip
 ARGUMENTS: Mapping[str, str] = {
     "display": "cases that failed are in result.failed()",
     "goldens": "an application completes them: evaluate(goldens, metrics, app=…)",
@@ -469,7 +443,7 @@ _ATTRIBUTES = {
 }
 _MEMBERS: Mapping[str, str] = {
     **{name.upper(): why for name, why in EVALUATORS.items()},
-    **{name: why for why, names in _ATTRIBUTES.items() for name in names.split()},
+    **_by_name(_ATTRIBUTES),
 }
 
 

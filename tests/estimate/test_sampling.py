@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dagengine import compile_metrics
-from dagengine.cli.tables.plan_table import Assumptions, as_dict
+from dagengine.cli.plan import Assumptions, as_dict
 from dagengine.estimate import Estimate, estimate
 from dagengine.estimate.counting import MOST_CASES, Spread, draw_sample
 from dagengine.metrics import FaithfulnessMetric, GEval

@@ -19,7 +19,7 @@ from graphs.hostile import two_of_each
 from rich.console import Console
 
 from dagengine import Limits, Store, a_evaluate, assert_test, evaluate
-from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
+from dagengine.cli.plan import Assumptions, as_dict, print_estimate
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.errors import InputError
 from dagengine.estimate import estimate

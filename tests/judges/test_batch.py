@@ -14,7 +14,7 @@ from servers.batch_server import BatchServer, MessageBatchServer
 from servers.openai_server import Reply
 
 from dagengine import evaluate
-from dagengine.cli.common.run_options import RunOptions
+from dagengine.cli.run import RunOptions
 from dagengine.errors import InputError, JudgeSetupError
 from dagengine.gateway import Limits
 from dagengine.judges import AnthropicBatchJudge, OpenAIBatchJudge, ProviderJudge

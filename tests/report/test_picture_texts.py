@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.cli.common.pictures import stems
+from dagengine.cli.render import stems
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.report import draw

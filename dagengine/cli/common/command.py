@@ -14,10 +14,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
-from dagengine.cli.common.formats import EXIT_INTERRUPTED, FORMATS, reporting
 from dagengine.cli.common.help import ALL, examples_of, plain_usage, write_help
-from dagengine.cli.common.options import ALLOWED, StorePath, go_on
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.judging import go_on
+from dagengine.cli.common.options import ALLOWED, StorePath
+from dagengine.cli.common.output import EXIT_INTERRUPTED, FORMATS, reporting, say
 from dagengine.errors import did_you_mean, nearest
 from dagengine.system.regular_files import noting_writes
 from dagengine.system.terminal import plain

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import say
 from dagengine.errors import InputError
 from dagengine.system.file_locks import one_writer
 from dagengine.system.regular_files import LEFT_BY, require_own_folder, require_regular

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +13,6 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads, Writes
-from dagengine.cli.common.formats import EXIT_INTERRUPTED
-from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 from dagengine.redaction import public_text
 
@@ -239,25 +236,6 @@ def columns_in(mapped: Sequence[str] | None) -> list[str]:
 def command_line() -> str:
     """The command as it was typed, without secrets."""
     return public_text(shlex.join(["dagengine", *sys.argv[1:]]))
-
-
-@contextmanager
-def saying_how_to_go_on(
-    store: Path | None, left: Callable[[], str] = lambda: "interrupted"
-) -> Iterator[None]:
-    """End an interrupted command with what is left of its work, and how to continue."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(f"{left()}; {go_on(store)}", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def go_on(store: Path | None) -> str:
-    """The message of an interrupted command: how to continue."""
-    if store is None:
-        return "use --store FILE, so that the next run does not ask answered questions again"
-    return f"run the same command to continue: the answers so far are in {store}"
 
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

@@ -11,8 +11,9 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import fail_if_any, print_csv
+from dagengine.cli.common.output import fail_if_any, print_csv
 from dagengine.errors import InputError
+from dagengine.system.terminal import counted, one_line
 
 if TYPE_CHECKING:
     from dagengine.results.conditions import Condition
@@ -30,6 +31,22 @@ _COLUMNS = (
     *("metric", "case", "old index", "new index", "change", "old score", "new score", "node"),
     *("old answer", "new answer", "cause", "detail"),
 )
+
+_EDIT = 60  # characters of an old or a new value
+_NAME = 200  # characters of a cell
+_CAUSES = {
+    "definition": "definition changed",
+    "evidence": "evidence changed",
+    "judge": "judge changed",
+    "same": "same question, different answer",
+}
+_SHORT = {
+    "definition": "tree",
+    "evidence": "data",
+    "judge": "judge",
+    "same": "same question answered differently",
+}
+_KINDS = ("worse", "better", "lost", "gained", "score", "path")
 
 
 def diff(
@@ -67,7 +84,6 @@ def diff(
 
     Exit codes: 0 compared; 1 a --fail-if condition holds; 2 invalid input.
     """
-    from dagengine.cli.tables.diff_table import print_changes
     from dagengine.record.changes.diff import compare_runs
     from dagengine.record.run import load_run
     from dagengine.reliability.card.card_faces import read_card
@@ -82,7 +98,7 @@ def diff(
     elif form == "json":
         typer.echo(json.dumps(report, indent=1))
     else:
-        print_csv(_COLUMNS, _lines(report["metrics"]))
+        print_csv(_COLUMNS, _csv_lines(report["metrics"]))
     failing: list[str] = []
     for condition in conditions:
         measured = [each for each in report["metrics"] if condition.of in ("", each["metric"])]
@@ -116,7 +132,7 @@ def condition_of(text: str) -> Condition:
     return condition
 
 
-def _lines(metrics: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _csv_lines(metrics: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """One line per case that changed."""
     for metric in metrics:
         for change in metric["changes"]:
@@ -126,3 +142,173 @@ def _lines(metrics: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 change["detail"],
             )  # fmt: skip
             yield dict(zip(_COLUMNS, values, strict=True))
+
+
+def print_changes(report: Mapping[str, Any], limit: int, console: Any = None) -> None:
+    """Print a report of changes (`change_report`), up to `limit` cases of each metric."""
+    from rich.console import Console
+
+    out = console or Console()
+    for line in _on_runs(report):
+        _say(out, line)
+    for metric in report["metrics"]:
+        _print_metric(out, metric, limit, several=len(report["metrics"]) > 1)
+    if report["agrees"]:
+        spent = []
+        for name, form in (("seconds", "{:.3g} s"), ("cost", "${:.4f}"), ("calls", "{} calls")):
+            old, new = (report[side][name] for side in ("old", "new"))
+            if old is not None and new is not None and old != new:
+                spent.append(f"{form.format(old)} → {form.format(new)}")
+        only = f"differs: only time and cost: {', '.join(spent)}"
+        _say(out, only if spent else "nothing differs")
+
+
+def _say(out: Any, line: str, style: str = "") -> None:
+    from rich.text import Text
+
+    out.print(Text(one_line(line, 2000), style=style), highlight=False)
+
+
+def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
+    """Differences of the runs as a whole."""
+    if report["agrees"]:
+        yield f"The two runs agree on all {report['cases']['common']:,} cases"
+    for side in ("old", "new"):
+        if not report[side]["finished"]:
+            yield f"the {side} run is not finished: only its finished cases are compared"
+    for name in report["added_metrics"]:
+        yield f"new metric: {name}"
+    for name in report["removed_metrics"]:
+        yield f"removed metric: {name}"
+    cases = report["cases"]
+    for kind, what in (("new", "new case"), ("missing", "removed case")):
+        if cases[kind]:
+            names = ", ".join(report[f"{kind}_cases"][:5])
+            more = ", …" if cases[kind] > 5 else ""
+            yield f"{counted(cases[kind], what)}, not compared: {names}{more}"
+    if cases["renamed"]:
+        yield f"different name: {counted(cases['renamed'], 'case')}"
+    if cases["changed"]:
+        yield f"same name or input, but different content: {counted(cases['changed'], 'case')}"
+
+
+def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:
+    out.print()
+    title = f"{metric['metric']}: " if several else ""
+    _say(out, title + metric["headline"], "bold")
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    changes = [("changed", _change_words(change)) for change in metric["tree"]]
+    for name, line in (*_lines(metric), *changes):
+        table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))
+    out.print(table)
+    if metric["flips"]:
+        matrix = Table(title="First node that differs", title_justify="left")
+        matrix.add_column("node", overflow="fold", max_width=40)
+        for cause in ("definition", "evidence", "judge", "same question"):
+            matrix.add_column(cause, justify="right", no_wrap=True)
+        for node in metric["nodes"]:
+            counts = [f"{node[cause]:,}" if node[cause] else "·" for cause in _CAUSES]
+            matrix.add_row(Text(one_line(node["node"] or "(settings)", _NAME)), *counts)
+        out.print(matrix)
+    shown = sorted(metric["changes"], key=lambda change: _KINDS.index(change["kind"]))
+    # Another score or path alone is listed only where nothing has flipped, or was lost or gained.
+    shown = [change for change in shown if change["kind"] not in ("score", "path")] or shown
+    if shown:
+        out.print(_cases(shown[:limit]))
+    if len(shown) > limit:
+        _say(out, f"{len(shown) - limit:,} more: --limit {len(shown)}, or --format json")
+
+
+def _change_words(change: Mapping[str, Any]) -> str:
+    """A change of the tree: its node, and from which definition to which."""
+    line = f"{change['node']}: {change['what']}" if change["node"] else str(change["what"])
+    if change["kind"] != "definition":
+        return line
+    if change["old"] != change["new"]:
+        return f"{line} ({change['old']!r} → {change['new']!r})"
+    parts = [part for key, values in change["data"].items() for part in _edit(key, *values)]
+    return f"{line}: {'; '.join(parts)}" if parts else line
+
+
+def _edit(key: str, old: Any, new: Any) -> Iterator[str]:
+    """The change of one key of a node's document; of `then`, verdict by verdict."""
+    if key != "then":
+        yield f"{key} {one_line(str(old), _EDIT)} → {one_line(str(new), _EDIT)}"
+        return
+    before, after = (
+        {str(entry.get("verdict")): _target(entry) for entry in entries or ()}
+        for entries in (old, new)
+    )
+    for verdict in before | after:
+        ends = before.get(verdict, "none"), after.get(verdict, "none")
+        if ends[0] != ends[1]:
+            yield f"{verdict}: {ends[0]} → {ends[1]}"
+
+
+def _target(entry: Mapping[str, Any]) -> str:
+    """The score, node or metric that a verdict leads to."""
+    child = entry.get("child") or {}
+    return str(child.get("ref") or child.get("name") or entry.get("score", "another tree"))
+
+
+def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "result", " · ".join(metric["result"])
+    if metric["scores"]:
+        yield "scores", metric["scores"]
+    if metric["flips"]:
+        counts = {node["node"]: sum(node[cause] for cause in _CAUSES) for node in metric["nodes"]}
+        ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+        nodes = (f"{counts[name]:,} first differ at {name or 'the settings'}" for name in ranked)
+        yield "where", ", ".join(nodes)
+        causes = [f"{word} {metric['causes'][name]:,}" for name, word in _SHORT.items()]
+        yield "cause", " · ".join(causes)
+    words = {
+        "other_score": "have a different score, but the same result",
+        "other_path": "took a different path to the same result",
+    }
+    rest = [f"{metric[name]:,} {what}" for name, what in words.items() if metric[name]]
+    if rest:
+        yield "besides", ", ".join(rest)
+    if metric["noise"]:
+        yield "noise", metric["noise"]["words"]
+    elif metric["noise_missing"]:
+        yield "noise", f"unknown: {metric['noise_missing']}"
+
+
+def _mean(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
+
+
+def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from dagengine.results.passing import SIGNS
+
+    table = Table(title="Cases", title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("case", overflow="fold", max_width=32)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("first difference", overflow="fold", ratio=1)
+    table.add_column("cause", overflow="fold", ratio=1)
+    for change in changes:
+        old, new = (SIGNS[state] for state in change["state"])
+        scores = " → ".join(_mean(score) for score in change["score"])
+        answers = " → ".join(change["answer"])
+        where = f"{change['node'] or 'settings'}: {answers}"
+        table.add_row(
+            f"{old}→{new}", Text(one_line(change["case"], _NAME)), scores,
+            Text(one_line(where, _NAME)), Text(one_line(cause_said(change), _NAME)),
+        )  # fmt: skip
+    return table
+
+
+def cause_said(change: Mapping[str, Any]) -> str:
+    """The cause of a change in words."""
+    cause = _CAUSES[change["cause"]]
+    if change["kind"] == "lost" and change["cause"] == "same":
+        cause = "no answer this time"
+    return f"{cause}: {change['detail']}" if change["detail"] else cause

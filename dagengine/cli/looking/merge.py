@@ -8,8 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dagengine.cli.common.files import within
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import report, say
 
 
 def merge(

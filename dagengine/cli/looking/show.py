@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Writes, name_in_errors
-from dagengine.cli.common.formats import Format, print_csv, print_json
-from dagengine.cli.common.streams import say, warn
+from dagengine.cli.common.output import Format, print_csv, print_json, say, warn
 from dagengine.errors import InputError
 from dagengine.system.regular_files import is_there, new_file
 from dagengine.system.terminal import counted

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import Format, print_csv, print_json
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import Format, print_csv, print_json, say
 from dagengine.errors import InputError, load_extra
 
 _LARGE = 30_000  # cases of a run whose columns are made before they are asked

@@ -13,9 +13,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import TableOrJson, print_document
-from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.judging import collector_at_work
+from dagengine.cli.common.output import TableOrJson, print_document, say
 from dagengine.errors import load_extra
 from dagengine.system.regular_files import private_folders, write_whole
 

@@ -12,10 +12,8 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, name_in_errors, sole, within
-from dagengine.cli.common.formats import fail_if_any, report
-from dagengine.cli.common.garbage import collector_at_work
-from dagengine.cli.common.judge_access import CountedAccess
-from dagengine.cli.common.streams import outlive_reader, say
+from dagengine.cli.common.judging import CountedAccess, collector_at_work, saying_how_to_go_on
+from dagengine.cli.common.output import fail_if_any, outlive_reader, report, say
 from dagengine.errors import InputError
 from dagengine.system.terminal import counted, wrap_lines
 
@@ -191,7 +189,7 @@ def _run_attack(
     access = CountedAccess()
     defend = _parts(options.defend) or []
     collector_at_work()
-    with shared.saying_how_to_go_on(
+    with saying_how_to_go_on(
         options.store, lambda: f"interrupted after {access.done:,} judged cases"
     ):
         return attacked(

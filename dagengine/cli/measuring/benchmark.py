@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dagengine.cli.common.benchmark_job import BenchmarkJob, symmetry_of, ways_of
-from dagengine.cli.common.benchmark_options import BenchmarkOptions
 from dagengine.cli.common.files import name_in_errors, sole
-from dagengine.cli.common.formats import EXIT_FAILED, fail_if_any, report
-from dagengine.cli.common.options import in_flight
-from dagengine.cli.common.streams import outlive_reader, say, warn
+from dagengine.cli.common.output import EXIT_FAILED, fail_if_any, outlive_reader, report, say, warn
+from dagengine.cli.measuring.benchmark_job import BenchmarkJob, BenchmarkOptions
 from dagengine.errors import InputError
 from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import plain, wrap_lines
+from dagengine.system.terminal import plain
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.fail_if import FailIf, FailUnlessUse
@@ -57,24 +54,25 @@ def benchmark(options: BenchmarkOptions) -> None:
         finally:
             gc.enable()
         return
-    job = _build(options)
-    options = _with_labels(options)
+    job = BenchmarkJob.of(options)
     if options.check is not None:
-        judges = _identities(job) if options.verdicts is None else _observations(job, options)[1]
+        judges = job.identities() if options.verdicts is None else _load_observations(job)[1]
         _check(options.check, bind(job.metrics, judges, job.cases), failing)
         return
     outlive_reader()  # the card is not written yet
     with sole(options.out / "card.json"):
-        _measure(job, options, failing)
+        _measure(job, failing)
 
 
-def _measure(
-    job: BenchmarkJob, options: BenchmarkOptions, failing: Sequence[FailIf | FailUnlessUse]
-) -> None:
+def _measure(job: BenchmarkJob, failing: Sequence[FailIf | FailUnlessUse]) -> None:
     """Ask every question again, or read the verdicts, and write the card."""
     from dagengine.reliability.card.build import make_card
 
-    seen, judges = (_ask if options.verdicts is None else _observations)(job, options)
+    options = job.options
+    if options.verdicts is None:
+        seen, judges = job.ask(), job.identities()
+    else:
+        seen, judges = _load_observations(job)
     spent = seen.totals
     card = make_card(
         seen,
@@ -110,103 +108,19 @@ def _require_no_asking(options: BenchmarkOptions) -> None:
             raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
 
-def _build(options: BenchmarkOptions) -> BenchmarkJob:
-    """The questions to ask; raises BadParameter and InputError for invalid options."""
-    from dagengine.data.cases import strict
-    from dagengine.loading import load_judge, load_metrics
-    from dagengine.test_case import TestCase
-
-    if options.verdicts is not None and options.data is None:
-        raise typer.BadParameter(
-            "--verdicts with METRICS.py needs --data; without METRICS.py, its file names the cases"
-        )
-    if options.metrics is None or options.data is None:
-        raise typer.BadParameter(
-            "METRICS.py and --data are required, except with --compare or --verdicts of any judge"
-        )
-    metrics = load_metrics(options.metrics, options.quoting())
-    read = options.cases_in(options.data)
-    cases = list(cast(Iterable[TestCase], strict(read)))
-    names = options.judge or ()
-    if len(set(names)) < len(names):
-        raise InputError(f"--judge is given twice: {', '.join(names)}")
-    judges = {name: load_judge(name, options.base_url) for name in names}
-    # Without a judge each metric asks its own, unless an address names the server of all.
-    if not names and options.base_url is not None:
-        judges = {"": load_judge(None, options.base_url)}
-    return BenchmarkJob(
-        metrics,
-        cases,
-        judges,
-        ways_of(options),
-        symmetry_of(options.swap),
-        options.probabilities,
-        options.second_answers,
-    )
-
-
-def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
-    """Raise the errors that show before the first call; print warnings."""
-    from dagengine.compiler.lowering import compile_metrics
-    from dagengine.estimate.case_warnings import example_lines
-    from dagengine.reliability.card.build import check_labels
-    from dagengine.reliability.statistics.intervals import require_benchmark_extra
-
-    require_benchmark_extra()
-    warn(*example_lines(compile_metrics(job.metrics), enumerate(job.cases)))
-    if options.labels is not None:
-        warn(*check_labels(job.metrics, job.cases, options.labels))
-
-
-def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
-    """Print the number of calls, then ask; returns the observations and the judges."""
-    from dagengine.compiler.lowering import compile_metrics
-    from dagengine.evaluation import fields_before
-    from dagengine.gateway.limits import Limits
-    from dagengine.reliability.card.four_questions import could_be_seen
-
-    if options.scale is not None:
-        raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
-    warn(*fields_before(compile_metrics(job.metrics), job.cases))
-    _check_before(job, options)
-    most_calls = in_flight(
-        options.max_in_flight, next(iter(options.judge or ()), None), options.base_url
-    )
-    most = job.print_plan(most_calls)
-    say(wrap_lines(could_be_seen(len(job.cases), job.ways["times"])))
-    if options.max_calls is not None:
-        job.require_calls(most, options.max_calls, options.store)
-    limits = Limits(
-        max_in_flight=most_calls, max_calls=options.max_calls, max_tokens=options.max_tokens
-    )
-    return job.all(options.store, limits=limits), _identities(job)
-
-
-def _with_labels(options: BenchmarkOptions) -> BenchmarkOptions:
-    """The options with the table of verdicts as that of labels, if it has such a column."""
-    from dagengine.data.case_numbers import named_cells
-    from dagengine.data.readers import table_of
-
-    path = options.verdicts
-    if options.labels is not None or path is None or not path.is_file():
-        return options
-    row = next(table_of(path).read(), None)
-    has = row is not None and named_cells(row.value or {}, ["label"])
-    return replace(options, labels=str(path)) if has else options
-
-
-def _observations(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
+def _load_observations(job: BenchmarkJob) -> tuple[Observations, list[str]]:
     """The observations in the file of --verdicts, and their judges."""
     from dagengine.record.run import run_at
     from dagengine.reliability.observations import Observations
 
-    assert options.verdicts is not None
-    if run_at(options.verdicts) is not None:
+    path = job.options.verdicts
+    assert path is not None
+    if run_at(path) is not None:
         raise typer.BadParameter("a run names metrics and cases: leave out METRICS.py and --data")
-    _check_before(job, options)
-    seen = Observations.load(options.verdicts, job.cases, scale=_ends(options.scale))
+    job.check()
+    seen = Observations.load(path, job.cases, scale=_ends(job.options.scale))
     named = dict.fromkeys(at.judge for at in seen.conditions if at.judge)
-    return seen, [*named] or [options.verdicts.name]
+    return seen, [*named] or [path.name]
 
 
 def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
@@ -280,25 +194,6 @@ def _needs(options: BenchmarkOptions) -> Needs:
     from dagengine.reliability.card.verdict import parse_needs
 
     return parse_needs(options.need, options.target)
-
-
-def _identities(job: BenchmarkJob) -> list[str]:
-    """Identities of the judges: the name that a judge has in every process, where it has one."""
-    from dagengine.compiler.lowering import compile_metrics
-    from dagengine.judges import as_judge
-    from dagengine.question import durable_identity
-
-    plan = compile_metrics(job.metrics)
-    identities: list[str] = []
-    for name, chosen in job.judges.items() or [("", None)]:
-        for index in plan.asked:
-            own = plan.models[index]
-            judge = as_judge(chosen if own is None else own)
-            identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"
-            if name and own is None and identity.endswith(number):
-                identity = name + number  # without its own name it is called as it was given
-            identities.append(identity)
-    return list(dict.fromkeys(identities))
 
 
 def _write(

@@ -14,8 +14,7 @@ from typer import Argument, Option
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, sole, within
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import say, warn
+from dagengine.cli.common.output import report, say, warn
 from dagengine.errors import InputError
 from dagengine.system.terminal import counted
 

@@ -13,8 +13,8 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes, sole
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import outlive_reader, say, warn
+from dagengine.cli.common.judging import saying_how_to_go_on
+from dagengine.cli.common.output import outlive_reader, report, say, warn
 from dagengine.system.terminal import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _run(
         return result, await folder.leave(result, target, search.metric, search.cases, settings)
 
     say("")
-    with shared.saying_how_to_go_on(settings["store"]):
+    with saying_how_to_go_on(settings["store"]):
         result, left = sync(whole)
     report(**json.loads((folder.path / RECORD).read_bytes()))
     # The screen: headline, what it rests on, next, what n is, the change.

@@ -15,8 +15,7 @@ from typer import Argument, Option
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.formats import EXIT_FAILED, EXIT_INPUT, report
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import EXIT_FAILED, EXIT_INPUT, report, say
 from dagengine.system.terminal import counted, plain
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes
-from dagengine.cli.common.formats import report
-from dagengine.cli.common.streams import say
+from dagengine.cli.common.output import report, say
 from dagengine.errors import InputError
 from dagengine.system.terminal import counted
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
 from dagengine.cli.common import command, help
-from dagengine.cli.common.garbage import collector_at_rest, collector_at_work
+from dagengine.cli.common.judging import collector_at_rest, collector_at_work
 
 ALL = ("--help", "--help-all")
 ROOT: Any = typer.main.get_command(app)

@@ -1,15 +1,28 @@
-"""Whether a judge accepts calls at all: a wrong key or an unknown model ends a command."""
+"""A command that asks judges: access, memory, and how it goes on after an interrupt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
+from dagengine.cli.common.output import EXIT_INTERRUPTED, say
 from dagengine.errors import JudgeSetupError
 
 if TYPE_CHECKING:
     from dagengine.results import Attempt, Totals
     from dagengine.results.rows import CaseResult
+
+# Python's garbage collector need not look through modules and classes, which never become garbage:
+# that was a quarter of the time until the first question. Its last look came when all was done.
+# New objects before it looks at them: more than are imported, and, at work, those of some hundred
+# cases, as `execution.local_executor` has it.
+_IMPORTED, _AT_WORK = 500_000, 50_000
 
 
 class Access:
@@ -85,3 +98,46 @@ class CountedAccess(Access):
         """Count a row; raises what `check` raises."""
         self.check(row)
         self.done += 1
+
+
+@contextmanager
+def saying_how_to_go_on(
+    store: Path | None, left: Callable[[], str] = lambda: "interrupted"
+) -> Iterator[None]:
+    """End an interrupted command with what is left of its work, and how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"{left()}; {go_on(store)}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def go_on(store: Path | None) -> str:
+    """The message of an interrupted command: how to continue."""
+    if store is None:
+        return "use --store FILE, so that the next run does not ask answered questions again"
+    return f"run the same command to continue: the answers so far are in {store}"
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Let a process begin and end without the collector; only for one that is ours alone."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_IMPORTED, *usual[1:])
+    try:
+        yield
+    finally:
+        if "duckdb" not in sys.modules:  # its bindings report what the collector has not taken
+            gc.freeze()  # the end of the process takes everything
+        gc.set_threshold(*usual)
+
+
+def collector_at_work() -> None:
+    """From here on look at what is new, and leave alone what has been imported by now.
+
+    Nothing happens where the collector is not at rest.
+    """
+    young, *older = gc.get_threshold()
+    if young == _IMPORTED:
+        gc.freeze()
+        gc.set_threshold(_AT_WORK, *older)

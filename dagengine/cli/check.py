@@ -64,8 +64,8 @@ def check(
                 name = model if isinstance(model, str) else display_name(as_judge(model))
                 say(f"asks a judge of its own: {name:.80}")
         if data:
-            cases = shared.cases_of(data, mapped, delimiter, unit=unit)
-            problems += _data_problems(plan, cases, format)
+            columns = shared.ColumnOptions(mapped=mapped, delimiter=delimiter)
+            problems += _data_problems(plan, columns.cases_in(*data, unit=unit), format)
         if format is not Format.TABLE and not fails():
             problems.append(_reading_order(plan))
     _print_problems(problems, format, f"ok: {', '.join(names)}" * (not fails()))

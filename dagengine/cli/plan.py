@@ -93,7 +93,7 @@ def plan(options: PlanOptions) -> None:
     compiled = compile_metrics(loaded)
     model, limits, store = options.chosen_judge(), options.limits(), options.store
     judges = judges_of(compiled, model)
-    cases = options.cases_in(options.data, unit=options.unit)
+    cases = options.cases_in(*options.data, unit=options.unit)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
     check_cases(compiled, cases.check())
@@ -110,10 +110,10 @@ def plan(options: PlanOptions) -> None:
     forecast = estimate(compiled, cast("Iterable[TestCase]", strict(cases)), **settings)
     latency, speeds = _pace(options, judges)
     answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
-    names, prices = tuple(map(display_name, judges)), shared.prices(options.price)
+    names = tuple(map(display_name, judges))
     budget = Assumptions(
-        names, prices, latency, limits.max_in_flight, options.items, results is not None, answered,
-        speeds,
+        names, options.prices(), latency, limits.max_in_flight, options.items, results is not None,
+        answered, speeds,
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)
     notes += lost + in_batches(loaded, cases, settings, budget)

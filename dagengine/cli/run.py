@@ -321,7 +321,7 @@ def run(options: RunOptions) -> None:
     from dagengine.report.tally import Tally
 
     _check(options)
-    cases = options.cases_in(options.data, goldens=options.app is not None, unit=options.unit)
+    cases = options.cases_in(*options.data, goldens=options.app is not None, unit=options.unit)
     if options.case is not None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
@@ -393,7 +393,6 @@ def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
     """The writer of the record; raises InputError if --results has an unknown file type."""
     from dagengine.evaluation import RecordTo
 
-    columns = shared.pairs("--map", shared.columns_in(options.mapped))
     target = RecordTo(
         options.out,
         options.settings(),
@@ -401,8 +400,8 @@ def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
         options.redact or (),
         shared.command_line(),
         {
-            "map": {column: field or None for column, field in columns.items()},
-            "delimiters": shared.pairs("--delimiter", options.delimiter),
+            "map": {column: field or None for column, field in options.columns().items()},
+            "delimiters": options.delimiters(),
         },
         options.results,
     )

@@ -160,17 +160,16 @@ class _PlainGroup(TyperGroup):
         except _UsageError as error:
             usage: Any = error
             word, names = args[0], [name for name in self.list_commands(ctx) if name]
-            meant = [
-                call
-                for call, words in _MEANT.items()
-                if call.partition(" ")[0] in names and word.lower() in words.split()
-            ]
             listed = [name for name in names if not self.commands[name].hidden]
+            # Of a group with one command, what is typed is its argument.
+            meant = f"{listed[0]} {word}" if len(listed) == 1 else ""
+            for call, words in _MEANT.items():
+                if word.lower() in words.split() and call.partition(" ")[0] in names:
+                    meant = call
+                    break
             near = _EMBEDDINGS if "embedding" in word.lower() else did_you_mean(word, names)
             near = near or f"there are {', '.join(listed)}"
-            if len(listed) == 1:  # of a group with one command, what is typed is its argument
-                meant = meant or [f"{listed[0]} {word}"]
-            hint = f": write `{ctx.command_path} {meant[0]}`" if meant else f"; {near}"
+            hint = f": write `{ctx.command_path} {meant}`" if meant else f"; {near}"
             usage.message = f"there is no command {word!r:.80}{hint}"
             raise
 
@@ -221,29 +220,22 @@ class Commands(typer.Typer):
         return decorate
 
 
-def _label(name: str, hint: Any) -> str:
-    """Name of a parameter in messages: that of an option, the placeholder of an argument."""
-    marks = (mark.metavar for mark in _metadata(hint) if isinstance(mark, ArgumentInfo))
-    return next(marks, None) or f"--{name.replace('_', '-')}"
-
-
 def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     """The function that Typer calls: it checks files, then calls the command's."""
     # A function that takes one dataclass gets its options in it, and an option for each field.
     first = next(iter(get_type_hints(function).values()))
-    options = first if dataclasses.is_dataclass(first) and isinstance(first, type) else None
-    described = options or function
-    parameters = inspect.signature(described).parameters.values()
-    hints = get_type_hints(described, include_extras=True)
-    labels = {parameter: _label(parameter, hint) for parameter, hint in hints.items()}
-    marks = {
-        name: mark
-        for name, hint in hints.items()
-        for mark in _metadata(hint)
-        if isinstance(mark, Reads | Writes)
-    }
+    options: Any = first if dataclasses.is_dataclass(first) else None
+    hints = get_type_hints(options or function, include_extras=True)
+    labels, marks = dict[str, str](), dict[str, Reads | Writes]()
+    for parameter, hint in hints.items():
+        labels[parameter] = f"--{parameter.replace('_', '-')}"
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, Reads | Writes):
+                marks[parameter] = mark
+            elif isinstance(mark, ArgumentInfo):  # which has no name, but a placeholder
+                labels[parameter] = mark.metavar or labels[parameter]
 
-    trees = [name for name, mark in marks.items() if mark == Reads(metrics=True)]
+    trees = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
     shared = {} if {"format", "form"} & hints.keys() else FORMATS
 
     @functools.wraps(function)
@@ -269,13 +261,11 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
             finally:
                 say_replaced(written, marks, given)
 
+    parameters = inspect.signature(options or function).parameters.values()
     typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    extra = (ALLOWED if trees else {}) | shared
-    typed += [
-        inspect.Parameter(name, keyword, default=default, annotation=hint)
-        for name, (hint, default) in extra.items()
-    ]
+    for extra, (hint, default) in ((ALLOWED if trees else {}) | shared).items():
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        typed.append(inspect.Parameter(extra, keyword, default=default, annotation=hint))
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     return call
@@ -289,7 +279,3 @@ def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
 
     allowed = {name: given.pop(name) for name in ALLOWED}
     return {name: given[name] and Target(given[name], **allowed) for name in names}
-
-
-def _metadata(hint: Any) -> tuple[Any, ...]:
-    return getattr(hint, "__metadata__", ())

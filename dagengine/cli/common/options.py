@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,14 +71,6 @@ ALLOWED: dict[str, tuple[Any, Any]] = {
     "allow_code": (AllowCode, False), "allow_model": (AllowModel, False),
 }  # fmt: skip
 """Options of every command that takes metrics, with their defaults."""
-Data = Annotated[
-    list[Path],
-    Option(
-        help="Test cases: a .jsonl, .json, .csv, .tsv or .parquet file. Columns have the names of "
-        "the fields of a test case. Repeatable for files of traces (`--map otel`)."
-    ),
-    Reads(),
-]
 Mapped = Annotated[
     list[str] | None,
     Option(
@@ -126,22 +118,6 @@ JudgeName = Annotated[
     ),
     Reads(),
 ]
-Quoting = Annotated[
-    str | None,
-    Option(
-        "--quotes",
-        metavar="required|if_any",
-        help="Make every verdict quote the words that it is based on, and check the quotes.",
-    ),
-]
-Unquoted = Annotated[
-    str,
-    Option(
-        "--unsupported",
-        metavar="fail|keep",
-        help="With --quotes: what becomes of a verdict whose quotes are not in the material.",
-    ),
-]
 BaseUrl = Annotated[
     str | None,
     Option(help="URL of an OpenAI-compatible server, for instance http://localhost:11434/v1."),
@@ -162,7 +138,6 @@ MaxInFlight = Annotated[
         "else 64.",
     ),
 ]
-MaxCalls = Annotated[int | None, Option(min=0, help="Stop after this number of judge calls.")]
 MaxTokens = Annotated[
     int | None,
     Option(
@@ -170,9 +145,6 @@ MaxTokens = Annotated[
         help="Maximum tokens per answer, unless the node sets its own. Default: enough for the "
         "limits of the answer.",
     ),
-]
-MoneyLimit = Annotated[
-    float | None, Option(help="Stop before the judge calls cost more than this, in US dollars.")
 ]
 Groups = Annotated[
     str | None, Option(metavar="FIELD", help="Cases with an equal value here stay together.")
@@ -184,53 +156,6 @@ PlanOnly = Annotated[bool, Option("--plan", help="Only say how many calls this t
 Replayed = Annotated[
     bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
 ]
-PriceOf = Annotated[
-    str | None,
-    Option(
-        "--price",
-        metavar="IN,OUT",
-        help="Price in US dollars per million input and output tokens; replaces the public price "
-        "list.",
-    ),
-]
-
-
-def cases_of(
-    data: Path | Sequence[Path],
-    mapped: Sequence[str] | None,
-    delimiter: Sequence[str] | None,
-    *,
-    goldens: bool = False,
-    unit: str = "trace",
-) -> Cases:
-    """The cases of `--data`, read with `--map`, `--delimiter` and `--unit`."""
-    from dagengine.data.cases import read_cases
-
-    files = [data] if isinstance(data, Path) else list(data)
-    if list(mapped or ()) == [_TRACES]:
-        if delimiter or goldens:
-            raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
-        from dagengine.traces import read_traces  # which loads the client of openai
-
-        return read_traces(*files, unit=unit)
-    if len(files) > 1 or unit != "trace":
-        raise typer.BadParameter(
-            f"several --data files, and --unit, are for traces: use --map {_TRACES}"
-        )
-
-    columns, delimiters = pairs("--map", columns_in(mapped)), pairs("--delimiter", delimiter)
-    tools = [text for text in mapped or () if "=" not in text]
-    if _TRACES in tools:
-        raise typer.BadParameter(f"--map {_TRACES} has no columns: use no other --map with it")
-    if len(tools) > 1:
-        raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
-    preset = tools[0] if tools else None
-    return read_cases(files[0], map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
-
-
-def columns_in(mapped: Sequence[str] | None) -> list[str]:
-    """The `COLUMN=FIELD` values of `--map`, without the name of a tool."""
-    return [text for text in mapped or () if "=" in text]
 
 
 def command_line() -> str:
@@ -238,13 +163,15 @@ def command_line() -> str:
     return public_text(shlex.join(["dagengine", *sys.argv[1:]]))
 
 
-def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+def _pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
     """`COLUMN=VALUE` of a repeatable option."""
-    parts = [text.rpartition("=") for text in given or ()]
-    for column, equals, value in parts:
+    values: dict[str, str] = {}
+    for text in texts:
+        column, equals, value = text.rpartition("=")
         if not equals or not (column or option == "--map"):  # a table may have a nameless column
             raise typer.BadParameter(f"{option} {value!r}: write COLUMN=…")
-    return {column: value for column, _, value in parts}
+        values[column] = value
+    return values
 
 
 def in_flight(number: int | None, judge: str | None, base_url: str | None) -> int:
@@ -276,11 +203,6 @@ def two_numbers(text: str, option: str) -> tuple[float, float]:
     return first, second
 
 
-def prices(text: str | None) -> dict[str, tuple[float, float]]:
-    """The prices of `--price IN,OUT`, for every model."""
-    return {} if text is None else {"*": two_numbers(text, "--price is IN,OUT")}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
     """How the columns of a file become the fields of cases."""
@@ -288,11 +210,37 @@ class ColumnOptions:
     mapped: Mapped = None
     delimiter: Delimiters = None
 
-    def cases_in(
-        self, data: Path | Sequence[Path], *, goldens: bool = False, unit: str = "trace"
-    ) -> Cases:
+    def columns(self) -> dict[str, str]:
+        """The fields of `--map`, by column, without the name of a tool."""
+        return _pairs("--map", [text for text in self.mapped or () if "=" in text])
+
+    def delimiters(self) -> dict[str, str]:
+        """The separators of `--delimiter`, by column."""
+        return _pairs("--delimiter", self.delimiter or ())
+
+    def cases_in(self, *files: Path, goldens: bool = False, unit: str = "trace") -> Cases:
         """Read the cases of a file, or of files of traces."""
-        return cases_of(data, self.mapped, self.delimiter, goldens=goldens, unit=unit)
+        from dagengine.data.cases import read_cases
+
+        tools = [text for text in self.mapped or () if "=" not in text]
+        if self.mapped == [_TRACES]:
+            if self.delimiter or goldens:
+                raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
+            from dagengine.traces import read_traces  # which loads the client of openai
+
+            return read_traces(*files, unit=unit)
+        if len(files) > 1 or unit != "trace":
+            raise typer.BadParameter(
+                f"several --data files, and --unit, are for traces: use --map {_TRACES}"
+            )
+        columns, delimiters = self.columns(), self.delimiters()
+        if _TRACES in tools:
+            raise typer.BadParameter(f"--map {_TRACES} has no columns: use no other --map with it")
+        if len(tools) > 1:
+            raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
+        preset = next(iter(tools), None)
+        path = files[0]
+        return read_cases(path, map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +248,14 @@ class CaseOptions(ColumnOptions):
     """Metrics, and the cases to judge."""
 
     metrics: Metrics
-    data: Data
+    data: Annotated[
+        list[Path],
+        Option(
+            help="Test cases: a .jsonl, .json, .csv, .tsv or .parquet file. Columns have the names "
+            "of the fields of a test case. Repeatable for files of traces (`--map otel`)."
+        ),
+        Reads(),
+    ]
     unit: UnitOfTraces = "trace"
 
 
@@ -308,8 +263,22 @@ class CaseOptions(ColumnOptions):
 class QuoteOptions:
     """Whether verdicts quote what they are based on."""
 
-    quotes: Quoting = None
-    unsupported: Unquoted = "fail"
+    quotes: Annotated[
+        str | None,
+        Option(
+            "--quotes",
+            metavar="required|if_any",
+            help="Make every verdict quote the words that it is based on, and check the quotes.",
+        ),
+    ] = None
+    unsupported: Annotated[
+        str,
+        Option(
+            "--unsupported",
+            metavar="fail|keep",
+            help="With --quotes: what becomes of a verdict whose quotes are not in the material.",
+        ),
+    ] = "fail"
 
     def quoting(self) -> Quotes | None:
         """The quotes to demand; raises InputError for unknown values."""
@@ -325,7 +294,15 @@ class JudgeOptions:
     judge: JudgeName = None
     base_url: BaseUrl = None
     max_in_flight: MaxInFlight = None
-    price: PriceOf = None
+    price: Annotated[
+        str | None,
+        Option(
+            "--price",
+            metavar="IN,OUT",
+            help="Price in US dollars per million input and output tokens; replaces the public "
+            "price list.",
+        ),
+    ] = None
 
     def chosen_judge(self) -> Judge | None:
         """The judge of `--judge` and `--base-url`; None where neither is given."""
@@ -333,20 +310,28 @@ class JudgeOptions:
 
         return chosen_judge(self.judge, self.base_url)
 
+    def prices(self) -> dict[str, tuple[float, float]]:
+        """The prices of `--price`, for every model; raises InputError for invalid ones."""
+        return {} if self.price is None else {"*": two_numbers(self.price, "--price is IN,OUT")}
+
     def limits(self, **settings: Any) -> Limits:
         """The limits of all calls; raises InputError for invalid values."""
         from dagengine.gateway.limits import Limits
 
         calls = in_flight(self.max_in_flight, self.judge, self.base_url)
-        return Limits(**{"max_in_flight": calls, "prices": prices(self.price), **settings})
+        return Limits(**{"max_in_flight": calls, "prices": self.prices(), **settings})
 
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(JudgeOptions):
     """The judge, the store of its answers, and what the calls of a command may take."""
 
-    max_calls: MaxCalls = None
-    budget: MoneyLimit = None
+    max_calls: Annotated[
+        int | None, Option(min=0, help="Stop after this number of judge calls.")
+    ] = None
+    budget: Annotated[
+        float | None, Option(help="Stop before the judge calls cost more than this, in US dollars.")
+    ] = None
     max_tokens: MaxTokens = None
     store: StorePath = None
 

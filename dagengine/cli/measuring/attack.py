@@ -114,7 +114,7 @@ def attack(options: AttackOptions) -> None:
         options.seed,
     )
     metrics = load_metrics(options.metrics, options.quoting())
-    read = options.cases_in(options.data, unit=options.unit)
+    read = options.cases_in(*options.data, unit=options.unit)
     cases = cast("list[TestCase]", list(strict(read)))
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")
@@ -157,7 +157,7 @@ def _print_plan(
     defend = _parts(options.defend) or []
     judges = _judges(defend, options.base_url)
     total, money, priced = 0.0, 0.0, True
-    own = shared.prices(options.price)
+    own = options.prices()
     for part in forecasts(cases, metrics, plan, defend, judges, model):
         calls = part.estimate.calls.likely * options.repeats
         total += calls

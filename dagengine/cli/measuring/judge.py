@@ -160,7 +160,7 @@ def check(
     subject = _subject(metrics, judge, base_url)
     text = ""
     if data is not None:
-        cases = shared.cases_of(data, mapped, delimiter)
+        cases = shared.ColumnOptions(mapped=mapped, delimiter=delimiter).cases_in(data)
         cases.check()
         text = longest_text(cast("Iterable[TestCase]", strict(cases)))
     with _parts_shown() as began:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -116,7 +117,7 @@ def plan(options: PlanOptions) -> None:
         answered, speeds,
     )  # fmt: skip
     long = too_long(compiled, enumerate(readable), judges)
-    notes += lost + in_batches(loaded, cases, settings, budget)
+    notes += lost + _in_batches(loaded, cases, settings, budget)
     if options.detectable and forecast.cases:
         from dagengine.cli.measuring.benchmark_job import TIMES
         from dagengine.reliability.card.four_questions import could_be_seen
@@ -152,7 +153,7 @@ def _with_escalations(compiled: Plan, results: Path | None) -> tuple[Plan, list[
     return dataclasses.replace(compiled, units=tuple(units)), lines
 
 
-def in_batches(
+def _in_batches(
     metrics: Sequence[Metric], cases: Cases, settings: Mapping[str, Any], budget: Assumptions
 ) -> list[str]:
     """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
@@ -272,7 +273,7 @@ class Assumptions:
     prices: Mapping[str, tuple[float, float]]
     latency: float | None
     max_in_flight: int
-    items: int
+    items: int = 10
     learnt: bool = False
     answered: int | None = None
     speeds: Speeds | None = None
@@ -300,39 +301,37 @@ def judge_costs(
     ]
 
 
-def sampling_note(estimate: Estimate) -> str:
-    """Say that the estimate rests on a sample, and how far it carries."""
-    return (
-        f"Estimated from a random sample of {estimate.looked_at:,} of {estimate.cases:,} cases: "
-        "least, likely and most are scaled up, so they are approximate. The 95 % margin of the "
-        f"likely questions is ±{estimate.margin:.1%}. There may be more equal questions than the "
-        "sample shows, and so fewer calls."
-    )
+def _sampling_note(estimate: Estimate) -> Iterator[str]:
+    """Say that the estimate rests on a sample, if it does, and how far it carries."""
+    if estimate.sampled:
+        yield (
+            f"Estimated from a random sample of {estimate.looked_at:,} of {estimate.cases:,} "
+            "cases: least, likely and most are scaled up, so they are approximate. The 95 % "
+            f"margin of the likely questions is ±{estimate.margin:.1%}. There may be more equal "
+            "questions than the sample shows, and so fewer calls."
+        )
 
 
-def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
+def assumptions(estimate: Estimate, budget: Assumptions) -> Iterator[str]:
     """Say the assumptions of an estimate."""
     from dagengine.estimate.lookahead import ASSUMED
 
+    if estimate.sampled:
+        yield "Retries are extra."
+    else:
+        yield "Least and most assume that every metric gets a score; retries are extra."
     verdicts = "as frequent as in the earlier run" if budget.learnt else "equally likely"
-    stored = []
-    if budget.answered is not None:
-        stored = [f"The store answers {budget.answered:,} of these questions without a call."]
+    yield f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}"
     speeds = budget.speeds
     if speeds is not None:
         read = "" if speeds.read is None else f"{speeds.read:g} tokens/s read and "
-        pace = f"Time: at {read}{speeds.write:g} tokens/s written, as `judge check` measured."
+        yield f"Time: at {read}{speeds.write:g} tokens/s written, as `judge check` measured."
     elif budget.latency is not None:
-        pace = f"A call takes {budget.latency:g} s."
+        yield f"A call takes {budget.latency:g} s."
     else:
-        pace = f"Time: {_UNKNOWN_TIME}."
-    hold = "Least and most assume that every metric gets a score; "
-    return [
-        "Retries are extra." if estimate.sampled else f"{hold}retries are extra.",
-        f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
-        pace,
-        *stored,
-    ]
+        yield f"Time: {_UNKNOWN_TIME}."
+    if budget.answered is not None:
+        yield f"The store answers {budget.answered:,} of these questions without a call."
 
 
 def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
@@ -347,10 +346,7 @@ def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
         "answered": budget.answered,
         "seconds": budget.seconds(estimate),
         "sampled": estimate.sampled,
-        "assumptions": [
-            *([sampling_note(estimate)] if estimate.sampled else []),
-            *assumptions(estimate, budget),
-        ],
+        "assumptions": [*_sampling_note(estimate), *assumptions(estimate, budget)],
     }
 
 
@@ -382,11 +378,8 @@ def print_estimate(
         least = cost(name, *counts, budget.prices, judge.cached_tokens)
         if money is not None and least is not None and _dollars(least) != paid:
             paid = f"{_dollars(least)} to {paid}"
-        tokens = [
-            _number(count, _ROUGH)
-            for count in (judge.input_tokens, judge.cached_tokens, judge.output_tokens)
-        ]
-        table.add_row(Text(plain(name)), _number(judge.calls), *tokens, paid)
+        tokens = (judge.input_tokens, judge.cached_tokens, judge.output_tokens)
+        table.add_row(Text(plain(name)), _number(judge.calls), *map(_rough_number, tokens), paid)
     out.print(table)
     seconds = budget.seconds(estimate)
     time = Text(f"time: {_UNKNOWN_TIME}\n")
@@ -476,8 +469,7 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
 
 def _notes(estimate: Estimate) -> Iterator[str]:
     """Notes for the reader of the numbers."""
-    if estimate.sampled:
-        yield sampling_note(estimate)
+    yield from _sampling_note(estimate)
     nodes = [node for metric in estimate.metrics for node in metric.nodes]
     if any(node.equal for node in nodes):
         yield "Equal: questions that are expected to repeat another one; they cost nothing."
@@ -503,11 +495,11 @@ def _asking_notes(estimate: Estimate) -> Iterator[str]:
         # Decisions about one case travel together; each request has the texts of the case anew.
         ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" * bool(travel.unneeded)
         alone = travel.state_tokens + travel.spared_tokens
-        spared = f" (one by one: {_number(alone, _ROUGH)})" if travel.spared_tokens else ""
+        spared = f" (one by one: {_rough_number(alone)})" if travel.spared_tokens else ""
         yield (
             f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
             f"requests{ahead}. Every request contains the texts of its case: "
-            f"{_number(travel.state_tokens, _ROUGH)} tokens in all{spared}."
+            f"{_rough_number(travel.state_tokens)} tokens in all{spared}."
         )
     for name in estimate.uncounted:
         yield f"{name} runs its own code, which may ask questions; they are not counted here."
@@ -519,7 +511,7 @@ def _span(span: Bounds) -> tuple[str, str, str]:
 
 def _tokens(nodes: tuple[NodeEstimate, ...]) -> tuple[str, str]:
     paid = sum(node.input_tokens for node in nodes), sum(node.output_tokens for node in nodes)
-    return _number(paid[0], _ROUGH), _number(paid[1], _ROUGH)
+    return _rough_number(paid[0]), _rough_number(paid[1])
 
 
 def _number(number: float | None, rounded: int = _ROUNDED) -> str:
@@ -530,6 +522,9 @@ def _number(number: float | None, rounded: int = _ROUNDED) -> str:
         if number >= max(size, rounded):
             return f"{number / size:,.{2 if number < 10 * size else 0}f}{sign}"
     return f"{number:,.0f}"
+
+
+_rough_number = partial(_number, rounded=_ROUGH)
 
 
 def _dollars(money: float) -> str:

@@ -256,7 +256,7 @@ def _print_plan(options: SynthesizeOptions) -> None:
     synthesizer = _synthesizer(options, lambda golden: None)
     forecast = synthesizer.estimate_goldens_from_docs(**_arguments(options))
     names = tuple(judge_name(judge.judge) for judge in forecast.judges)
-    shown = Assumptions(names, options.prices(), LATENCY, options.limits().max_in_flight, 10)
+    shown = Assumptions(names, options.prices(), LATENCY, options.limits().max_in_flight)
     report(**as_dict(forecast, shown))
     print_estimate(forecast, shown)
     say(f"A rejected draft is replaced: up to {options.tries} drafts per golden.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,14 +19,7 @@ from dagengine.system.terminal import counted, one_line
 if TYPE_CHECKING:
     from dagengine.results.conditions import Condition
 
-MEASURES = {
-    "flips": "flips",
-    "worse": "worse",
-    "better": "better",
-    "lost": "lost",
-    "gained": "gained",
-    "same-question": "same",
-}
+MEASURES = ("flips", "worse", "better", "lost", "gained", "same-question")
 """The measures of `--fail-if`: each counts cases of one metric."""
 _COLUMNS = (
     *("metric", "case", "old index", "new index", "change", "old score", "new score", "node"),
@@ -89,33 +83,35 @@ def diff(
     from dagengine.reliability.card.card_faces import read_card
     from dagengine.reliability.changes.run_report import change_report
 
-    conditions = [condition_of(text) for text in fail_if or ()]
+    conditions = [_condition_of(text) for text in fail_if or ()]
     judge_card = None if card is None else read_card(card)
     compared = compare_runs(load_run(old), load_run(new), metric=metric)
     report = change_report(compared, judge_card)
     if form == "table":
-        print_changes(report, limit)
+        _print_changes(report, limit)
     elif form == "json":
         typer.echo(json.dumps(report, indent=1))
     else:
         print_csv(_COLUMNS, _csv_lines(report["metrics"]))
-    failing: list[str] = []
-    for condition in conditions:
-        measured = [each for each in report["metrics"] if condition.of in ("", each["metric"])]
-        if not measured:
-            raise InputError(
-                f"--fail-if {condition.text!r}: no metric {condition.of!r} is in both runs"
-            )
-        name = MEASURES[condition.measure]
-        for figures in measured:
-            # Only flips without a change of definition, evidence or judge are counted by cause.
-            count = int(figures["causes"]["same"] if name == "same" else figures[name])
-            if condition.holds(count):
-                failing.append(f"{condition.text}: {figures['metric']}: {count}")
-    fail_if_any(failing)
+    fail_if_any([line for condition in conditions for line in _failing(condition, report)])
 
 
-def condition_of(text: str) -> Condition:
+def _failing(condition: Condition, report: Mapping[str, Any]) -> Iterator[str]:
+    """Metrics for which a condition holds; raises InputError if it is of none."""
+    measured = [each for each in report["metrics"] if condition.of in ("", each["metric"])]
+    if not measured:
+        raise InputError(
+            f"--fail-if {condition.text!r}: no metric {condition.of!r} is in both runs"
+        )
+    for figures in measured:
+        # Only flips without a change of definition, evidence or judge are counted by cause.
+        is_cause = condition.measure == "same-question"
+        count = int(figures["causes"]["same"] if is_cause else figures[condition.measure])
+        if condition.holds(count):
+            yield f"{condition.text}: {figures['metric']}: {count}"
+
+
+def _condition_of(text: str) -> Condition:
     """Parse a condition; raises InputError for a measure that this command does not have."""
     from dagengine.results.conditions import parse_condition
 
@@ -144,11 +140,11 @@ def _csv_lines(metrics: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
             yield dict(zip(_COLUMNS, values, strict=True))
 
 
-def print_changes(report: Mapping[str, Any], limit: int, console: Any = None) -> None:
+def _print_changes(report: Mapping[str, Any], limit: int) -> None:
     """Print a report of changes (`change_report`), up to `limit` cases of each metric."""
     from rich.console import Console
 
-    out = console or Console()
+    out = Console()
     for line in _on_runs(report):
         _say(out, line)
     for metric in report["metrics"]:
@@ -176,10 +172,8 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
     for side in ("old", "new"):
         if not report[side]["finished"]:
             yield f"the {side} run is not finished: only its finished cases are compared"
-    for name in report["added_metrics"]:
-        yield f"new metric: {name}"
-    for name in report["removed_metrics"]:
-        yield f"removed metric: {name}"
+    yield from map("new metric: {}".format, report["added_metrics"])
+    yield from map("removed metric: {}".format, report["removed_metrics"])
     cases = report["cases"]
     for kind, what in (("new", "new case"), ("missing", "removed case")):
         if cases[kind]:
@@ -259,27 +253,26 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if metric["scores"]:
         yield "scores", metric["scores"]
     if metric["flips"]:
-        counts = {node["node"]: sum(node[cause] for cause in _CAUSES) for node in metric["nodes"]}
-        ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
-        nodes = (f"{counts[name]:,} first differ at {name or 'the settings'}" for name in ranked)
+        counts = Counter({node["node"]: sum(map(node.get, _CAUSES)) for node in metric["nodes"]})
+        nodes = (
+            f"{count:,} first differ at {name or 'the settings'}"
+            for name, count in counts.most_common()
+            if count
+        )
         yield "where", ", ".join(nodes)
         causes = [f"{word} {metric['causes'][name]:,}" for name, word in _SHORT.items()]
         yield "cause", " · ".join(causes)
-    words = {
-        "other_score": "have a different score, but the same result",
-        "other_path": "took a different path to the same result",
-    }
-    rest = [f"{metric[name]:,} {what}" for name, what in words.items() if metric[name]]
+    rest = []
+    if metric["other_score"]:
+        rest.append(f"{metric['other_score']:,} have a different score, but the same result")
+    if metric["other_path"]:
+        rest.append(f"{metric['other_path']:,} took a different path to the same result")
     if rest:
         yield "besides", ", ".join(rest)
     if metric["noise"]:
         yield "noise", metric["noise"]["words"]
     elif metric["noise_missing"]:
         yield "noise", f"unknown: {metric['noise_missing']}"
-
-
-def _mean(value: float | None) -> str:
-    return "none" if value is None else f"{value:.2f}"
 
 
 def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
@@ -296,18 +289,16 @@ def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
     table.add_column("cause", overflow="fold", ratio=1)
     for change in changes:
         old, new = (SIGNS[state] for state in change["state"])
-        scores = " → ".join(_mean(score) for score in change["score"])
-        answers = " → ".join(change["answer"])
-        where = f"{change['node'] or 'settings'}: {answers}"
-        table.add_row(
-            f"{old}→{new}", Text(one_line(change["case"], _NAME)), scores,
-            Text(one_line(where, _NAME)), Text(one_line(cause_said(change), _NAME)),
-        )  # fmt: skip
+        scores = ("none" if score is None else f"{score:.2f}" for score in change["score"])
+        where = f"{change['node'] or 'settings'}: {' → '.join(change['answer'])}"
+        case, *words = (
+            Text(one_line(text, _NAME)) for text in (change["case"], where, _cause_words(change))
+        )
+        table.add_row(f"{old}→{new}", case, " → ".join(scores), *words)
     return table
 
 
-def cause_said(change: Mapping[str, Any]) -> str:
-    """The cause of a change in words."""
+def _cause_words(change: Mapping[str, Any]) -> str:
     cause = _CAUSES[change["cause"]]
     if change["kind"] == "lost" and change["cause"] == "same":
         cause = "no answer this time"

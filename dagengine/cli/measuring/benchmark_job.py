@@ -341,7 +341,7 @@ class BenchmarkJob:
         judges = judges_of(plan, next(iter(self.judges.values()), None))
         once = estimate(plan, self.cases, judges=[judge.identity for judge in judges])
         names = tuple(map(display_name, judges))
-        print_estimate(once, Assumptions(names, {}, LATENCY, max_in_flight, 10))
+        print_estimate(once, Assumptions(names, {}, LATENCY, max_in_flight))
         second, every = self._most_second_answers(once)
         # A node has no second answers in a case where every run asked it.
         most = min(_bound(once.asked.most) * self.runs + second, every)

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from dagengine.question import Judge
     from dagengine.record.values import Manifest
     from dagengine.record.writer import RunWriter
-    from dagengine.reliability.card.values import JudgeCard
-    from dagengine.reliability.card.verdict import Verdict
     from dagengine.report.tally import Tally
     from dagengine.results.conditions import Condition
     from dagengine.results.rows import CaseResult
@@ -480,12 +478,15 @@ def _report(
     from dagengine.record.definition import standing_lines
     from dagengine.record.run import load_run
     from dagengine.record.run_conditions import failures
+    from dagengine.redaction import public_text
     from dagengine.report.build_servers import add_step_summary, write_junit
     from dagengine.report.page.run_page import write_run_page
     from dagengine.report.tables import print_table
 
     outlive_reader()  # the page and the pictures are not written yet
-    words = _words_of_judge(options.metrics, options.judge, options.base_url)
+    judge = ["--judge", options.judge] if options.judge else []
+    judge += ["--base-url", public_text(options.base_url)] if options.base_url else []
+    words = shlex.join(judge or [options.metrics])  # of `judge check` for these judges
     standings = standing_lines(writer.manifest.judges, executor.asked_judges, words)
     report(out=options.out, summary=tally.summing.result(), totals=executor.totals)
     print_table(tally, executor.totals, standings=standings)
@@ -511,15 +512,6 @@ def _report(
         raise typer.Exit(EXIT_NO_SCORE)
 
 
-def _words_of_judge(metrics: str, judge: str | None, base_url: str | None) -> str:
-    """The arguments of `judge check` for the judge of a run: what named it, else its metrics."""
-    from dagengine.redaction import public_text
-
-    options = {"--judge": judge, "--base-url": base_url and public_text(base_url)}
-    words = [word for name, value in options.items() if value for word in (name, value)]
-    return shlex.join(words or [metrics])
-
-
 def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
     """The manifest of a run whose judges have what a card says of them, or why it says nothing.
 
@@ -530,13 +522,17 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
     from dagengine.record.values import Standing
     from dagengine.redaction import public_text
     from dagengine.reliability.card.card_faces import read_card
+    from dagengine.reliability.card.verdict import verdict
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day):
         return manifest, f"{path} is of {day}, older than {DAYS} days: it says nothing of this run"
-    bound, several = card.binding, len({setting.condition.judge for setting in card.settings}) > 1
-    verdicts = _verdicts(card, manifest)
-    identities = [] if several or not verdicts else list(map(public_text, bound.judges))
+    bound, hashes = card.binding, {record.name: record.hash for record in manifest.metrics}
+    # Of metrics that have the same definition
+    measured = [m for m in card.metrics if bound.metric_hash(m.metric) == hashes.get(m.metric)]
+    verdicts = {m.metric: verdict(card, m, under) for m in measured for under in m.settings[:1]}
+    several = len({setting.condition.judge for setting in card.settings}) > 1
+    identities = [] if several or not verdicts else map(public_text, bound.judges)
     records = {judge.identity: judge for judge in manifest.judges}
     for identity in records.keys() & set(identities):
         standing = Standing(
@@ -554,13 +550,3 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
         differing = "judges" if verdicts else "metrics"
         return manifest, f"{path} says nothing of this run: it is of other {differing}"
     return manifest.model_copy(update={"judges": tuple(records.values())}), None
-
-
-def _verdicts(card: JudgeCard, manifest: Manifest) -> dict[str, Verdict]:
-    """Verdicts of a card on the metrics of a run that have the same definition."""
-    from dagengine.reliability.card.verdict import verdict
-
-    hashes = {record.name: record.hash for record in manifest.metrics}
-    bound = card.binding
-    measured = [m for m in card.metrics if bound.metric_hash(m.metric) == hashes.get(m.metric)]
-    return {m.metric: verdict(card, m, under) for m in measured for under in m.settings[:1]}

@@ -226,15 +226,7 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     first = next(iter(get_type_hints(function).values()))
     options: Any = first if dataclasses.is_dataclass(first) else None
     hints = get_type_hints(options or function, include_extras=True)
-    labels, marks = dict[str, str](), dict[str, Reads | Writes]()
-    for parameter, hint in hints.items():
-        labels[parameter] = f"--{parameter.replace('_', '-')}"
-        for mark in getattr(hint, "__metadata__", ()):
-            if isinstance(mark, Reads | Writes):
-                marks[parameter] = mark
-            elif isinstance(mark, ArgumentInfo):  # which has no name, but a placeholder
-                labels[parameter] = mark.metavar or labels[parameter]
-
+    labels, marks = _labels_and_marks(hints)
     trees = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
     shared = {} if {"format", "form"} & hints.keys() else FORMATS
 
@@ -279,3 +271,16 @@ def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
 
     allowed = {name: given.pop(name) for name in ALLOWED}
     return {name: given[name] and Target(given[name], **allowed) for name in names}
+
+
+def _labels_and_marks(hints: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Reads | Writes]]:
+    """Names of parameters in messages, and what is done to their files."""
+    labels, marks = dict[str, str](), dict[str, Reads | Writes]()
+    for parameter, hint in hints.items():
+        labels[parameter] = f"--{parameter.replace('_', '-')}"
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, Reads | Writes):
+                marks[parameter] = mark
+            elif isinstance(mark, ArgumentInfo):  # which has no name, but a placeholder
+                labels[parameter] = mark.metavar or labels[parameter]
+    return labels, marks

@@ -1,5 +1,3 @@
 """Commands that measure judges, and set the one to use."""
 
-from dagengine.cli.measuring.judge import app, doors
-
-__all__ = ["app", "doors"]
+__all__: list[str] = []

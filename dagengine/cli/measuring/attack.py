@@ -20,6 +20,7 @@ from dagengine.system.terminal import counted, wrap_lines
 if TYPE_CHECKING:
     from dagengine.attacking.attack_card import AttackCard
     from dagengine.attacking.campaign import AttackPlan
+    from dagengine.estimate.estimates import Forecast
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.test_case import TestCase
 
@@ -98,7 +99,7 @@ def attack(options: AttackOptions) -> None:
     """
     from dagengine.attacking.attack_card import failing_lines, parse_fail_if
     from dagengine.attacking.attack_report import screen, write_attack
-    from dagengine.attacking.campaign import AttackPlan
+    from dagengine.attacking.campaign import AttackPlan, forecasts
     from dagengine.attacking.families import read_attacks, select_families
     from dagengine.data.cases import strict
     from dagengine.loading import load_metrics
@@ -119,13 +120,17 @@ def attack(options: AttackOptions) -> None:
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")
     require_benchmark_extra()
-    model = options.chosen_judge()
-    _print_plan(options, plan, metrics, cases, model)
+    defend = _parts(options.defend) or []
+    asked: dict[str, Any] = {
+        "defend": defend, "judges": _judges(defend, options.base_url),
+        "model": options.chosen_judge(),
+    }  # fmt: skip
+    _print_plan(options, plan, forecasts(cases, metrics, plan, **asked))
     if options.plan:
         return
     outlive_reader()  # the card is not written yet
     with sole(options.out / "attack.json"):
-        card = _run_attack(options, plan, metrics, cases, model)
+        card = _run_attack(options, plan, metrics, cases, asked)
         report(**dataclasses.asdict(card))
         say("\n".join(screen(card)))
         with name_in_errors(options.out):
@@ -147,28 +152,21 @@ def _judges(defend: Iterable[str], base_url: str | None) -> dict[str, Any]:
     return {name: load_judge(name, base_url) for name in names if name}
 
 
-def _print_plan(
-    options: AttackOptions, plan: AttackPlan, metrics: list[BaseMetric],
-    cases: list[TestCase], model: Any,
-) -> None:  # fmt: skip
+def _print_plan(options: AttackOptions, plan: AttackPlan, parts: Iterable[Forecast]) -> None:
     """Print what is asked at most, part by part, with its price."""
-    from dagengine.attacking.campaign import forecasts
-
-    defend = _parts(options.defend) or []
-    judges = _judges(defend, options.base_url)
     total, money, priced = 0.0, 0.0, True
     own = options.prices()
-    for part in forecasts(cases, metrics, plan, defend, judges, model):
+    for part in parts:
         calls = part.estimate.calls.likely * options.repeats
         total += calls
         price = part.cost(own)
+        paid = ""
         if price is None:
             priced = False
-            say(f"  {part.what}: about {calls:,.0f} calls")
         else:
-            price *= options.repeats
-            money += price
-            say(f"  {part.what}: about {calls:,.0f} calls, ${price:.2f}")
+            money += price * options.repeats
+            paid = f", ${price * options.repeats:.2f}"
+        say(f"  {part.what}: about {calls:,.0f} calls{paid}")
     report(plan={"calls": total, "usd": money if priced else None})
     much = f", ${money:.2f}" if priced else ""
     words = (
@@ -181,13 +179,12 @@ def _print_plan(
 
 def _run_attack(
     options: AttackOptions, plan: AttackPlan, metrics: list[BaseMetric],
-    cases: list[TestCase], model: Any,
+    cases: list[TestCase], asked: dict[str, Any],
 ) -> AttackCard:  # fmt: skip
     """Ask everything; an interrupt says how to continue."""
     from dagengine.attacking.campaign import attack as attacked
 
     access = CountedAccess()
-    defend = _parts(options.defend) or []
     collector_at_work()
     with saying_how_to_go_on(
         options.store, lambda: f"interrupted after {access.done:,} judged cases"
@@ -201,14 +198,12 @@ def _run_attack(
             positions=plan.positions,
             sample=plan.sample,
             repeats=options.repeats,
-            defend=defend,
-            judges=_judges(defend, options.base_url),
             line=options.line,
             seed=plan.seed,
             show=True,
             on_row=access.count,
             on_attempt=access.note,
-            model=model,
             store=options.store,
             limits=options.limits(),
+            **asked,
         )

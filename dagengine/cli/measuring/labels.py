@@ -87,9 +87,7 @@ def plan(
         for record in records
     ]  # fmt: skip
     for planned in plans:
-        for text in _lines(planned):
-            say(text)
-        say("")
+        say("\n".join([*_lines(planned), ""]))
     report(plans=plans)
     path = write_plan(run.folder, plans)
     total = sum(len(planned.queue) for planned in plans)
@@ -124,26 +122,24 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
             yield f"    {differing.case}: {', '.join(differing.outcomes)}{at}"
     if plan.agreement is not None:
         low, high = 100 * plan.agreement.low, 100 * plan.agreement.high
-        of = (
-            "random cases"
-            if plan.agreement.items == plan.random_labels
-            else "cases, not all random"
-        )
+        are_random = plan.agreement.items == plan.random_labels
+        of = ("cases, not all random", "random cases")[are_random]
         yield (
             f"  the judge agrees with people on {100 * plan.agreement.value:.0f} % of "
             f"{plan.agreement.items} {of} ({low:.0f} to {high:.0f} %)"
         )
     yield ""
     yield f"  {'to know':<56} {'more labels':>12}"
+    unlabelled = plan.cases - plan.labels
     for half, more in plan.within:
-        over = more > plan.cases - plan.labels
-        yield _row(f"agreement within ± {100 * half:.0f} points", f"{more}{' *' if over else '  '}")
+        mark = " *" if more > unlabelled else "  "
+        yield _row(f"agreement within ± {100 * half:.0f} points", f"{more}{mark}")
     likely, needed = _labels_to_decide(plan)
     yield _row(f"whether agreement is above {100 * plan.line:g} %{likely}", needed)
     for node in plan.nodes[:_NODES]:
         seen = f"{node.right} of {node.labels} right" if node.labels else "no label"
         yield _row(f"node {node.node} within ± 10 points ({seen})", node.more)
-    if plan.within[-1][1] > plan.cases - plan.labels:
+    if plan.within[-1][1] > unlabelled:
         yield "  * more than this run has without a label: it takes a larger run"
     yield from _threshold_lines(plan)
     yield ""
@@ -163,10 +159,11 @@ def _threshold_lines(plan: LabelPlan) -> Iterator[str]:
         more = max((fit.needed or fit.items + 20) - fit.items, 0)
         yield _row("which threshold fits the labels", more)
         return
-    best = f"{fit.threshold:.2f} is shown to be better than the present {fit.now:g}"
-    if not fit.is_better:
-        best = f"none is shown to be better than the present {fit.now:g}"
-    yield f"  the labels leave open thresholds from {fit.low:.2f} to {fit.high:.2f}; {best}"
+    best = f"{fit.threshold:.2f}" if fit.is_better else "none"
+    yield (
+        f"  the labels leave open thresholds from {fit.low:.2f} to {fit.high:.2f}; {best} is shown "
+        f"to be better than the present {fit.now:g}"
+    )
 
 
 def _row(what: str, more: int | str) -> str:

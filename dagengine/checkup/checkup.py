@@ -97,7 +97,7 @@ async def check_judge(
 
 async def _connect(examiner: Examiner) -> tuple[Connection, Any]:
     """The connection to the judge, and its first answer (None of a judge that writes none)."""
-    connection, answer = await _connection_of(examiner.judge), None
+    connection = await _connection_of(examiner.judge)
     if connection.problem is not None:
         return connection, None
     examiner.begin(_FIRST)

@@ -72,7 +72,7 @@ def explain(
 
 
 def _explain_codes(codes: Iterable[str], explanations: dict[str, str]) -> None:
-    wanted: dict[str, None] = {}
+    wanted: dict[str, str] = {}
     # Outcomes are written with "_" and codes with "-", which nobody has to remember.
     plain = {name.casefold().replace("-", "_"): name for name in reversed(explanations)}
     for code in codes:
@@ -83,11 +83,12 @@ def _explain_codes(codes: Iterable[str], explanations: dict[str, str]) -> None:
                 "`dagengine help` lists all; options are in `dagengine COMMAND --help`"
             )
             raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
-        wanted[name] = None
-    report(explanations={name: explanations[name] for name in wanted})
-    for index, name in enumerate(wanted):
+        wanted[name] = explanations[name]
+    report(explanations=wanted)
+    for index, (name, text) in enumerate(wanted.items()):
         say("\n" * bool(index) + name + "\n")
-        say("\n".join(f"  {line}".rstrip() for line in _wrap(explanations[name])))
+        for line in _wrap(text):
+            say(f"  {line}".rstrip())
 
 
 def guide() -> None:
@@ -148,8 +149,8 @@ def _sections(part: str) -> dict[str, str]:
 
 def _list(title: str, names: dict[str, str]) -> None:
     say(f"{title}:")
-    lines = textwrap.wrap(", ".join(names), _WIDTH - 2, break_on_hyphens=False)
-    say("\n".join(f"  {line}" for line in lines))
+    say(textwrap.fill(", ".join(names), _WIDTH, initial_indent="  ", subsequent_indent="  ",
+                      break_on_hyphens=False))  # fmt: skip
 
 
 def _wrap(text: str) -> Iterator[str]:

@@ -51,20 +51,20 @@ def show(
     with open_to_look(path) as db:
         held = groups(db)
         listed = latest(db, AnswerSelection(judge, node), limit) if limit else []
-    out = Console()
-    total = sum(group.answers for group in held)
+    out, table = Console(), Table("judge", "node")
+    for name in ("answers", "first", "last"):
+        table.add_column(name, justify="right", no_wrap=True)
+    total = 0
+    for group in held:
+        total += group.answers
+        table.add_row(
+            Text(plain(group.judge)), Text(plain(group.node)), f"{group.answers:,}",
+            f"{group.first:%Y-%m-%d}", f"{group.last:%Y-%m-%d}",
+        )  # fmt: skip
     details = [record.as_dict() for record in listed]
     report(answers=total, bytes=size(path), groups=held, latest=details)
     head = f"{path}: {total:,} answers, {size(path) / 1e6:,.1f} MB"
     out.print(Text(plain(head)), highlight=False)
-    table = Table("judge", "node")
-    for name in ("answers", "first", "last"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for group in held:
-        dates = (f"{moment:%Y-%m-%d}" for moment in (group.first, group.last))
-        table.add_row(
-            Text(plain(group.judge)), Text(plain(group.node)), f"{group.answers:,}", *dates
-        )
     if held:
         out.print(table)
     for record in listed:
@@ -92,13 +92,11 @@ def prune(
     ] = False,
 ) -> None:
     """Remove answers by judge, node and age. Their questions will be asked again."""
-    from dagengine.store.maintenance import count
+    from dagengine.store.maintenance import AnswerSelection, count
     from dagengine.store.maintenance import prune as remove
 
     if judge is None and node is None and older_than is None:
         raise typer.BadParameter("select the answers to remove: --judge, --node or --older-than")
-    from dagengine.store.maintenance import AnswerSelection
-
     try:
         before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
     except (OverflowError, ValueError):
@@ -134,19 +132,17 @@ def export(
         return line_of(row) if plain(text) == text else f"{json.dumps(row)}\n".encode()
 
     with open_to_look(path) as db:
-        line = terminal_line if out is None and sys.stdout.isatty() else line_of
         rows = (record.as_dict() for record in records(db))
-        if out is None and wants_json():
+        if out is not None:
+            with name_in_errors(out), new_file(out) as file:
+                file.writelines(map(line_of, rows))
+            say(f"written: {out}")
+        elif wants_json():
             report(answers=[*rows])
-            return
-        lines = map(line, rows)
-        if out is None:
-            sys.stdout.buffer.writelines(lines)
+        else:
+            line = terminal_line if sys.stdout.isatty() else line_of
+            sys.stdout.buffer.writelines(map(line, rows))
             sys.stdout.buffer.flush()
-            return
-        with name_in_errors(out), new_file(out) as file:
-            file.writelines(lines)
-    say(f"written: {out}")
 
 
 @app.command()

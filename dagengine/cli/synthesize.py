@@ -173,13 +173,13 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
     from dagengine.synthesis import EvolutionConfig, StylingConfig, Synthesizer
 
     address = options.base_url
-    embedder: Any = None
-    if options.embedder is not None and options.embedder.rpartition(":")[0].endswith(".py"):
-        embedder = load_judge(options.embedder, None)
-    elif options.embedder is not None:
+    embedder: Any = options.embedder
+    if embedder is not None and embedder.rpartition(":")[0].endswith(".py"):
+        embedder = load_judge(embedder, None)
+    elif embedder is not None:
         from dagengine.judges.embedding import EmbeddingJudge
 
-        embedder = EmbeddingJudge(options.embedder, base_url=address)
+        embedder = EmbeddingJudge(embedder, base_url=address)
     return Synthesizer(
         model=options.chosen_judge(),
         evolution_config=EvolutionConfig(num_evolutions=options.evolutions),

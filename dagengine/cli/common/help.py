@@ -12,16 +12,10 @@ _COMMANDS = {
     "Judge cases": ("run", "watch", "plan", "merge", "test"),
     "Look at results": ("show", "view", "diff", "sql", "send"),
     "Write metrics and data": (
-        "help",
-        "guide",
-        "schema",
-        "check",
-        "render",
-        "synthesize",
-        "migrate",
+        "help", "guide", "schema", "check", "render", "synthesize", "migrate",
     ),
     "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "fit", "store"),
-}
+}  # fmt: skip
 _OPTIONS = {
     "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
     "Judge": (
@@ -149,10 +143,8 @@ _EXAMPLES = {
 
 def examples_of(group: str, command: str) -> str | None:
     """The examples of a command of a group as Markdown; None for one that has none."""
-    lines = _EXAMPLES.get(f"{group} {command}")
-    if lines is None:
-        return None
-    return "Examples:\n\n" + "\n\n".join(f"`{line}`" for line in lines)
+    lines = _EXAMPLES.get(f"{group} {command}", ())
+    return "\n\n".join(["Examples:", *map("`{}`".format, lines)]) if lines else None
 
 
 def write_help(command: Any, context: Any, formatter: Any) -> None:
@@ -172,24 +164,19 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
         if not part.hidden
     }
     _write_groups(formatter, _COMMANDS, commands, "commands", len(commands))
-    arguments: list[tuple[str, str]] = []
-    options: dict[str, tuple[str, str]] = {}
+    arguments, options = list[_Row](), dict[str, _Row]()
     for part in command.get_params(context):
-        record = part.get_help_record(context)
-        if record is None:  # it is hidden
-            continue
-        label, text = record
-        if part.param_type_name == "argument":
+        label, text = part.get_help_record(context) or ("", "")
+        if label and part.param_type_name == "argument":
             arguments.append((label.partition(" <")[0], text))
-        else:
+        elif label:  # else it is hidden
             options[str(part.name)] = (label.replace(" range>", ">"), text)
     _write_rows(formatter, "Arguments", arguments)
-    shown = options
-    if len(options) > _MANY and ALL not in context.meta:
+    total, shown = len(options), options
+    if total > _MANY and ALL not in context.meta:
         shown = {name: options[name] for name in options if name in _FIRST_DAY}
-    _write_groups(formatter, _OPTIONS, shown, "options", len(options))
-    if len(shown) < len(options):
-        more = len(options) - len(shown)
+    _write_groups(formatter, _OPTIONS, shown, "options", total)
+    if more := total - len(shown):
         formatter.write(f"\n{more} more options: {context.command_path} {ALL}\n")
     _write_examples(formatter, command.epilog)
 

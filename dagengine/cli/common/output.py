@@ -137,13 +137,12 @@ def open_streams() -> None:
     for the terminal ends in it. Messages go to whichever of output and errors is open.
     """
     missing = []
-    for number in range(3):
+    for number, mode in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
             missing.append(number)
-    for number in missing:  # the lowest free number is the one that is opened
-        os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            os.open(os.devnull, mode)  # gets the lowest free number, which is this one
     if 1 in missing:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if 2 in missing:

@@ -57,12 +57,10 @@ def sql(options: SqlOptions) -> None:
     with query_runs(options.query, runs) as (columns, answer):
         if options.format is Format.TABLE:
             _print_table(columns, answer)
-            return
-        lines = (dict(zip(columns, line, strict=True)) for line in answer)
-        if options.format is Format.JSON:
-            print_json({name: _data(value) for name, value in line.items()} for line in lines)
+        elif options.format is Format.JSON:
+            print_json(dict(zip(columns, _data(line), strict=True)) for line in answer)
         else:
-            print_csv(columns, lines)
+            print_csv(columns, (dict(zip(columns, line, strict=True)) for line in answer))
 
 
 def _print_table(columns: Sequence[str], answer: Iterator[Sequence[Any]]) -> None:

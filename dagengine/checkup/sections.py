@@ -265,7 +265,7 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
         raise OutOfTimeError
     right = sum(answer == verdict for answer, verdict in answers)
     yes = sum(answer for answer, _ in answers)
-    failure = str(failures[0]) if failures else None
+    failure = next(map(str, failures), None)
     chance = chance_of(right, len(answers))
     mass = median(masses) if masses else None
     return EasyQuestions(count, len(answers), right, yes, chance, failure, mass)

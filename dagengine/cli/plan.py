@@ -428,9 +428,8 @@ def _questions(estimate: Estimate) -> Table:
         )
         for node in metric.nodes:
             equal_questions = _number(node.equal) if node.equal else ""
-            notes = ["once"] if node.constant else []
-            notes += [node.panel] if node.panel else []
-            name = Padding(Text(plain(", ".join([node.node, *notes]))), (0, 0, 0, 2))
+            notes = filter(None, (node.node, "once" * node.constant, node.panel))
+            name = Padding(Text(plain(", ".join(notes))), (0, 0, 0, 2))
             table.add_row(name, "", *_span(node.asked), equal_questions, *_tokens((node,)))
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)

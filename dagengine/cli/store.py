@@ -50,7 +50,7 @@ def show(
     limit = limit or (10 if judge or node else 0)
     with open_to_look(path) as db:
         held = groups(db)
-        listed = latest(db, AnswerSelection(judge, node), limit) if limit else []
+        listed = latest(db, AnswerSelection(judge, node), limit)
     out, table = Console(), Table("judge", "node")
     for name in ("answers", "first", "last"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -232,21 +233,18 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
     """A function that writes one golden per line; keeps an existing file until the first golden."""
     from dagengine.data.json_lines import JsonLines
 
-    lines: JsonLines | None = None
+    with ExitStack() as ended:
 
-    def write(golden: Any) -> None:
-        nonlocal lines
-        with name_in_errors(path):
-            if lines is None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                lines = JsonLines(path)
-            lines.write(golden.model_dump(mode="json", exclude_none=True))
+        @functools.cache
+        def lines() -> JsonLines:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return ended.enter_context(closing(JsonLines(path)))
 
-    try:
+        def write(golden: Any) -> None:
+            with name_in_errors(path):
+                lines().write(golden.model_dump(mode="json", exclude_none=True))
+
         yield write
-    finally:
-        if lines is not None:
-            lines.close()
 
 
 def _print_plan(options: SynthesizeOptions) -> None:

@@ -210,7 +210,7 @@ class Commands(typer.Typer):
         """As Typer's; a function of one dataclass gets an option for each of its fields."""
 
         def decorate(function: CommandFunctionType) -> CommandFunctionType:
-            name = names[0] if names else function.__name__.replace("_", "-")
+            name = next(iter(names), function.__name__.replace("_", "-"))
             epilog = examples_of(str(self.info.name), name)
             added = {"epilog": epilog, "cls": _PlainCommand, **settings}
             full = f"{self.info.name} {name}".removeprefix("dagengine ")

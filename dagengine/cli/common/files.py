@@ -76,27 +76,24 @@ def guard(marks: Marks, labels: Mapping[str, str], given: Given) -> None:
     a file that is written is also named by another option, and for a file that cannot be
     written.
     """
-    files = [
-        _File(labels[name], path, mark)
-        for name, mark in marks.items()
-        for path in _paths(mark, given.get(name), given)
-    ]
-    files.sort(key=lambda file: isinstance(file.mark, Writes))  # what is read is named first
-    for first, second in itertools.combinations(files, 2):
+    read, written = list[_File](), list[_File]()
+    for name, mark in marks.items():
+        side = written if isinstance(mark, Writes) else read
+        side += (_File(labels[name], path, mark) for path in _paths(mark, given.get(name), given))
+    for first, second in itertools.combinations(read + written, 2):
         # Two files that are only read may be one, and an option with several may name one twice.
-        writes = any(isinstance(file.mark, Writes) for file in (first, second))
         alike = (first.option, first.mark) == (second.option, second.mark)
-        if writes and not alike and _same(first, second):
+        if isinstance(second.mark, Writes) and not alike and _same(first.path, second.path):
             paths = " and ".join(map(str, dict.fromkeys((first.path, second.path))))
             raise InputError(
                 f"{first.option} and {second.option} are the same file, {paths}: its content would "
                 "be lost; choose another file for one of them"
             )
-    for file in files:
+    for file in written:
         if isinstance(file.mark, Writes):
             if file.path.name in LEFT_BY:
                 folder = file.path.parent
-                names = [f.path.name for f in files
+                names = [f.path.name for f in written
                          if f.mark is file.mark and f.path.parent == folder]  # fmt: skip
                 require_own_folder(folder, names)
             if not file.mark.opened:
@@ -133,12 +130,12 @@ def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:
         yield value
 
 
-def _same(one: _File, other: _File) -> bool:
+def _same(first: Path, second: Path) -> bool:
     """Whether two paths lead to one file, also through links; pipes and devices never clash."""
     with suppress(OSError):
-        kinds = (one.path.stat().st_mode, other.path.stat().st_mode)
-        return all(map(stat.S_ISREG, kinds)) and one.path.samefile(other.path)
-    return os.path.realpath(one.path) == os.path.realpath(other.path)
+        kinds = (first.stat().st_mode, second.stat().st_mode)
+        return all(map(stat.S_ISREG, kinds)) and first.samefile(second)
+    return os.path.realpath(first) == os.path.realpath(second)
 
 
 def require_writable(path: Path) -> None:

@@ -47,8 +47,10 @@ class Access:
         from dagengine.judges.wire.dialects.failures import HINTS
 
         self._granted = self._granted or (not self._ended and self._accepted())
-        for result in () if self._granted else row.metrics:
-            message = "" if result.failure is None else result.failure.message
+        for result in row.metrics:
+            if self._granted or result.failure is None:
+                continue
+            message = result.failure.message
             if self._error is None and (message.endswith(HINTS) or FOR_GOOD in message):
                 self._error = JudgeSetupError(f"the judge accepts no call: {message}")
             self._ended = self._ended or FOR_GOOD in message

@@ -195,7 +195,7 @@ def sole_metric(target: str) -> BaseMetric:
 def two_numbers(text: str, option: str) -> tuple[float, float]:
     """Two finite numbers from 0 on, with a comma between them; raises InputError."""
     try:
-        first, second = (float(part) for part in text.split(","))
+        first, second = map(float, text.split(","))
     except ValueError:
         raise InputError(f"{option}, for instance 2.5,10, not {text!r}") from None
     if not (0 <= first < float("inf") and 0 <= second < float("inf")):

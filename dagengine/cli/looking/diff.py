@@ -83,7 +83,7 @@ def diff(
     from dagengine.reliability.card.card_faces import read_card
     from dagengine.reliability.changes.run_report import change_report
 
-    conditions = [_condition_of(text) for text in fail_if or ()]
+    conditions = list(map(_condition_of, fail_if or ()))
     judge_card = None if card is None else read_card(card)
     compared = compare_runs(load_run(old), load_run(new), metric=metric)
     report = change_report(compared, judge_card)
@@ -178,7 +178,7 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
     for kind, what in (("new", "new case"), ("missing", "removed case")):
         if cases[kind]:
             names = ", ".join(report[f"{kind}_cases"][:5])
-            more = ", …" if cases[kind] > 5 else ""
+            more = ", …" * (cases[kind] > 5)
             yield f"{counted(cases[kind], what)}, not compared: {names}{more}"
     if cases["renamed"]:
         yield f"different name: {counted(cases['renamed'], 'case')}"
@@ -188,7 +188,7 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:
     out.print()
-    title = f"{metric['metric']}: " if several else ""
+    title = f"{metric['metric']}: " * several
     _say(out, title + metric["headline"], "bold")
     from rich.table import Table
     from rich.text import Text
@@ -218,13 +218,13 @@ def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: b
 
 def _change_words(change: Mapping[str, Any]) -> str:
     """A change of the tree: its node, and from which definition to which."""
-    line = f"{change['node']}: {change['what']}" if change["node"] else str(change["what"])
+    line = ": ".join(filter(None, (change["node"], change["what"])))
     if change["kind"] != "definition":
         return line
     if change["old"] != change["new"]:
         return f"{line} ({change['old']!r} → {change['new']!r})"
     parts = [part for key, values in change["data"].items() for part in _edit(key, *values)]
-    return f"{line}: {'; '.join(parts)}" if parts else line
+    return ": ".join(filter(None, (line, "; ".join(parts))))
 
 
 def _edit(key: str, old: Any, new: Any) -> Iterator[str]:
@@ -302,4 +302,4 @@ def _cause_words(change: Mapping[str, Any]) -> str:
     cause = _CAUSES[change["cause"]]
     if change["kind"] == "lost" and change["cause"] == "same":
         cause = "no answer this time"
-    return f"{cause}: {change['detail']}" if change["detail"] else cause
+    return ": ".join(filter(None, (cause, change["detail"])))

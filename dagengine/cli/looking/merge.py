@@ -36,7 +36,7 @@ def merge(
     from dagengine.report.tally import Tally
     from dagengine.results import Totals
 
-    shards = [load_run(folder) for folder in folders]
+    shards = list(map(load_run, folders))
     if out.resolve() in {shard.folder.resolve() for shard in shards}:
         raise InputError(f"{out} is the folder of a shard; choose another folder for --out")
     manifest = merged(shards, out)

@@ -105,8 +105,8 @@ def show(options: ShowOptions) -> None:
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
         how = run.manifest.exit or "the run is in progress, or was killed"
-        why = f": {run.manifest.error}" if run.manifest.error else ""
-        say(f"not finished: {how}{why}", err=True)
+        words = filter(None, ("not finished", how, run.manifest.error))
+        say(": ".join(words), err=True)
     if options.tree:
         _print_trees(run, options.metric)
         return
@@ -165,8 +165,7 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
 
         def fields(row: CaseResult) -> dict[str, Any]:
             own = {} if files is None else files.fields_of(row) or {}
-            # Lists and objects are JSON in a cell, as in the data.
-            return {n: v if isinstance(v, str) else json.dumps(v) for n, v in own.items()}
+            return dict(zip(own, map(_as_text, own.values()), strict=True))
 
         # The head names every field, so the rows are read twice and never held.
         more = dict.fromkeys(name for row in rows for name in fields(row)) if texts else {}
@@ -181,10 +180,10 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
     from dagengine.report.selection import fields_of
 
     cases = fields_of(run, [row.index for row in rows])
-    first = next(cases, None)  # so that nothing is written where that fails
+    first = list(itertools.islice(cases, 1))  # so that nothing is written where that fails
     count = 0
     with name_in_errors(path), new_file(path) as file:
-        for case in itertools.chain([] if first is None else [first], cases):
+        for case in itertools.chain(first, cases):
             file.write(line_of(case))
             count += 1
     warn(*(f"{field} is hidden in these cases" for field in run.manifest.redacted))
@@ -206,7 +205,7 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
         for row in kept:
             _print_case(run, row, options.times)
         return
-    several = "" if count == 1 and not whole else "s"
+    several = "s" * (count != 1 or bool(whole))
     print_cases(kept, f"{count:,}{whole} {thing}{several}", times=options.times)
     if count > len(kept):
         say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")
@@ -219,11 +218,17 @@ def _print_case(run: Run, row: CaseResult, times: bool) -> None:
 
     nodes = (node for metric in run.manifest.metrics for node in metric.nodes)
     best = {node.name: max(node.scale.values()) for node in nodes if node.scale}
-    seconds = row.seconds if times else None
-    took = "" if seconds is None else f" ({seconds_words(seconds)})"
+    took = ""
+    if times and row.seconds is not None:
+        took = f" ({seconds_words(row.seconds)})"
     say(f"{row.index} {row.case}{took}")
     for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
         for name, value in fields.items():
-            say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
+            say(f"  {name}: {_as_text(value)}")
     for result in row.metrics:
         print_steps(result, times=times, best=best)
+
+
+def _as_text(value: Any) -> str:
+    """A field of a case; lists and objects are JSON, as in the data."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -46,7 +46,7 @@ def sql(options: SqlOptions) -> None:
     from dagengine.report.queries import query_runs
 
     load_extra("duckdb", "SQL needs", "sql")  # else columns would be made for nothing
-    runs = [load_run(folder) for folder in options.folders]
+    runs = list(map(load_run, options.folders))
     for run in runs:
         stored, counts = run.columns(), run.manifest.counts
         if stored is not None:
@@ -70,14 +70,17 @@ def _print_table(columns: Sequence[str], answer: Iterator[Sequence[Any]]) -> Non
 
     from dagengine.system.terminal import one_line
 
+    def cell(value: Any) -> Text:
+        text = "-" if value is None else str(value)
+        return Text(one_line(f"{value:.4g}" if isinstance(value, float) else text, _WIDTH))
+
     table = Table()
     lines = list(islice(answer, _LISTED))
     for index, name in enumerate(columns):
         numbers = any(isinstance(line[index], int | float) for line in lines)
         table.add_column(Text(one_line(name, _WIDTH)), justify="right" if numbers else "left")
     for line in lines:
-        texts = (f"{v:.4g}" if isinstance(v, float) else "-" if v is None else str(v) for v in line)
-        table.add_row(*(Text(one_line(text, _WIDTH)) for text in texts))
+        table.add_row(*map(cell, line))
     Console().print(table)
     more = sum(1 for _ in answer)
     if more:
@@ -93,7 +96,7 @@ def _data(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_data(part) for part in value]
+        return list(map(_data, value))
     if isinstance(value, dict):
         return {str(name): _data(part) for name, part in value.items()}
     return value if value is None or isinstance(value, str | int | float) else str(value)

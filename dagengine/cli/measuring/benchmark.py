@@ -44,9 +44,9 @@ def benchmark(options: BenchmarkOptions) -> None:
 
     _require_no_asking(options)
     if options.compare is not None:
-        _compare(*options.compare, [parse(text) for text in options.fail_if or ()])
+        _compare(*options.compare, list(map(parse, options.fail_if or ())))
         return
-    failing = [condition(text) for text in options.fail_if or ()]
+    failing = list(map(condition, options.fail_if or ()))
     if options.metrics is None and options.verdicts is not None:
         gc.disable()  # none of millions of rows is part of a cycle
         try:
@@ -125,7 +125,7 @@ def _load_observations(job: BenchmarkJob) -> tuple[Observations, list[str]]:
 
 def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
     try:
-        low, high = (float(end) for end in (scale or "0,1").split(","))
+        low, high = map(float, (scale or "0,1").split(","))
     except ValueError:
         raise InputError(f"{option} takes two numbers, for instance 1,5, not {scale!r}") from None
     return low, high

@@ -470,7 +470,7 @@ def _ways_of(options: BenchmarkOptions) -> dict[str, Any]:
         ) from None
     return {
         "times": options.times or TIMES,
-        "orders": [order.strip() for order in options.orders.split(",")],
+        "orders": list(map(str.strip, options.orders.split(","))),
         "temperatures": _numbers("--temperatures", options.temperatures, float, "0,0.7"),
         "seeds": _numbers("--seeds", options.seeds, int, "1,2,3"),
         "paraphrases": paraphrases,
@@ -482,7 +482,7 @@ def _numbers(
 ) -> list[float | None]:
     """The numbers of a list; without one, None once, which leaves nodes as they are."""
     try:
-        return [kind(part) for part in text.split(",")] if text else [None]
+        return list(map(kind, text.split(","))) if text else [None]
     except ValueError:
         raise InputError(
             f"{option} takes numbers separated by commas, for instance {example}, not {text!r}"
@@ -495,7 +495,7 @@ def _symmetry_of(swap: str | None) -> Symmetry:
 
     if swap is None:
         return Symmetry()
-    first, _, second = (name.strip() for name in swap.partition(","))
+    first, _, second = map(str.strip, swap.partition(","))
     if not first or not second or "," in second:
         raise InputError(f"--swap takes two fields, for instance context.0,context.1, not {swap!r}")
     return Symmetry(first, second)

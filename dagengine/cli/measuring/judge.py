@@ -236,9 +236,10 @@ def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Ju
     if metrics is None or judge or base_url:
         return load_judge(judge, base_url)
     plan = compile_metrics(load_metrics(metrics))
-    judges = {judge.identity: judge for judge in (as_judge(plan.models[n]) for n in plan.asked)}
+    asked = map(plan.models.__getitem__, plan.asked)
+    judges = {judge.identity: judge for judge in map(as_judge, asked)}
     if len(judges) > 1:
-        names = ", ".join(judge_name(identity) for identity in judges)
+        names = ", ".join(map(judge_name, judges))
         raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")
     if not judges:
         raise typer.BadParameter(f"{metrics} asks no judge: use --judge")

@@ -195,7 +195,7 @@ def _home_of_name(module: str, name: str) -> str | None:
 
 
 def _notes(node: ast.AST, deepeval: Version | None) -> Iterator[str]:
-    """What a person has to decide at a node of a program."""
+    """Notes on a node of a program, for a person to decide."""
     match node:
         case ast.Import():
             whys = ((alias.name, why_no_module(alias.name)) for alias in node.names)

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from dagengine.question import Judge
     from dagengine.record.values import Manifest
     from dagengine.record.writer import RunWriter
+    from dagengine.reliability.card.values import JudgeCard
+    from dagengine.reliability.card.verdict import Verdict
     from dagengine.report.tally import Tally
     from dagengine.results.conditions import Condition
     from dagengine.results.rows import CaseResult
@@ -519,34 +521,44 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
     InputError for a file that is no card.
     """
     from dagengine.record.definition import DAYS, is_recent
-    from dagengine.record.values import Standing
+    from dagengine.record.values import JudgeRecord, Standing
     from dagengine.redaction import public_text
     from dagengine.reliability.card.card_faces import read_card
-    from dagengine.reliability.card.verdict import verdict
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day):
         return manifest, f"{path} is of {day}, older than {DAYS} days: it says nothing of this run"
-    bound, hashes = card.binding, {record.name: record.hash for record in manifest.metrics}
-    # Of metrics that have the same definition
-    measured = [m for m in card.metrics if bound.metric_hash(m.metric) == hashes.get(m.metric)]
-    verdicts = {m.metric: verdict(card, m, under) for m in measured for under in m.settings[:1]}
+    verdicts = _verdicts(card, manifest)
+    if not verdicts:
+        return manifest, f"{path} says nothing of this run: it is of other metrics"
+    facts: dict[str, Any] = {
+        "source": "judge card", "date": day, "dagengine": card.binding.version,
+        "wording": card.sha256[:16],
+        "says": "; ".join(f"{name}: {advice.headline}" for name, advice in verdicts.items()),
+        "weak": any(advice.kind in ("no", "stop") for advice in verdicts.values()),
+    }  # fmt: skip
     several = len({setting.condition.judge for setting in card.settings}) > 1
-    identities = [] if several or not verdicts else map(public_text, bound.judges)
-    records = {judge.identity: judge for judge in manifest.judges}
-    for identity in records.keys() & set(identities):
-        standing = Standing(
-            source="judge card",
-            identity=identity,
-            name=records[identity].model or identity,
-            date=day,
-            dagengine=bound.version,
-            wording=card.sha256[:16],
-            says="; ".join(f"{name}: {advice.headline}" for name, advice in verdicts.items()),
-            weak=any(advice.kind in ("no", "stop") for advice in verdicts.values()),
-        )
-        records[identity] = records[identity].model_copy(update={"standing": standing})
-    if tuple(records.values()) == manifest.judges:
-        differing = "judges" if verdicts else "metrics"
-        return manifest, f"{path} says nothing of this run: it is of other {differing}"
-    return manifest.model_copy(update={"judges": tuple(records.values())}), None
+    identities, judges = set(map(public_text, card.binding.judges)), list[JudgeRecord]()
+    for judge in manifest.judges:
+        identity, name = judge.identity, judge.model or judge.identity
+        if identity in identities and not several:
+            standing = Standing(identity=identity, name=name, **facts)
+            judges.append(judge.model_copy(update={"standing": standing}))
+        else:
+            judges.append(judge)
+    if tuple(judges) == manifest.judges:
+        return manifest, f"{path} says nothing of this run: it is of other judges"
+    return manifest.model_copy(update={"judges": tuple(judges)}), None
+
+
+def _verdicts(card: JudgeCard, manifest: Manifest) -> dict[str, Verdict]:
+    """Verdicts of a card on the metrics of a run that have the same definition."""
+    from dagengine.reliability.card.verdict import verdict
+
+    hashes = {record.name: record.hash for record in manifest.metrics}
+    verdicts: dict[str, Verdict] = {}
+    for measured in card.metrics:
+        if card.binding.metric_hash(measured.metric) == hashes.get(measured.metric):
+            for settings in measured.settings[:1]:
+                verdicts[measured.metric] = verdict(card, measured, settings)
+    return verdicts

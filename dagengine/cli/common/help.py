@@ -164,6 +164,12 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
         if not part.hidden
     }
     _write_groups(formatter, _COMMANDS, commands, "commands", len(commands))
+    _write_parameters(command, context, formatter)
+    _write_examples(formatter, command.epilog)
+
+
+def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
+    """Write the arguments and the options, or those of the first day."""
     arguments, options = list[_Row](), dict[str, _Row]()
     for part in command.get_params(context):
         label, text = part.get_help_record(context) or ("", "")
@@ -178,7 +184,6 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
     _write_groups(formatter, _OPTIONS, shown, "options", total)
     if more := total - len(shown):
         formatter.write(f"\n{more} more options: {context.command_path} {ALL}\n")
-    _write_examples(formatter, command.epilog)
 
 
 def plain_usage(pieces: Iterable[str]) -> list[str]:

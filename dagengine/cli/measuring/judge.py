@@ -199,7 +199,7 @@ def _print_checkup(checkup: Checkup) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from dagengine.checkup.advice import recommendations
+    from dagengine.checkup.checkup import recommendations
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
@@ -264,7 +264,7 @@ def _require_savable(metrics: str | None, judge: str | None, base_url: str | Non
 
 def _save(checkup: Checkup, judge: str | None, base_url: str | None, user: bool) -> None:
     """Write the judge with what was measured into a file of settings."""
-    from dagengine.checkup.advice import tuning_of
+    from dagengine.checkup.checkup import tuning_of
     from dagengine.judges.default import DefaultJudge, default_judge, write_settings
 
     path, chosen = _file(user), default_judge()

@@ -14,7 +14,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
-from dagengine.cli.common import command, help
+from dagengine.cli.common import command
 from dagengine.cli.common.judging import collector_at_rest, collector_at_work
 
 ALL = ("--help", "--help-all")
@@ -60,14 +60,14 @@ def test_long_help_is_in_groups_and_every_name_of_a_group_is_one() -> None:
     shown = CliRunner().invoke(app, ["run", "--help-all"]).output
     for title in ("Cases:", "Judge:", "Limits:", "Output:", "Several machines:", "Examples:"):
         assert f"\n{title}\n" in shown
-    named = {name for names in help._COMMANDS.values() for name in names}
+    named = {name for names in command._COMMANDS.values() for name in names}
     assert named == set(ROOT.commands) - {name for name, c in ROOT.commands.items() if c.hidden}
     params = {
         param.name
         for words in commands(ROOT)
         for param in functools.reduce(lambda group, word: group.commands[word], words, ROOT).params
     }
-    assert {name for names in help._OPTIONS.values() for name in names} <= params
+    assert {name for names in command._OPTIONS.values() for name in names} <= params
 
 
 @pytest.mark.parametrize("words", list(commands(ROOT)), ids=" ".join)

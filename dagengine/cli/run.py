@@ -208,6 +208,37 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
         ),
     ] = None
 
+    def require_valid(self) -> None:
+        """Raise BadParameter or InputError for options that cannot be combined."""
+        if self.to:
+            from dagengine.traces.backends import backend_of
+
+            for destination in self.to:
+                backend_of(destination, os.environ)  # raises before anything is asked
+        if self.replay and self.store is None:
+            raise typer.BadParameter("--replay needs --store")
+        if self.batch_files is not None and (self.batch or self.base_url):
+            raise typer.BadParameter(
+                "--batch-files uses no server: leave out --batch and --base-url"
+            )
+        self.part()
+        if self.processes is not None and (self.cluster or self.workers):
+            raise typer.BadParameter(
+                "--processes 2 is short for --cluster local --workers 2: use only one of the two "
+                "forms"
+            )
+        if self.address is None:
+            if self.workers is not None:
+                raise typer.BadParameter("--workers needs --cluster")
+            return
+        if self.shard is not None:
+            raise typer.BadParameter("--shard works in one process only: start one run per shard")
+        from dagengine.execution.cluster.coordinator import require_shareable
+
+        require_shareable(
+            {"--batch": self.batch, "--batch-files": self.batch_files, "--trace": self.trace}
+        )
+
     def settings(self) -> dict[str, Any]:
         """The settings that the record keeps, beside the data and the limits."""
         names = (
@@ -276,6 +307,16 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
                       "tracer": tracer},
         )  # fmt: skip
 
+    def executor(self) -> Executor:
+        """The executor of the cases: this process, or the workers of a cluster."""
+        limits = self.limits()
+        if self.address is None:
+            return self(limits, self.app_in_flight)
+        from dagengine.execution.cluster.coordinator import Cluster, Workers
+
+        workers = Workers(self.address, self.processes or self.workers)
+        return Cluster(self.absolute(), limits, self.app_in_flight, workers)
+
     def chosen_judge(self) -> Judge | None:
         """The judge of metrics that name none; None is the library's own default."""
         from dagengine.loading import load_batch_judge, load_file_judge
@@ -320,7 +361,7 @@ def run(options: RunOptions) -> None:
     from dagengine.record.writer import sole_writer
     from dagengine.report.tally import Tally
 
-    _check(options)
+    options.require_valid()
     cases = options.cases_in(*options.data, goldens=options.app is not None, unit=options.unit)
     if options.case is not None:
         total = cases.count()
@@ -328,7 +369,7 @@ def run(options: RunOptions) -> None:
             raise typer.BadParameter(
                 plain(f"there is no case {options.case}; {cases.name} has {total}")
             )
-    executor = _executor(options)
+    executor = options.executor()
     tally = Tally(case=options.case)
     names = [metric.spec.name for metric in executor.plan.metrics]
     conditions = conditions_of(options.fail_if or (), names)
@@ -347,46 +388,6 @@ def run(options: RunOptions) -> None:
     with sole_writer(options.out):  # its page and pictures are this run's as well
         _judge(executor, cases, writer, tally, options)
         _report(options, executor, writer, tally, conditions)
-
-
-def _check(options: RunOptions) -> None:
-    """Raise BadParameter or InputError for options that cannot be combined."""
-    if options.to:
-        from dagengine.traces.backends import backend_of
-
-        for destination in options.to:
-            backend_of(destination, os.environ)  # raises before anything is asked
-    if options.replay and options.store is None:
-        raise typer.BadParameter("--replay needs --store")
-    if options.batch_files is not None and (options.batch or options.base_url):
-        raise typer.BadParameter("--batch-files uses no server: leave out --batch and --base-url")
-    options.part()
-    if options.processes is not None and (options.cluster or options.workers):
-        raise typer.BadParameter(
-            "--processes 2 is short for --cluster local --workers 2: use only one of the two forms"
-        )
-    if options.address is None:
-        if options.workers is not None:
-            raise typer.BadParameter("--workers needs --cluster")
-        return
-    if options.shard is not None:
-        raise typer.BadParameter("--shard works in one process only: start one run per shard")
-    from dagengine.execution.cluster.coordinator import require_shareable
-
-    require_shareable(
-        {"--batch": options.batch, "--batch-files": options.batch_files, "--trace": options.trace}
-    )
-
-
-def _executor(options: RunOptions) -> Executor:
-    """The executor of the cases: this process, or the workers of a cluster."""
-    limits = options.limits()
-    if options.address is None:
-        return options(limits, options.app_in_flight)
-    from dagengine.execution.cluster.coordinator import Cluster, Workers
-
-    workers = Workers(options.address, options.processes or options.workers)
-    return Cluster(options.absolute(), limits, options.app_in_flight, workers)
 
 
 def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:

@@ -111,6 +111,31 @@ class SynthesizeOptions(shared.LimitOptions):
         bool, Option("--plan", help="Only estimate the calls of the first round; make none.")
     ] = False
 
+    def quota_list(self) -> list[Quota]:
+        """The quotas of --quotas, or one of --count; raises InputError for an invalid row."""
+        from dagengine.data.readers import table_of
+        from dagengine.errors import InputError
+        from dagengine.synthesis import Quota
+
+        if self.quotas is None:
+            return [Quota(self.count)]
+        columns = {"count", "document", "kind", "difficulty"}
+        need = f"wrong columns; use {', '.join(sorted(columns))} (count is required)"
+        quotas: list[Quota] = []
+        for record in table_of(self.quotas).read():
+            row = record.cells(need)
+            if not set(row) <= columns or "count" not in row:
+                raise InputError(f"{record.place}: {need}")
+            cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell is not None}
+            try:
+                cells["count"] = int(row["count"])
+            except (TypeError, ValueError):
+                raise InputError(f"{record.place}: count is not a whole number") from None
+            quotas.append(Quota(**cells))
+        if not quotas:
+            raise InputError(f"{self.quotas} has no quota")
+        return quotas
+
 
 def synthesize(options: SynthesizeOptions) -> None:
     """Generate goldens from documents.
@@ -164,7 +189,7 @@ def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
         "context_construction_config": ContextConstructionConfig(
             chunk_size=options.chunk_size, chunk_overlap=options.chunk_overlap
         ),
-        "quotas": _quotas(options),
+        "quotas": options.quota_list(),
     }
 
 
@@ -200,32 +225,6 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         limits=options.limits(),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )
-
-
-def _quotas(options: SynthesizeOptions) -> list[Quota]:
-    """The quotas of --quotas, or one of --count; raises InputError for an invalid row."""
-    from dagengine.data.readers import table_of
-    from dagengine.errors import InputError
-    from dagengine.synthesis import Quota
-
-    if options.quotas is None:
-        return [Quota(options.count)]
-    columns = {"count", "document", "kind", "difficulty"}
-    need = f"wrong columns; use {', '.join(sorted(columns))} (count is required)"
-    quotas: list[Quota] = []
-    for record in table_of(options.quotas).read():
-        row = record.cells(need)
-        if not set(row) <= columns or "count" not in row:
-            raise InputError(f"{record.place}: {need}")
-        cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell is not None}
-        try:
-            cells["count"] = int(row["count"])
-        except (TypeError, ValueError):
-            raise InputError(f"{record.place}: count is not a whole number") from None
-        quotas.append(Quota(**cells))
-    if not quotas:
-        raise InputError(f"{options.quotas} has no quota")
-    return quotas
 
 
 @contextmanager

@@ -138,18 +138,19 @@ class WatchOptions(shared.JudgeOptions):
         float | None, Option("--for", min=0, help="End after this number of seconds.")
     ] = None
 
+    def require_valid(self) -> None:
+        """Raise before anything is asked if options do not fit together."""
+        if (self.source is None) == (self.listen is None):
+            raise typer.BadParameter(
+                "name a folder of traces, or a port with --listen: one of them"
+            )
+        numbers = (self.quiet, self.poll, self.again, self.seconds or 0)
+        if not all(map(math.isfinite, numbers)):
+            raise typer.BadParameter("--quiet, --poll, --again and --for take plain numbers")
+        for destination in self.to or ():
+            from dagengine.traces.backends import backend_of
 
-def _require_valid(options: WatchOptions) -> None:
-    """Raise before anything is asked if options do not fit together."""
-    if (options.source is None) == (options.listen is None):
-        raise typer.BadParameter("name a folder of traces, or a port with --listen: one of them")
-    numbers = (options.quiet, options.poll, options.again, options.seconds or 0)
-    if not all(map(math.isfinite, numbers)):
-        raise typer.BadParameter("--quiet, --poll, --again and --for take plain numbers")
-    for destination in options.to or ():
-        from dagengine.traces.backends import backend_of
-
-        backend_of(destination, os.environ)
+            backend_of(destination, os.environ)
 
 
 def watch(options: WatchOptions) -> None:
@@ -167,7 +168,7 @@ def watch(options: WatchOptions) -> None:
     from dagengine.record.writer import sole_writer
     from dagengine.watch import Sampling, WatchSettings
 
-    _require_valid(options)
+    options.require_valid()
     cases, rates = _baseline(options.baseline or ())
     stratify: Any = options.strata and load_function(options.strata, "stratum")
     sampled = list(options.sample or ())

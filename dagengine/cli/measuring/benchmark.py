@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     from dagengine.reliability.card.fail_if import condition, parse
     from dagengine.reliability.fingerprint import bind
 
-    _require_no_asking(options)
+    options.require_no_asking()
     if options.compare is not None:
         _compare(*options.compare, list(map(parse, options.fail_if or ())))
         return
@@ -89,23 +89,6 @@ def _measure(job: BenchmarkJob, failing: Sequence[FailIf | FailUnlessUse]) -> No
         price=spent.cost / spent.calls if spent.cost is not None and spent.calls else None,
     )
     _write(card, options, failing)
-
-
-_ASKING = (
-    *("judge", "base_url", "times", "orders", "temperatures", "seeds", "paraphrases"),
-    *("probabilities", "second_answers", "max_calls", "max_in_flight", "store"),
-)
-"""Options about judge calls, by their fields."""
-
-
-def _require_no_asking(options: BenchmarkOptions) -> None:
-    """Raise BadParameter for options about judge calls where none is made."""
-    without = {"--compare": options.compare, "--verdicts": options.verdicts}
-    mode = next((name for name, value in without.items() if value is not None), None)
-    for field in fields(options):
-        if mode and field.name in _ASKING and getattr(options, field.name) != field.default:
-            name = f"--{'no-' * (field.default is True)}{field.name.replace('_', '-')}"
-            raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
 
 def _load_observations(job: BenchmarkJob) -> tuple[Observations, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 TIMES: Final = 20
 """How many times each question is asked, if nothing else is said."""
+
+_ASKING = (
+    *("judge", "base_url", "times", "orders", "temperatures", "seeds", "paraphrases"),
+    *("probabilities", "second_answers", "max_calls", "max_in_flight", "store"),
+)
+"""Options about judge calls, by their fields."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +221,15 @@ class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
         Option(metavar="OLD.json NEW.json", help="Only compare two cards."),
         Reads(),
     ] = None
+
+    def require_no_asking(self) -> None:
+        """Raise BadParameter for options about judge calls where none is made."""
+        without = {"--compare": self.compare, "--verdicts": self.verdicts}
+        mode = next((name for name, value in without.items() if value is not None), None)
+        for field in fields(self):
+            if mode and field.name in _ASKING and getattr(self, field.name) != field.default:
+                name = f"--{'no-' * (field.default is True)}{field.name.replace('_', '-')}"
+                raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
 
 # Alternatives per token; a verdict's probability is read from them.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dagengine.attacking.campaign import a_attack as a_attack
     from dagengine.attacking.campaign import attack as attack
-    from dagengine.compiler.lowering import compile_metrics as compile_metrics
+    from dagengine.compiler.plan import compile_metrics as compile_metrics
     from dagengine.configs import AsyncConfig as AsyncConfig
     from dagengine.configs import CacheConfig as CacheConfig
     from dagengine.configs import DisplayConfig as DisplayConfig
@@ -61,7 +61,7 @@ _HOME = {
     "assert_test": "testing.assertion",
     "attack": "attacking.campaign",
     "compare": "metrics.arena_g_eval",
-    "compile_metrics": "compiler.lowering",
+    "compile_metrics": "compiler.plan",
     "evaluate": "evaluation",
     "improve": "improvement.search",
     "load_evaluator": "metrics.criteria",

@@ -13,8 +13,8 @@ from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
 from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
+from dagengine.graph.judging import Quotes
 from dagengine.graph.node import BaseNode
-from dagengine.graph.quoting import Quotes
 from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
 from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dagengine.graph.blank import is_blank
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion

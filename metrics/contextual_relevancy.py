@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from dagengine.graph.blank import is_blank
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount

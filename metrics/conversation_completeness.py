@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from dagengine.graph.blank import is_blank
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import ItemQuestion

@@ -21,8 +21,8 @@ from dagengine.argument_names import check_names
 from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Unsupported
 from dagengine.graph.nodes import JudgingNode, judged_value, verdict_of
-from dagengine.graph.quoting import Unsupported
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.constitution import PRINCIPLES, ConstitutionalPrinciple
 from dagengine.metrics.common.foreign_prompts import as_template

@@ -8,8 +8,8 @@ from typing import Any
 from dagengine.compiler.checks import check, require_no_errors
 from dagengine.compiler.syntax import hopeless
 from dagengine.errors import GraphError, Problem
-from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Example
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.nodes import (
     BaseNode,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dagengine.errors import NotApplicableError
-from dagengine.graph.blank import is_blank
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue

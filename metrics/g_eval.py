@@ -13,9 +13,9 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Unsupported
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import RatingNode
-from dagengine.graph.quoting import Unsupported
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.evaluation_steps import (
     StepwiseMetric,

@@ -9,8 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dagengine.graph.blank import is_blank
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.list_nodes import judgement_of, number_items
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of

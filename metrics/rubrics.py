@@ -11,12 +11,11 @@ from typing import Any, Final, Literal, get_args
 from pydantic import BaseModel, model_serializer
 
 from dagengine.errors import InputError, NotApplicableError, Problem, RefusedError, did_you_mean
-from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Example, Unsupported
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode, shorten
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.quoting import Unsupported
 from dagengine.graph.values import Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
 from dagengine.metrics.common.rubric_items import MET, UNMET, UNSURE, RubricItem, items_of

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from dagengine.graph.blank import is_blank
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, RatingNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue

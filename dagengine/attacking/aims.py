@@ -10,8 +10,7 @@ from itertools import chain
 import networkx as nx
 
 from dagengine.attacking.families import Aim
-from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import NONE
+from dagengine.compiler.plan import NONE, compile_metrics
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.nodes import RatingNode
 from dagengine.results import Verdict

@@ -41,7 +41,7 @@ from dagengine.attacking.trials import (
     share_of,
 )
 from dagengine.attacking.twins import twin_of
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, strict
 from dagengine.errors import InputError
 from dagengine.estimate.counting import forecast

@@ -10,9 +10,9 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.graph.arguments import field_paths
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Quotes
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode
-from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import Rewriting, SpecMetric
 from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.metrics.common.base import BaseMetric

@@ -42,7 +42,7 @@ def check(
     Exit codes: 0 no errors; 1 errors (with --strict also warnings); 2 invalid input.
     """
     from dagengine.compiler.checks import check as find_problems
-    from dagengine.compiler.lowering import compile_metrics, name_problems
+    from dagengine.compiler.plan import compile_metrics, name_problems
     from dagengine.judges import as_judge
     from dagengine.loading import load_metrics
     from dagengine.question import display_name

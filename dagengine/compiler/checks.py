@@ -14,7 +14,6 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.liveness import Scope, Slot
 from dagengine.compiler.syntax import (
     UNWIRABLE,
     Reporter,
@@ -24,11 +23,10 @@ from dagengine.compiler.syntax import (
     reads_nothing,
     roots_below,
 )
-from dagengine.compiler.wiring import Wiring, wire
+from dagengine.compiler.wiring import Scope, Slot, Wiring, wire
 from dagengine.errors import GraphError, Problem
-from dagengine.graph.blank import is_blank
-from dagengine.graph.few_shot import Example
-from dagengine.graph.graph import MetricSpec
+from dagengine.graph.graph import MetricSpec, is_blank
+from dagengine.graph.judging import Example
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field

@@ -12,7 +12,7 @@ from dagengine.compiler.plan import NONE, Plan
 from dagengine.estimate.estimates import Bounds
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.paths import Paths, UnitForecast, Walker
-from dagengine.graph.blank import nothing_to_judge
+from dagengine.graph.graph import nothing_to_judge
 from dagengine.graph.values import QuestionCount
 from dagengine.test_case import TestCase, read_field
 

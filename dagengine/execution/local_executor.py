@@ -20,8 +20,7 @@ from functools import partial
 from typing import Any, TypedDict
 
 from dagengine.argument_names import check_names, names_of
-from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import Plan
+from dagengine.compiler.plan import Plan, compile_metrics
 from dagengine.data.cases import AsyncCases, Cases, read_cases
 from dagengine.data.converter import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES

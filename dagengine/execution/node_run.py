@@ -26,8 +26,7 @@ from dagengine.gateway.inner_metrics import Host
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
 from dagengine.graph.first_questions import first_step
-from dagengine.graph.panel import Ballot, Poll
-from dagengine.graph.values import Given, NodeValue
+from dagengine.graph.values import Ballot, Given, NodeValue, Poll
 from dagengine.prompts.decisions import Shows, decision_question, writer_of
 from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Failure, JudgeCall, OutcomeKind

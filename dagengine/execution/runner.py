@@ -43,7 +43,7 @@ from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import FIRST
 from dagengine.gateway.waiting import Resting
-from dagengine.graph.blank import nothing_to_judge
+from dagengine.graph.graph import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge, display_name
 from dagengine.redaction import public_text

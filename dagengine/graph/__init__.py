@@ -1,7 +1,7 @@
 """The nodes that graphs are built from: what they read and where their verdicts lead."""
 
-from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Example
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import (

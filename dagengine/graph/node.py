@@ -18,10 +18,17 @@ from dagengine.graph.arguments import (
     text_or_none,
     verdict_targets,
 )
-from dagengine.graph.few_shot import Example, SolvedExamples, examples_given
-from dagengine.graph.panel import Panel
-from dagengine.graph.quoting import Quotes, Unsupported, decided_step, sources_in_words, verdict_in
-from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
+from dagengine.graph.judging import (
+    Example,
+    Quotes,
+    SolvedExamples,
+    Unsupported,
+    decided_step,
+    examples_given,
+    sources_in_words,
+    verdict_in,
+)
+from dagengine.graph.values import Ask, Given, NodeValue, Panel, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for, with_bounds, with_examples

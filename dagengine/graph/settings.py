@@ -8,9 +8,8 @@ from functools import cache, wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from dagengine.errors import did_you_mean
-from dagengine.graph.few_shot import Example
+from dagengine.graph.judging import Example, Unsupported
 from dagengine.graph.node import AskingNode, BaseNode
-from dagengine.graph.quoting import Unsupported
 from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Parser

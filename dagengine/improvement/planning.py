@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.estimate.counting import estimate, forecast
 from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate, Prices
 from dagengine.graph.node import AskingNode

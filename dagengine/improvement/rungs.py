@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Example
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, DecisionNode, VerdictNode
 from dagengine.graph.rewriting import Rewriting

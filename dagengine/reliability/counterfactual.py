@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import ALWAYS, NONE, Unit
+from dagengine.compiler.plan import ALWAYS, NONE, Unit, compile_metrics
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.inner_metrics import asking_nobody
 from dagengine.graph.graph import Metric, MetricSpec

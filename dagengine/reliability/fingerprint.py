@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.compiler.definitions import definitions, digest
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.graph.graph import Metric
 from dagengine.question import judge_name
 from dagengine.system.terminal import counted

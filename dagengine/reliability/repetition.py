@@ -18,17 +18,16 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import NONE, Plan
+from dagengine.compiler.plan import NONE, Plan, compile_metrics
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
 from dagengine.execution.executor import JudgedCase, RunObserver
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.graph.graph import Metric
+from dagengine.graph.judging import Quotes
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
-from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
 from dagengine.prompts.quotes.answers import has_support
 from dagengine.question import REPETITIONS

@@ -1,7 +1,6 @@
 """Metrics as data: written without loss, read without trust."""
 
-from dagengine.trees.code import load_module
-from dagengine.trees.form import SCHEMA
+from dagengine.trees.form import SCHEMA, load_module
 from dagengine.trees.reading import metrics_of, read_document
 from dagengine.trees.writing import Written, document_of, text_of
 from dagengine.unknown import answer_absent

@@ -14,10 +14,10 @@ from dagengine.data.strict_json import FlawError, read_marked
 from dagengine.errors import InputError, did_you_mean
 from dagengine.graph.node import BaseNode
 from dagengine.test_case import MultiTurnParams
-from dagengine.trees.code import Code
 from dagengine.trees.form import (
     KINDS,
     SCHEMA,
+    Code,
     catalogue,
     key,
     metric_kind,

@@ -11,16 +11,16 @@ from typing import Any, Self, cast
 
 from dagengine.compiler.checks import check, require_no_errors
 from dagengine.compiler.definitions import definitions
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.errors import InputError
 from dagengine.graph.arguments import field_paths
 from dagengine.graph.graph import Graph, Metric, MetricSpec
 from dagengine.graph.node import BaseNode, shorten
 from dagengine.system.regular_files import write_whole
-from dagengine.trees.code import Code
 from dagengine.trees.form import (
     KINDS,
     SCHEMA,
+    Code,
     is_same,
     key,
     metric_kind,

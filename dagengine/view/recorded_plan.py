@@ -12,8 +12,8 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.liveness import SlotKind, material_of
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanScope, PlanSlot, Unit
+from dagengine.compiler.wiring import SlotKind, material_of
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
@@ -185,7 +185,7 @@ class _Record:
         return tuple(material_of(number, lambda at: self.slots[at].reads, computes, stated_scores))
 
     def tangles(self) -> dict[int, tuple[int, ...]]:
-        """Slots that may make each other live, as `compiler.liveness.find_tangles` says."""
+        """Slots that may make each other live, as `compiler.wiring.find_tangles` says."""
         handed: nx.DiGraph[int] = nx.DiGraph()
         handed.add_nodes_from(range(len(self.slots)))
         handed.add_edges_from((n, t) for n, slot in self._nodes() for t in slot.activates)

@@ -9,13 +9,12 @@ import networkx as nx
 
 from dagengine.errors import InputError
 from dagengine.graph.arguments import text
-from dagengine.graph.few_shot import Example, examples_given
 from dagengine.graph.graph import Graph, MetricSpec, as_digraph
+from dagengine.graph.judging import Example, Quotes, examples_given
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import VerdictNode
-from dagengine.graph.panel import Panel
-from dagengine.graph.quoting import Quotes
 from dagengine.graph.rewriting import G, Rewriting
+from dagengine.graph.values import Panel
 
 
 class Assigning(Rewriting):

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.graph.panel import Ballot, Poll
-from dagengine.graph.values import NodeValue, QuestionCount
+from dagengine.graph.values import Ballot, NodeValue, Poll, QuestionCount
 from dagengine.results import Failure, Step
 from dagengine.results.outcomes import ESCALATED, KEPT
 from dagengine.voting.aggregation import (

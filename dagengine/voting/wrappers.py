@@ -20,11 +20,10 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from dagengine.errors import InputError
-from dagengine.graph.few_shot import Example
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judging import Example, Quotes, Unsupported
 from dagengine.graph.node import BaseNode
-from dagengine.graph.panel import Panel
-from dagengine.graph.quoting import Quotes, Unsupported
+from dagengine.graph.values import Panel
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.voting.assignment import (

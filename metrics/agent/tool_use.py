@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagengine.errors import InputError, NotApplicableError
-from dagengine.graph.blank import is_blank
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from dagengine.errors import NotApplicableError
-from dagengine.graph.blank import is_blank
+from dagengine.graph.graph import is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dagengine.errors import InputError, NotApplicableError
-from dagengine.graph.blank import Judged, is_blank
-from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.graph import Graph, Judged, MetricSpec, is_blank
+from dagengine.graph.judging import Quotes, Unsupported
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode, BaseNode
-from dagengine.graph.quoting import Quotes, Unsupported
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.metrics.common.default_prompts import ItemQuestion

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, NotApplicableError
-from dagengine.graph.blank import is_blank
+from dagengine.graph.graph import is_blank
 from dagengine.graph.list_nodes import VerdictListNode, number_items
 from dagengine.graph.node import AskingNode, shorten
 from dagengine.graph.nodes import CodeNode, TaskNode

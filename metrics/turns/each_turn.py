@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import NotApplicableError
-from dagengine.graph.blank import is_blank
+from dagengine.graph.graph import is_blank
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount

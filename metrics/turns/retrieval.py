@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, cast
 
-from dagengine.graph.blank import Judged
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, Judged
 from dagengine.graph.nodes import CodeNode
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.turns import at_least_two

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from dagengine import compile_metrics, evaluate
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.errors import InputError
-from dagengine.graph.few_shot import Example
+from dagengine.graph.judging import Example
 from dagengine.metrics.common.base import settings_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.rubric import Rubric

@@ -18,7 +18,7 @@ from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
 from dagengine.estimate import estimate
 from dagengine.estimate.case_warnings import example_lines
-from dagengine.graph.few_shot import Example
+from dagengine.graph.judging import Example
 from dagengine.graph.values import Given
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, GEval

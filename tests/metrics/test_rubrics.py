@@ -15,7 +15,7 @@ from dagengine import Limits, attack, compile_metrics, evaluate
 from dagengine.cli.commands import app
 from dagengine.errors import InputError
 from dagengine.estimate.counting import estimate
-from dagengine.graph.few_shot import Example
+from dagengine.graph.judging import Example
 from dagengine.improvement.planning import changeable
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import RubricItem, RubricMetric

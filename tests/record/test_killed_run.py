@@ -10,7 +10,7 @@ from folders.recorded_runs import judge, polite
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.execution.executor import OnRow
 from dagengine.execution.sources import RowsInOrder
 from dagengine.record.definition import judges_of, metrics_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.graph.few_shot import Example
+from dagengine.graph.judging import Example
 from dagengine.metrics.dag import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.reliability.fitting import (
     Abstention,

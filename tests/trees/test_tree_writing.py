@@ -17,7 +17,7 @@ from pydantic import BaseModel
 import dagengine.metrics as catalogue
 from dagengine import evaluate
 from dagengine.compiler.definitions import definitions
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, FaithfulnessMetric, GEval, Rubric
@@ -242,7 +242,7 @@ def test_the_gallery_comes_back_in_another_process(tmp_path: Path) -> None:
     program = (
         "import json, sys\n"
         "from dagengine.compiler.definitions import definitions\n"
-        "from dagengine.compiler.lowering import compile_metrics\n"
+        "from dagengine.compiler.plan import compile_metrics\n"
         "from pathlib import Path\n"
         "from dagengine.trees import metrics_of, read_document\n"
         "def load(path):\n"

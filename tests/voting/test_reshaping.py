@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dagengine import evaluate
-from dagengine.graph.few_shot import Example
+from dagengine.graph.judging import Example
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (

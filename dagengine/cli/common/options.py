@@ -19,7 +19,7 @@ from dagengine.redaction import public_text
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
     from dagengine.gateway.limits import Limits
-    from dagengine.graph.quoting import Quotes
+    from dagengine.graph.judging import Quotes
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.question import Judge
 
@@ -282,7 +282,7 @@ class QuoteOptions:
 
     def quoting(self) -> Quotes | None:
         """The quotes to demand; raises InputError for unknown values."""
-        from dagengine.graph.quoting import Quotes
+        from dagengine.graph.judging import Quotes
 
         return Quotes.of(self.quotes, self.unsupported, names=("--quotes", "--unsupported"))
 

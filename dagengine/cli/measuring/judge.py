@@ -228,7 +228,7 @@ def _print_checkup(checkup: Checkup) -> None:
 
 def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Judge:
     """The judge to check: the one that is named, else that of the metrics, else the default."""
-    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.compiler.plan import compile_metrics
     from dagengine.judges import as_judge
     from dagengine.loading import load_judge, load_metrics
     from dagengine.question import judge_name

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagengine.graph.few_shot import Example
+from dagengine.graph.judging import Example
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.prompts.evidence import as_text

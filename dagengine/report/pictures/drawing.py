@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
 from dagengine.record.definition import metrics_of

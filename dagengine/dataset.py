@@ -232,8 +232,8 @@ def _rows(
 
 
 def _of(synthesizer: Synthesizer | None) -> Synthesizer:
-    from dagengine.synthesis.doors import require_kind
     from dagengine.synthesis.synthesizer import Synthesizer as Default
+    from dagengine.synthesis.synthesizer import require_kind
 
     return Default() if synthesizer is None else require_kind("synthesizer", synthesizer, Default)
 

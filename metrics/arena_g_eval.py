@@ -26,12 +26,13 @@ from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.metrics.common.evaluation_steps import (
+    GEvalTemplate,
     StepwiseMetric,
     given_steps,
     one_message,
+    step_list,
     without_backticks,
 )
-from dagengine.metrics.common.g_eval_template import GEvalTemplate, step_list
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence, canonical_place, evidence_of, fence
 from dagengine.prompts.instructions import in_one_text, messages_for

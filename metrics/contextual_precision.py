@@ -9,8 +9,7 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
-from dagengine.metrics.common.item_odds import order_odds
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets, order_odds
 
 USEFUL = ItemQuestion(
     "Is the piece of context of use for getting from `input` to `expected_output`? yes: it "

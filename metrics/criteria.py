@@ -24,16 +24,17 @@ from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.judging import Unsupported
 from dagengine.graph.nodes import JudgingNode, judged_value, verdict_of
 from dagengine.graph.values import Ask, Given, NodeValue
-from dagengine.metrics.common.constitution import PRINCIPLES, ConstitutionalPrinciple
-from dagengine.metrics.common.foreign_prompts import as_template
-from dagengine.metrics.common.last_line import LastLine
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.principles import (
     LETTERS,
+    PRINCIPLES,
+    ConstitutionalPrinciple,
     Criteria,
     Criterion,
     GivenCriteria,
+    LastLine,
     Letter,
+    as_template,
     criteria_of,
     supported_default_criteria,
 )

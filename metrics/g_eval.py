@@ -18,21 +18,21 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.evaluation_steps import (
-    StepwiseMetric,
-    given_steps,
-    one_message,
-    without_backticks,
-)
-from dagengine.metrics.common.g_eval_template import (
     ALL_MET,
     NOT_MET,
     RATED,
+    STRICT_SCALE,
     GEvalTemplate,
+    Rubric,
+    StepwiseMetric,
+    given_steps,
+    one_message,
     rating_instructions,
+    scale_of,
     step_list,
     strict_instructions,
+    without_backticks,
 )
-from dagengine.metrics.common.rubric import STRICT_SCALE, Rubric, scale_of
 from dagengine.prompts.answer_types import rating_type
 from dagengine.prompts.evidence import Evidence, fence
 from dagengine.prompts.instructions import messages_for

@@ -16,8 +16,7 @@ from dagengine.graph.nodes import BinaryJudgementNode
 from dagengine.graph.rewriting import Rewriting, SpecMetric
 from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.voting.assignment import assign_quotes
-from dagengine.voting.wrappers import RewrittenMetric
+from dagengine.voting.wrappers import RewrittenMetric, assign_quotes
 
 OTHER_JUDGE = "judge:"
 BOTH = "both judges must pass"

@@ -216,9 +216,6 @@ class QuestionCount:
         return cls(count, count, count, min(count, 1))
 
 
-T = TypeVar("T", bound=BaseModel)
-
-
 @dataclass(frozen=True, slots=True)
 class Ballot:
     """One run of a node among several.

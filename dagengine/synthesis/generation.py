@@ -22,6 +22,7 @@ from dagengine.report.page.drafts import DraftRecord
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Totals
 from dagengine.synthesis.generators import (
+    CHANGES,
     CHOOSE,
     EMBEDDING,
     GOLDEN,
@@ -31,7 +32,6 @@ from dagengine.synthesis.generators import (
     duplicates,
     pair_case,
 )
-from dagengine.synthesis.golden_prompts import CHANGES
 from dagengine.synthesis.goldens import AnyGolden, GoldenFolder, sort_of
 from dagengine.synthesis.likeness import ALIKE, NEAREST, GoldenTexts, TextPair
 from dagengine.synthesis.quotas import Filling

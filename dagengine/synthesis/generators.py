@@ -21,10 +21,8 @@ from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, FieldNode, Task
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Options
-from dagengine.synthesis import golden_prompts as prompts
-from dagengine.synthesis.likeness import ALIKE_WORDS, TextPair
-from dagengine.synthesis.passages import words_in
-from dagengine.synthesis.values import StylingConfig
+from dagengine.synthesis.likeness import ALIKE_WORDS, TextPair, words_in
+from dagengine.synthesis.values import Evolution, StylingConfig
 from dagengine.test_case import LLMTestCase
 from dagengine.voting.wrappers import answered_by
 
@@ -38,6 +36,123 @@ DUPLICATES, LIKENESS, SAME = "Duplicates", "Alike", "Same answer"
 _QUOTED = 10  # words in a row that are more than an accident
 _PLACE = "additional_metadata"
 _LONG = Options(max_characters=2_000)  # what is written here may be longer than what is read
+
+# The prompts: what the judge is asked to write, and to check.
+
+CHANGES: dict[Evolution, str] = {
+    Evolution.REASONING: "Answering must take several steps of thought that build on one another.",
+    Evolution.MULTICONTEXT: (
+        "Answering must take facts from more than one of the passages, put together."
+    ),
+    Evolution.CONCRETIZING: (
+        "Replace what is general by something specific: a person, a number, a situation."
+    ),
+    Evolution.CONSTRAINED: "Add one condition that a right answer must respect.",
+    Evolution.COMPARATIVE: "Answering must compare two or more things on a stated point.",
+    Evolution.HYPOTHETICAL: "Put it into a supposed situation that the answer must follow from.",
+    Evolution.IN_BREADTH: "Ask about a rarer matter of the same field that is just as hard.",
+}
+
+_GROUNDED = "Everything that is needed for the answer must stand in `context`."
+
+# Prompts for a list of `count` drafts.
+DRAFTS_FROM_CONTEXT = (
+    "Write {count} different inputs that somebody could send to an application which knows "
+    "what `context` says. Each asks about one thing, can be understood without seeing "
+    f"`context`, does not mention it, and does not repeat its sentences. {_GROUNDED} Give "
+    "fewer when `context` does not hold enough."
+)
+DRAFTS_FROM_SCRATCH = (
+    "Write {count} different inputs that somebody could send to an application, all about "
+    "the topic. They differ in what they want, not only in their words."
+)
+DRAFTS_LIKE = (
+    "Write {count} new inputs that the sender of `input` could also have sent: of the same "
+    "kind, as hard, in the same tone, about another matter of the same field. Do not reword "
+    "`input`."
+)
+DRAFTS_OF_SCENARIOS = (
+    "Write {count} different situations in which a person begins a conversation with an "
+    "assistant that knows what the material says. Each names who the person is, what they "
+    "want, and what stands in their way, in two or three sentences."
+)
+
+REWRITTEN = (
+    "Rewrite `draft` as the person would have written it: natural, no longer than needed, "
+    "with the same meaning. It must be understood by somebody who sees nothing else: no "
+    "'the text', 'the passage', 'the context', 'above'. Give the new text only."
+)
+
+ANSWERABLE = "Does `context` alone hold everything that a full and right answer to `input` needs?"
+NEEDS_CONTEXT = (
+    "Could an educated person answer `input` rightly and fully without looking anything up?"
+)
+ONE_QUESTION = "Does `input` want exactly one thing?"
+SELF_CONTAINED = (
+    "Can `input` be understood by somebody who sees nothing else? No: it speaks of a text, a "
+    "passage, a table or a section that the reader has to have before them, or of 'it' or 'they' "
+    "without saying who."
+)
+LEAKED = "Does `input` itself state or imply what `expected_output` says?"
+PLAUSIBLE = "Would a person in the situation `scenario` really turn to such an assistant?"
+
+BLIND = "Answer `input`. Use `context` only. If it does not hold the answer, say that it does not."
+CLOSED_BOOK = "Answer `input` from what you know. If you do not know, say so."
+AGREES = (
+    "Do `expected_output` and `other_answer` give the same answer to `input`? Words, length and "
+    "further detail do not matter; a contradiction does, and so does an answer that is missing."
+)
+
+SAME_ANSWER = (
+    "Do `first` and `second` ask for the same thing, so that whoever answers the one fully has "
+    "also answered the other? Words, order and length do not matter. No: they differ in a person, "
+    "a thing, a place, a time, a number or a condition, one wants more than the other, or one "
+    "wants the opposite."
+)
+
+ANSWER_FROM_CONTEXT = (
+    "Answer `input`. It is answered from `context` alone: say nothing that does not follow from "
+    "it. In `supporting_sentences` give the sentences of `context` that the answer rests on, "
+    "copied letter by letter."
+)
+ANSWER_FROM_KNOWLEDGE = "Write the answer that an expert would give to `input`."
+
+OUTCOME = (
+    "Say in one or two sentences how a good conversation that starts from `scenario` ends: what "
+    "the person has then, or knows then."
+)
+PERSON = "Describe the person in `scenario` in one sentence: who they are and how they write."
+
+
+def evolving(grounded: bool) -> str:
+    """Prompt for a harder version of a draft."""
+    rules = f" {_GROUNDED}" * grounded
+    return (
+        "Rewrite `draft` so that it follows `change`. Keep it one input, in the same form, not "
+        f"more than twice as long.{rules} Give the new text only."
+    )
+
+
+def style_input(prompt: str, style: StylingConfig) -> str:
+    """Add to a prompt how inputs look."""
+    return _add(
+        prompt,
+        {
+            "Who asks, and why": style.scenario,
+            "What the application does": style.task,
+            "The form of the input": style.input_format,
+        },
+    )
+
+
+def style_answer(prompt: str, style: StylingConfig) -> str:
+    """Add to a prompt how answers look."""
+    return _add(prompt, {"The form of the answer": style.expected_output_format})
+
+
+def _add(prompt: str, facts: dict[str, str | None]) -> str:
+    lines = "\n".join(f"{name}: {text}" for name, text in facts.items() if text)
+    return f"{prompt}\n\n{lines}" if lines else prompt
 
 
 class Supported(BaseModel):
@@ -63,13 +178,13 @@ def from_contexts(
     passages. Both need expected outputs. `embedder` gives the vector of an input.
     """
     context = ["context"]
-    draft = _chosen_draft(prompts.DRAFTS_FROM_CONTEXT, drafts, style, evaluation_params=context)
+    draft = _chosen_draft(DRAFTS_FROM_CONTEXT, drafts, style, evaluation_params=context)
     final = _evolution(draft, evolutions, style, context)
     if not expected:
         leaf = CodeNode(golden, inputs=[final, *_embedding_nodes(final, embedder)], name=GOLDEN)
         return _generator(_filters(final, context, leaf), embedder=embedder)
     answer = TaskNode(
-        prompts.style_answer(prompts.ANSWER_FROM_CONTEXT, style), "expected_output",
+        style_answer(ANSWER_FROM_CONTEXT, style), "expected_output",
         evaluation_params=context, inputs=[final], output_type=Supported, options=_LONG,
         name="Expected output",
     )  # fmt: skip
@@ -77,23 +192,23 @@ def from_contexts(
     for number in range(len(cheap)):
         # A judge that knows the answer without the passages makes the golden an easy one.
         name = _closed_name(number)
-        alone = TaskNode(prompts.CLOSED_BOOK, "other_answer", inputs=[final], name=name)
+        alone = TaskNode(CLOSED_BOOK, "other_answer", inputs=[final], name=name)
         agreeing = TaskNode(
-            prompts.AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
+            AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
             output_type=bool, name=f"{name} agrees",
         )  # fmt: skip
         tried.append(agreeing)
     inputs = [final, answer, *tried, *_embedding_nodes(final, embedder)]
     leaf = CodeNode(answered_golden, inputs=inputs, name=GOLDEN)
     blind = TaskNode(
-        prompts.BLIND,
+        BLIND,
         "other_answer",
         evaluation_params=context,
         inputs=[final],
         name="Blind answer",
     )
-    agrees = _keeps(prompts.AGREES, leaf, "Blind answer agrees", [final, answer, blind])
-    leaked = _drops(prompts.LEAKED, agrees, "Leaks the answer", [final, answer])
+    agrees = _keeps(AGREES, leaf, "Blind answer agrees", [final, answer, blind])
+    leaked = _drops(LEAKED, agrees, "Leaks the answer", [final, answer])
     supported = CodeNode(
         is_supported, evaluation_params=context, inputs=[answer], then={True: leaked, False: 0},
         name="Supported by its sentences",
@@ -112,20 +227,20 @@ def from_scratch(
 ) -> Any:
     """Goldens about a topic, or like a golden that is there; nothing to check answers against."""
     field = FieldNode("input", output_label="input" if like else "topic")
-    prompt = prompts.DRAFTS_LIKE if like else prompts.DRAFTS_FROM_SCRATCH
+    prompt = DRAFTS_LIKE if like else DRAFTS_FROM_SCRATCH
     final = _evolution(_chosen_draft(prompt, drafts, style, inputs=[field]), evolutions, style, [])
     inputs: list[BaseNode] = [final]
     if expected:
         inputs.append(
             TaskNode(
-                prompts.style_answer(prompts.ANSWER_FROM_KNOWLEDGE, style), "expected_output",
+                style_answer(ANSWER_FROM_KNOWLEDGE, style), "expected_output",
                 inputs=[final], options=_LONG, name="Expected output",
             )
         )  # fmt: skip
     inputs += _embedding_nodes(final, embedder)
     leaf = CodeNode(plainly_answered if expected else golden, inputs=inputs, name=GOLDEN)
-    contained = _keeps(prompts.SELF_CONTAINED, leaf, "Self-contained", [final])
-    root = _keeps(prompts.ONE_QUESTION, contained, "One thing", [final])
+    contained = _keeps(SELF_CONTAINED, leaf, "Self-contained", [final])
+    root = _keeps(ONE_QUESTION, contained, "One thing", [final])
     return _generator(root, embedder=embedder)
 
 
@@ -135,14 +250,14 @@ def of_conversations(
     """Conversational goldens: a situation, how it ends well, and who the person is."""
     fields = ["context"] if grounded else ["input"]
     scenario = _chosen_draft(
-        prompts.DRAFTS_OF_SCENARIOS, drafts, style, "scenario", evaluation_params=fields
+        DRAFTS_OF_SCENARIOS, drafts, style, "scenario", evaluation_params=fields
     )
     outcome = TaskNode(
-        prompts.OUTCOME, "expected_outcome", evaluation_params=fields, inputs=[scenario],
+        OUTCOME, "expected_outcome", evaluation_params=fields, inputs=[scenario],
         options=_LONG, name="Expected outcome",
     )  # fmt: skip
     person = TaskNode(
-        prompts.PERSON,
+        PERSON,
         "user_description",
         inputs=[scenario],
         options=_LONG,
@@ -150,7 +265,7 @@ def of_conversations(
     )
     inputs = [scenario, outcome, person, *_embedding_nodes(scenario, embedder)]
     leaf = CodeNode(conversation, inputs=inputs, name=GOLDEN)
-    root = _keeps(prompts.PLAUSIBLE, leaf, "Plausible", [scenario])
+    root = _keeps(PLAUSIBLE, leaf, "Plausible", [scenario])
     return _generator(root, embedder=embedder)
 
 
@@ -166,9 +281,7 @@ def duplicates(alike: float, judge: Any = None) -> Any:
 
     texts = [FieldNode("input", output_label="first"),
              FieldNode(f"{_PLACE}.second", output_label="second")]  # fmt: skip
-    question = BinaryJudgementNode(
-        prompts.SAME_ANSWER, inputs=texts, then={True: 10, False: 0}, name=SAME
-    )
+    question = BinaryJudgementNode(SAME_ANSWER, inputs=texts, then={True: 10, False: 0}, name=SAME)
     nominated = CodeNode(
         are_alike, evaluation_params=[f"{_PLACE}.likeness"], then={True: question, False: 0},
         name=LIKENESS,
@@ -214,7 +327,7 @@ def _chosen_draft(
 ) -> CodeNode:
     """One draft of a list, so that one question gives the drafts of several goldens."""
     drafts = TaskNode(
-        prompts.style_input(prompt.format(count=count), style), "drafts", output_type=list[str],
+        style_input(prompt.format(count=count), style), "drafts", output_type=list[str],
         options=replace(_LONG, max_items=count), name="Draft", **reads,
     )  # fmt: skip
     return CodeNode(
@@ -228,10 +341,10 @@ def _evolution(draft: BaseNode, times: int, style: StylingConfig, read: Sequence
     for number in range(times):
         change = FieldNode(f"{_PLACE}.evolutions.{number}", output_label="change")
         draft = TaskNode(
-            prompts.evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
+            evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
             options=_LONG, name=f"Evolve {number + 1}",
         )  # fmt: skip
-    final = prompts.style_input(prompts.REWRITTEN, style)
+    final = style_input(REWRITTEN, style)
     return TaskNode(final, "input", inputs=[draft], options=_LONG, name=REWRITE)
 
 
@@ -241,11 +354,11 @@ def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
         quotes_passage, evaluation_params=context, inputs=[final], then={True: 0, False: then},
         name="Quotes the passage",
     )  # fmt: skip
-    contained = _keeps(prompts.SELF_CONTAINED, quotes, "Self-contained", [final])
-    single = _keeps(prompts.ONE_QUESTION, contained, "One thing", [final])
-    needs = _drops(prompts.NEEDS_CONTEXT, single, "Answerable without context", [final])
+    contained = _keeps(SELF_CONTAINED, quotes, "Self-contained", [final])
+    single = _keeps(ONE_QUESTION, contained, "One thing", [final])
+    needs = _drops(NEEDS_CONTEXT, single, "Answerable without context", [final])
     return BinaryJudgementNode(
-        prompts.ANSWERABLE, evaluation_params=context, inputs=[final], then={True: needs, False: 0},
+        ANSWERABLE, evaluation_params=context, inputs=[final], then={True: needs, False: 0},
         name="Answerable",
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ two ways to put one question, so that no bound parts them: a judge confirms (see
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 import zlib
 from array import array
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagengine.errors import load_extra
-from dagengine.synthesis.passages import words_in
 
 ALIKE = 0.8
 """The cosine from which on two texts are alike. Generous: a judge confirms."""
@@ -26,7 +26,15 @@ NEAREST = 3
 _HASHES, _WORDS = 64, 3  # hashes that estimate the share, words of a triple
 _ROWS = 64  # of vectors, to begin with
 _DIGITS = 6  # of a cosine: how a product is summed must not change an order
+# Scripts without blanks between words count by their signs.
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 _ENDS = " .?\u2026\u3002\uff1f\u00bf"
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text in lower case; single signs where no spaces part them."""
+    return _WORD.findall(text.lower())
 
 
 class NearDuplicates:

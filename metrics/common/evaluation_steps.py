@@ -1,9 +1,11 @@
-"""Evaluation steps: given, or written once per run by the judge from a criterion."""
+"""Ratings by evaluation steps (G-Eval): their scale, their words, and who writes the steps."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -14,13 +16,139 @@ from dagengine.gateway.gateway import Gateway
 from dagengine.graph.nodes import TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.judges import as_judge, open_judges
-from dagengine.metrics.common.g_eval_template import GEvalTemplate, step_list, steps_instructions
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.decisions import writer_of
-from dagengine.prompts.instructions import with_bounds
+from dagengine.prompts.instructions import in_one_text, with_bounds
 from dagengine.question import Message, Question
 from dagengine.test_case import LLMTestCaseParams, field_name
+from dagengine.unknown import Answering
+
+FULL_SCALE, STRICT_SCALE = (0, 10), (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rubric:
+    """The meaning of the scores from `score_range[0]` to `score_range[1]`, both included.
+
+    Raises InputError unless the range is two whole numbers from 0 on, the lower one first.
+    """
+
+    score_range: tuple[int, int]
+    expected_outcome: str
+
+    def __post_init__(self) -> None:
+        low_high = tuple(self.score_range)
+        object.__setattr__(self, "score_range", low_high)
+        whole = all(isinstance(end, int) and not isinstance(end, bool) for end in low_high)
+        if len(low_high) != 2 or not whole or not 0 <= low_high[0] <= low_high[1]:
+            raise InputError(
+                f"score_range is {self.score_range!r}: use two whole numbers from 0 on, the "
+                "lower one first, for instance (0, 2)"
+            )
+        if not str(self.expected_outcome).strip():
+            raise InputError(f"the rubric for {low_high} needs a text as expected_outcome")
+
+    def __str__(self) -> str:
+        low, high = self.score_range
+        return f"{low if low == high else f'{low} to {high}'}: {self.expected_outcome}"
+
+
+def scale_of(rubric: Sequence[Rubric]) -> tuple[int, int]:
+    """The scale that a rubric spans (0 to 10 without one); raises InputError if it is not valid."""
+    if not rubric:
+        return FULL_SCALE
+    for lower, upper in pairwise(rubric):
+        if upper.score_range[0] <= lower.score_range[1]:
+            raise InputError(
+                f"the rubric's ranges {lower.score_range} and {upper.score_range} overlap"
+            )
+    low, high = rubric[0].score_range[0], rubric[-1].score_range[1]
+    if low == high:
+        raise InputError(f"the rubric has only the score {low}: a scale needs at least two scores")
+    return low, high
+
+
+_WRITE_STEPS = (
+    "You write the steps by which somebody else will judge {work}. You see none of it now. "
+    "Break the criterion that the user states down into three to six steps. Each step is one "
+    "or two plain sentences that say what to look at, what speaks for the work and what "
+    "against it. Together the steps cover the whole criterion and nothing beyond it. The judge "
+    "will have this material, to be called by these names: {parameters}."
+)
+_RATE = (
+    "Rate {work} by the evaluation steps below, using only the material. Take the steps in "
+    "their order and see what each of them finds. First give your reason: in a few sentences, "
+    "the findings that decided, and what in the material shows them. Then give your score, {scale}."
+)
+RATED = "Rate {work} by all of these evaluation steps together:\n{evaluation_steps}"
+ALL_MET, NOT_MET = "every step is met completely", "some step is not met completely"
+_LISTED = "\n\nEvaluation steps:\n"
+_ALL_OR_NOTHING = (
+    "which is 1 if every step is met completely and 0 if any of them is not; nothing lies between"
+)
+
+
+def step_list(steps: Iterable[str]) -> str:
+    """Evaluation steps as a prompt shows them."""
+    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+
+
+def steps_instructions(work: str, parameters: str) -> str:
+    """The system text of the question for evaluation steps."""
+    return _WRITE_STEPS.format(work=work, parameters=parameters)
+
+
+def rating_instructions(
+    work: str, evaluation_steps: str, rubric: str | None, score_range: tuple[int, int]
+) -> str:
+    """The step of a rating."""
+    low, high = score_range
+    scale = f"a whole number from {low} (worst) to {high} (best)"
+    meaning = f"\n\nWhat the scores stand for:\n{rubric}" if rubric else ""
+    return f"{_RATE.format(work=work, scale=scale)}{_LISTED}{evaluation_steps}{meaning}"
+
+
+def strict_instructions(work: str, evaluation_steps: str, best: str | None = None) -> str:
+    """The step of a rating in strict mode; `best` says what 1 stands for."""
+    meaning = f"\n\n1 stands for: {best}" if best else ""
+    return f"{_RATE.format(work=work, scale=_ALL_OR_NOTHING)}{_LISTED}{evaluation_steps}{meaning}"
+
+
+class GEvalTemplate(Answering):
+    """The prompts of `GEval`; override a method to replace one.
+
+    Methods are called by keyword. `test_case_content` is fenced: text of the case cannot
+    leave its block.
+    """
+
+    work: ClassVar[str] = "a piece of work"
+
+    @classmethod
+    def generate_evaluation_steps(cls, criteria: str, parameters: str) -> str:
+        """Asks for `{"steps": [...]}`."""
+        return f"{steps_instructions(cls.work, parameters)}\n\nCriterion: {criteria}"
+
+    @classmethod
+    def generate_evaluation_results(
+        cls,
+        evaluation_steps: str,
+        test_case_content: str,
+        parameters: str,
+        rubric: str | None = None,
+        score_range: tuple[int, int] = FULL_SCALE,
+    ) -> str:
+        """Asks for `{"reason", "score"}`, the score in the range."""
+        text = rating_instructions(cls.work, evaluation_steps, rubric, score_range)
+        return in_one_text(test_case_content, text)
+
+    @classmethod
+    def generate_strict_evaluation_results(
+        cls, evaluation_steps: str, test_case_content: str, parameters: str
+    ) -> str:
+        """Asks for `{"reason", "score"}` in strict mode: the score is 0 or 1."""
+        return in_one_text(test_case_content, strict_instructions(cls.work, evaluation_steps))
+
 
 STEPS_LABEL = "evaluation steps"
 # Frames between a warning about settings and the caller who makes the metric.

@@ -19,8 +19,8 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.errors import InputError
 from dagengine.graph.judging import Example
 from dagengine.metrics.common.base import settings_of
+from dagengine.metrics.common.evaluation_steps import Rubric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
-from dagengine.metrics.common.rubric import Rubric
 from dagengine.metrics.dag import DAG, CodeNode, DAGMetric
 from dagengine.prompts.template import PromptTemplate
 from dagengine.test_case import ToolCall

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from markitdown import converters
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.synthesis.contexts import document_sources
+from dagengine.synthesis.contexts import Neighbours, document_sources, flaw, passages_of
 from dagengine.synthesis.documents import _split, read_documents
 from dagengine.synthesis.likeness import Directions, GoldenTexts, NearDuplicates
-from dagengine.synthesis.passages import Neighbours, flaw, passages_of
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
     Document,

@@ -24,8 +24,7 @@ from dagengine.metrics import (
     FaithfulnessMetric,
     RagasMetric,
 )
-from dagengine.metrics.common.item_odds import MOST_ENUMERATED, order_odds, share_odds
-from dagengine.metrics.common.prebuilt import share
+from dagengine.metrics.common.prebuilt import MOST_ENUMERATED, order_odds, share, share_odds
 from dagengine.metrics.contextual_precision import mean_precision
 from dagengine.metrics.dag import DAG, CodeNode, DAGMetric, MapNode
 from dagengine.results import MetricResult

@@ -23,7 +23,7 @@ from dagengine.compiler.syntax import (
     reads_nothing,
     roots_below,
 )
-from dagengine.compiler.wiring import Scope, Slot, Wiring, wire
+from dagengine.compiler.wiring import Scope, Slot, Wiring, only_after, wire
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.graph import MetricSpec, is_blank
 from dagengine.graph.judging import Example
@@ -244,7 +244,7 @@ def _certain(slot: Slot, label: str, wiring: Wiring, report: Reporter) -> Iterat
     if any(source.certain for source in producers):
         return
     # One of several alternatives with the same label may always be there.
-    if producers and wiring.certain(slot, [source.slot for source in producers]):
+    if producers and only_after(slot, [source.slot for source in producers], wiring.causes):
         return
     state = "may not have run" if producers else "is not read by this node"
     hint = "name its node in inputs=, which makes it run, or list this node as its child"
@@ -363,7 +363,7 @@ def _weighed_scores(scope: Scope, wiring: Wiring) -> set[Slot]:
     return {
         score
         for score, codes in weighing.items()
-        if any(code.always_live for code in codes) or wiring.certain(score, codes)
+        if any(code.always_live for code in codes) or only_after(score, codes, wiring.causes)
     }
 
 

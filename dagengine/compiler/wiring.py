@@ -15,19 +15,23 @@ feeds it, unless the parent is itself behind a verdict: see `_connect`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, count, filterfalse
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 import networkx as nx
 
 from dagengine.graph.graph import MetricSpec, as_digraph
-from dagengine.graph.node import BaseNode
+from dagengine.graph.node import BaseNode, Branch
 from dagengine.graph.nodes import CodeNode
 
 SlotKind = Literal["node", "verdict", "metric"]
 T = TypeVar("T")
 Start = Literal["start"]
+Gates = dict[BaseNode, dict[BaseNode, None]]
+"""The gated nodes, each with the decisions that have a verdict leading to it, as mentioned."""
 START: Start = "start"  # where liveness comes from; networkx has no use for None
 
 
@@ -36,9 +40,14 @@ class Source:
     """Something a slot reads; `pulled` when the reader makes it live."""
 
     slot: Slot
-    label: str
     pulled: bool
     certain: bool = True
+
+    @property
+    def label(self) -> str:
+        """The name by which readers refer to it."""
+        assert self.slot.node is not None
+        return self.slot.node.output_label or self.slot.node.title
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +123,19 @@ class Slot:
         yield from self.pulls()
 
 
+def reach(starts: Iterable[T], onward: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Everything that is reached from `starts`, these included, as soon as it is."""
+    waiting = list(starts)
+    reached = set(waiting)
+    yield from waiting
+    while waiting:
+        for following in onward(waiting.pop()):
+            if following not in reached:
+                reached.add(following)
+                waiting.append(following)
+                yield following
+
+
 def material_of(
     code: T,
     reads: Callable[[T], Iterable[T]],
@@ -121,19 +143,8 @@ def material_of(
     scores: Callable[[T], Iterable[T]],
 ) -> list[T]:
     """The scores that a computed score is made of: of all that code reads, also through code."""
-    sources: dict[T, None] = {}
-    waiting = [code]
-    while waiting:
-        for source in reads(waiting.pop()):
-            if source not in sources and computes(source):
-                waiting.append(source)
-            sources[source] = None
-    return [score for source in sources for score in scores(source)]
-
-
-def label_of(node: BaseNode) -> str:
-    """The name by which readers of a node refer to its output."""
-    return node.output_label or node.title
+    sources = reach(reads(code), lambda source: reads(source) if computes(source) else ())
+    return list(chain.from_iterable(map(scores, dict.fromkeys(sources))))
 
 
 def order(slot: Slot) -> tuple[int, str]:
@@ -202,56 +213,29 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
     return sorted(circular, key=order)
 
 
-def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[Slot]:
+def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[Slot | Start]:
     """Slots that are never live without one of `slots` being live.
 
     These are the slots themselves, their readers and the parents that hand on to them,
     and so on.
     """
+
     # From `n` backwards: its parent `p` hands on to it, and `r` reads it, so neither is ever live
-    # without it. The gate may be live and choose `no`.
+    # without it. The gate may be live and choose `no`: verdicts have no part in it.
     #
     #     p ──hands on──▶ n ◀──reads── r        gate ──yes──▶ n
-    waiting = list(slots)
-    certain = set(waiting)
-    while waiting:
-        slot = waiting.pop()
-        # Verdicts have no part in it: only hand-overs and reads make a slot live by being live.
+    def brought_along(slot: Any) -> Iterator[Slot]:
         for cause in causes.predecessors(slot):
-            if cause == START or cause in certain:
-                continue
-            if slot in cause.activates or slot in cause.pulls():
-                certain.add(cause)
-                waiting.append(cause)
-    return certain
+            if cause != START and (slot in cause.activates or slot in cause.pulls()):
+                yield cause
 
-
-class _Dominators:
-    """Which slots are live only after certain others."""
-
-    def __init__(self, causes: nx.DiGraph[Slot | Start]) -> None:
-        parents = nx.immediate_dominators(causes, START)
-        self._children: dict[Slot | Start | None, list[Slot]] = {}
-        for slot, parent in parents.items():
-            if slot != START:
-                self._children.setdefault(parent, []).append(slot)
-
-    def below(self, tops: set[Slot]) -> set[Slot]:
-        """Slots strictly dominated by one of `tops`."""
-        dominated: set[Slot] = set()
-        waiting: list[Slot] = list(tops)
-        while waiting:
-            for child in self._children.get(waiting.pop(), ()):
-                if child not in dominated:
-                    dominated.add(child)
-                    waiting.append(child)
-        return dominated
+    return set(reach(slots, brought_along))
 
 
 def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> None:
     """Mark the sources that may be dead although their reader is live."""
-    dominators: _Dominators | None = None
-    below: dict[Slot, tuple[set[Slot], bool]] = {}
+    dominated: dict[Any, list[Slot | Start]] = {}  # slots by what is live before each of them
+    below: dict[Slot, tuple[set[Slot | Start], bool]] = {}
     for slot in slots:
         for source in slot.sources:
             # A reader that makes its source live has it for certain. What is live in every case is
@@ -261,11 +245,14 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
             # The only way to the reader leads through the source.
             if set(causes.predecessors(slot)) == {source.slot}:
                 continue
-            dominators = dominators or _Dominators(causes)
+            if not dominated:
+                for after, before in nx.immediate_dominators(causes, START).items():
+                    dominated.setdefault(before, []).append(after)
             if source.slot not in below:
                 together = _live_with([source.slot], causes)
-                dominated = dominators.below(together)
-                below[source.slot] = together | dominated, len(together - dominated) > 1
+                inner = chain.from_iterable(dominated.get(top, ()) for top in together)
+                later = set(reach(inner, lambda top: dominated.get(top, ())))
+                below[source.slot] = together | later, len(together - later) > 1
             after, several = below[source.slot]
             # Dominators see one slot at a time. Where several ways lead to the reader, each by
             # another slot that brings the source along, only a search tells.
@@ -279,16 +266,10 @@ def only_after(slot: Slot, others: Iterable[Slot], causes: nx.DiGraph[Slot | Sta
     It may be if a way around them leads back from it to the start. That is near where they are: the
     way from the start to the slot would lead through all that has nothing to do with both.
     """
-    avoiding = _live_with(others, causes)
-    reached, waiting = {slot}, [slot]
-    while waiting and slot not in avoiding:
-        for cause in causes.predecessors(waiting.pop()):
-            if cause == START:
-                return False
-            if cause not in reached and cause not in avoiding:
-                reached.add(cause)
-                waiting.append(cause)
-    return True
+    avoided = _live_with(others, causes)
+    start: list[Any] = [slot]
+    way_back = reach(start, lambda later: set(causes.predecessors(later)).difference(avoided))
+    return slot in avoided or START not in way_back
 
 
 @dataclass(slots=True)
@@ -305,25 +286,24 @@ class Wiring:
     idle: list[Slot]
     causes: nx.DiGraph[Slot | Start]
 
-    def certain(self, slot: Slot, others: Iterable[Slot]) -> bool:
-        """Return whether `slot` is never live without one of `others` being live."""
-        return only_after(slot, others, self.causes)
-
 
 def wire(spec: MetricSpec) -> Wiring:
     """Expand and connect one metric whose own graph is acyclic."""
     scopes = [Scope(spec)]
     for scope in scopes:  # grows while we go: nested metrics open scopes of their own
-        for slot in _make_slots(scope):
-            if slot.kind == "metric" and slot.nested is not None:
-                scopes.append(slot.nested)
+        _make_slots(scope)
+        scopes += filter(None, (slot.nested for slot in scope.slots.values()))
     slots = [slot for scope in scopes for slot in scope.slots.values()]
     for scope in scopes:
         _connect(scope)
-        _count_depths(scope)
+        # Depths are counted within one metric: nested or not, its prompts and last score are the
+        # same.
+        own = set(scope.slots.values())
+        for depth, generation in enumerate(nx.topological_generations(_flow(own).subgraph(own))):
+            for slot in generation:
+                slot.generation = depth
     for slot in slots:
-        slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
-    for slot in slots:
+        slot.sources.sort(key=lambda source: (-1, "") if source.pulled else order(source.slot))
         if slot.grades and _computes(slot):
             slot.material = material_of(slot, Slot.reads, _computes, _stated_scores)
     causes = cause_graph(slots)
@@ -333,19 +313,11 @@ def wire(spec: MetricSpec) -> Wiring:
     mark_uncertain(set(slots).difference(idle), causes)
     _rank(slots)
     for scope in scopes:
-        scope.terminals.sort(key=declared_order)
+        graded = filter(attrgetter("grades"), scope.slots.values())
+        scope.terminals = sorted(graded, key=declared_order)
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
-
-
-def _count_depths(scope: Scope) -> None:
-    """Count depths within one metric: nested or not, its prompts and last score are the same."""
-    own = set(scope.slots.values())
-    graph = _flow(own).subgraph(own)
-    for depth, generation in enumerate(nx.topological_generations(graph)):
-        for slot in generation:
-            slot.generation = depth
 
 
 def _computes(slot: Slot) -> bool:
@@ -356,54 +328,48 @@ def _stated_scores(slot: Slot) -> Iterable[Slot]:
     return (target for target in slot.targets() if target.kind == "verdict")
 
 
-def _make_slots(scope: Scope) -> list[Slot]:
+def _make_slots(scope: Scope) -> None:
+    """Make the slots of one metric: nodes, terminals, and metrics nested under verdicts."""
     nodes = scope.spec.graph.nodes()
-    names: dict[BaseNode, str] = {}
     titles: Counter[str] = Counter()
-    inputs: set[BaseNode] = set()
+    inputs = set(chain.from_iterable(node.inputs for node in nodes))
     for index, node in enumerate(nodes):
         titles[node.title] += 1
-        count = titles[node.title]
-        names[node] = node.title if count == 1 else f"{node.title} ({count})"
-        inputs.update(node.inputs)
-        scope.slots[node] = Slot(scope, "node", scope.prefix() + names[node], node)
-        scope.slots[node].declared = (index, 0)
-    for node in nodes:
+        number = titles[node.title]
+        name = scope.prefix() + node.title + f" ({number})" * (number > 1)
         leaf = not node.successors() and not node.branches() and node not in inputs
-        scope.slots[node].grades = leaf and node.grades
+        scope.slots[node] = Slot(
+            scope, "node", name, node, grades=leaf and node.grades, declared=(index, 0)
+        )
     # A nested metric of one node needs no second name for it.
     if scope.owner is not None and len(nodes) == 1 and not nodes[0].branches():
         scope.slots[nodes[0]].name = scope.owner.name
     for node in nodes:
-        _add_targets(scope, scope.slots[node], names[node])
-    scope.terminals += [slot for slot in scope.slots.values() if slot.grades]
-    return list(scope.slots.values())
+        slot = scope.slots[node]
+        for index, branch in enumerate(node.branches(), 1):
+            if branch.target is not None:
+                slot.branches.append((branch.verdict, _target(slot, index, branch)))
 
 
-def _add_targets(scope: Scope, slot: Slot, name: str) -> None:
-    """Terminals and nested metrics behind the verdicts of one node."""
-    assert slot.node is not None
-    for index, branch in enumerate(slot.node.branches(), 1):
-        declared = (slot.declared[0], index)
-        target: Slot | None
-        if branch.target is None:
-            continue
-        if isinstance(branch.target, BaseNode):
-            target = scope.slots[branch.target]
-        elif hasattr(branch.target, "spec"):
-            target = scope.slots.get(id(branch.target))
-            if target is None:  # several verdicts may lead to one metric, which runs once
-                spec = branch.target.spec()
-                label = f"{scope.prefix()}{spec.name}"
-                target = Slot(scope, "metric", label, grades=True, declared=declared)
-                target.nested = Scope(spec, owner=target)
-                scope.slots[id(branch.target)] = target
-        else:
-            label = f"{scope.prefix()}{name} = {branch.verdict}"
-            score = branch.target / 10 if isinstance(branch.target, int) else None
-            target = Slot(scope, "verdict", label, score=score, grades=True, declared=declared)
-            scope.slots[slot.node, branch.verdict] = target
-        slot.branches.append((branch.verdict, target))
+def _target(slot: Slot, index: int, branch: Branch) -> Slot:
+    """The slot that one verdict of a slot's node leads to."""
+    scope, declared = slot.scope, (slot.declared[0], index)
+    if isinstance(branch.target, BaseNode):
+        return scope.slots[branch.target]
+    if hasattr(branch.target, "spec"):
+        target = scope.slots.get(id(branch.target))
+        if target is None:  # several verdicts may lead to one metric, which runs once
+            spec = branch.target.spec()
+            name = f"{scope.prefix()}{spec.name}"
+            target = Slot(scope, "metric", name, grades=True, declared=declared)
+            target.nested = Scope(spec, owner=target)
+            scope.slots[id(branch.target)] = target
+        return target
+    name = f"{slot.name} = {branch.verdict}"
+    score = branch.target / 10 if isinstance(branch.target, int) else None
+    target = Slot(scope, "verdict", name, score=score, grades=True, declared=declared)
+    scope.slots[slot.node, branch.verdict] = target
+    return target
 
 
 def _connect(scope: Scope) -> None:
@@ -423,68 +389,53 @@ def _connect(scope: Scope) -> None:
     only when a verdict chose it, and there `n` is what comes next.
     """
     graph = as_digraph(scope.spec.graph.nodes())
-    gates, places = gates_of(graph), {n: i for i, n in enumerate(nx.topological_sort(graph))}
-    always = _always_live(scope.spec.graph.root_nodes, gates)
+    places = {node: index for index, node in enumerate(nx.topological_sort(graph))}
+    gates: Gates = {}
+    for node in graph:
+        for branch in node.branches():
+            if isinstance(branch.target, BaseNode):
+                gates.setdefault(branch.target, {})[node] = None
+
+    def hands_on(node: BaseNode) -> list[BaseNode]:
+        return [*node.inputs, *filterfalse(gates.__contains__, node.successors())]
+
+    # Live whenever their metric is: no verdict has a part in it.
+    always = set(reach(scope.spec.graph.root_nodes, hands_on))
     for node in graph:
         slot = scope.slots[node]
         slot.always_live = node in always
         slot.fields = node.evaluation_params
         for source in node.inputs:
-            slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
+            slot.sources.append(Source(scope.slots[source], pulled=True))
         for child in dict.fromkeys(node.successors()):
             target = scope.slots[child]
             if node not in child.inputs:
-                target.sources.append(Source(slot, label_of(node), pulled=False))
+                target.sources.append(Source(slot, pulled=False))
             if child in gates and slot.always_live:
                 continue
             later = (gate for gate in gates.get(child, ()) if places[gate] > places[node])
             if not any(nx.has_path(graph, node, gate) for gate in later):
                 slot.activates.append(target)
-    _read_as_before(scope, graph, gates)
+    _read_as_before(scope, places, gates)
     for root in scope.spec.graph.root_nodes:
         scope.slots[root].root = scope.owner is None
         if scope.owner is not None:
             scope.owner.activates.append(scope.slots[root])
-    scope.terminals = [slot for slot in scope.slots.values() if slot.grades]
 
 
-def _read_as_before(
-    scope: Scope, graph: nx.DiGraph[BaseNode], gates: dict[BaseNode, set[BaseNode]]
-) -> None:
+def _read_as_before(scope: Scope, nodes: Iterable[BaseNode], gates: Gates) -> None:
     """A judgement behind a verdict that names nothing reads what the one before it read."""
-    for node in nx.topological_sort(graph):
+    for node in nodes:
         slot = scope.slots[node]
         if not node.asks or not node.branches() or slot.fields or slot.sources:
             continue
         fields: dict[str, None] = {}
-        labels: dict[Slot, str] = {}
-        for judgement in (scope.slots[gate] for gate in graph if gate in gates.get(node, ())):
+        sources: dict[Slot, None] = {}
+        for judgement in map(scope.slots.__getitem__, gates.get(node, ())):
             fields |= dict.fromkeys(judgement.fields)
-            labels |= {source.slot: source.label for source in judgement.sources}
+            sources |= dict.fromkeys(judgement.reads())
         slot.fields = tuple(fields)
-        slot.sources = [Source(source, label, pulled=False) for source, label in labels.items()]
-
-
-def gates_of(nodes: Iterable[BaseNode]) -> dict[BaseNode, set[BaseNode]]:
-    """The gated nodes, each with the decisions that have a verdict leading to it."""
-    gates: dict[BaseNode, set[BaseNode]] = {}
-    for node in nodes:
-        for branch in node.branches():
-            if isinstance(branch.target, BaseNode):
-                gates.setdefault(branch.target, set()).add(node)
-    return gates
-
-
-def _always_live(roots: Iterable[BaseNode], gates: Container[BaseNode]) -> set[BaseNode]:
-    """Nodes that are live whenever their metric is: no verdict has a part in it."""
-    live: set[BaseNode] = set()
-    waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
-        if node not in live:
-            live.add(node)
-            waiting += [*node.inputs, *(n for n in node.successors() if n not in gates)]
-    return live
+        slot.sources = [Source(source, pulled=False) for source in sources]
 
 
 def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
@@ -509,15 +460,14 @@ def _rank(slots: list[Slot]) -> None:
             for part in slot.nested.slots.values():
                 graph.add_edge(part if part.nested is None else _Done(part), _Done(slot))
 
-    def asks(slot: Slot) -> bool:
-        return slot.node is not None and slot.node.asks
+    def urgency(item: Slot | _Done) -> tuple[Any, ...]:
+        slot = _slot_of(item)
+        return slot.node is not None and slot.node.asks, *declared_order(slot)
 
-    sequence = nx.lexicographical_topological_sort(
-        graph, key=lambda item: (asks(_slot_of(item)), *declared_order(_slot_of(item)))
-    )
-    items = (item for item in sequence if isinstance(item, _Done) or item.nested is None)
-    for rank, item in enumerate(items):
-        _slot_of(item).rank = rank
+    ranks = count()
+    for item in nx.lexicographical_topological_sort(graph, key=urgency):
+        if isinstance(item, _Done) or item.nested is None:
+            _slot_of(item).rank = next(ranks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from array import array
@@ -190,18 +191,18 @@ class Neighbours:
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self._passages = passages
-        self._numbers = {passage: index for index, passage in enumerate(passages)}
+        self._numbers = dict(zip(passages, itertools.count(), strict=False))
         vocabulary: dict[str, int] = {}  # numbers, in the order of the texts: sets have none
-        self._words = [
-            array(
-                "L", [vocabulary.setdefault(word, len(vocabulary)) for word in dict.fromkeys(words)]
-            )
-            for words in (words_in(passage.text) for passage in passages)
-        ]
-        self._places = [array("L") for _ in vocabulary]
-        for index, words in enumerate(self._words):
-            for word in words:
-                self._places[word].append(index)
+        self._words: list[array[int]] = []  # of each passage
+        self._places: list[array[int]] = []  # of each word
+        for index, passage in enumerate(passages):
+            self._words.append(array("L"))
+            for word in dict.fromkeys(words_in(passage.text)):
+                number = vocabulary.setdefault(word, len(vocabulary))
+                if number == len(self._places):
+                    self._places.append(array("L"))
+                self._places[number].append(index)
+                self._words[-1].append(number)
 
     def of(self, passage: Passage) -> Passage | None:
         """The nearest other passage; None when no other shares a word."""

@@ -8,7 +8,7 @@ drawn, planned, stored, resumed and replayed as metrics are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -181,14 +181,14 @@ def from_contexts(
     draft = _chosen_draft(DRAFTS_FROM_CONTEXT, drafts, style, evaluation_params=context)
     final = _evolution(draft, evolutions, style, context)
     if not expected:
-        leaf = CodeNode(golden, inputs=[final, *_embedding_nodes(final, embedder)], name=GOLDEN)
+        leaf = _golden_node(golden, [final], embedder)
         return _generator(_filters(final, context, leaf), embedder=embedder)
     answer = TaskNode(
         style_answer(ANSWER_FROM_CONTEXT, style), "expected_output",
         evaluation_params=context, inputs=[final], output_type=Supported, options=_LONG,
         name="Expected output",
     )  # fmt: skip
-    tried: list[TaskNode] = []
+    inputs: list[BaseNode] = [final, answer]
     for number in range(len(cheap)):
         # A judge that knows the answer without the passages makes the golden an easy one.
         name = _closed_name(number)
@@ -197,18 +197,13 @@ def from_contexts(
             AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
             output_type=bool, name=f"{name} agrees",
         )  # fmt: skip
-        tried.append(agreeing)
-    inputs = [final, answer, *tried, *_embedding_nodes(final, embedder)]
-    leaf = CodeNode(answered_golden, inputs=inputs, name=GOLDEN)
+        inputs.append(agreeing)
+    leaf = _golden_node(answered_golden, inputs, embedder)
     blind = TaskNode(
-        BLIND,
-        "other_answer",
-        evaluation_params=context,
-        inputs=[final],
-        name="Blind answer",
+        BLIND, "other_answer", evaluation_params=context, inputs=[final], name="Blind answer"
     )
-    agrees = _keeps(AGREES, leaf, "Blind answer agrees", [final, answer, blind])
-    leaked = _drops(LEAKED, agrees, "Leaks the answer", [final, answer])
+    agrees = _filter(AGREES, "Blind answer agrees", [final, answer, blind], yes=leaf)
+    leaked = _filter(LEAKED, "Leaks the answer", [final, answer], no=agrees)
     supported = CodeNode(
         is_supported, evaluation_params=context, inputs=[answer], then={True: leaked, False: 0},
         name="Supported by its sentences",
@@ -237,11 +232,8 @@ def from_scratch(
                 inputs=[final], options=_LONG, name="Expected output",
             )
         )  # fmt: skip
-    inputs += _embedding_nodes(final, embedder)
-    leaf = CodeNode(plainly_answered if expected else golden, inputs=inputs, name=GOLDEN)
-    contained = _keeps(SELF_CONTAINED, leaf, "Self-contained", [final])
-    root = _keeps(ONE_QUESTION, contained, "One thing", [final])
-    return _generator(root, embedder=embedder)
+    leaf = _golden_node(plainly_answered if expected else golden, inputs, embedder)
+    return _generator(_plain_filters(final, leaf), embedder=embedder)
 
 
 def of_conversations(
@@ -257,15 +249,10 @@ def of_conversations(
         options=_LONG, name="Expected outcome",
     )  # fmt: skip
     person = TaskNode(
-        PERSON,
-        "user_description",
-        inputs=[scenario],
-        options=_LONG,
-        name="User description",
+        PERSON, "user_description", inputs=[scenario], options=_LONG, name="User description"
     )
-    inputs = [scenario, outcome, person, *_embedding_nodes(scenario, embedder)]
-    leaf = CodeNode(conversation, inputs=inputs, name=GOLDEN)
-    root = _keeps(PLAUSIBLE, leaf, "Plausible", [scenario])
+    leaf = _golden_node(conversation, [scenario, outcome, person], embedder)
+    root = _filter(PLAUSIBLE, "Plausible", [scenario], yes=leaf)
     return _generator(root, embedder=embedder)
 
 
@@ -298,14 +285,16 @@ def pair_case(pair: TextPair) -> LLMTestCase:
     )
 
 
-def _embedding_nodes(text: BaseNode, embedder: Any) -> list[BaseNode]:
-    """The node that asks for the vector of a text, if there is somebody to ask."""
-    if embedder is None:
-        return []
-    vector = list[float]
-    return [
-        TaskNode("Embed the text.", "vector", inputs=[text], output_type=vector, name=EMBEDDING)
-    ]
+def _golden_node(
+    make: Callable[..., NodeValue], inputs: Sequence[BaseNode], embedder: Any
+) -> CodeNode:
+    """The last node; it also reads the vector of the first text, if there is somebody to ask."""
+    if embedder is not None:
+        vector = TaskNode(
+            "Embed the text.", "vector", inputs=inputs[:1], output_type=list[float], name=EMBEDDING
+        )
+        inputs = [*inputs, vector]
+    return CodeNode(make, inputs=inputs, name=GOLDEN)
 
 
 def _generator(
@@ -354,21 +343,29 @@ def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
         quotes_passage, evaluation_params=context, inputs=[final], then={True: 0, False: then},
         name="Quotes the passage",
     )  # fmt: skip
-    contained = _keeps(SELF_CONTAINED, quotes, "Self-contained", [final])
-    single = _keeps(ONE_QUESTION, contained, "One thing", [final])
-    needs = _drops(NEEDS_CONTEXT, single, "Answerable without context", [final])
-    return BinaryJudgementNode(
-        ANSWERABLE, evaluation_params=context, inputs=[final], then={True: needs, False: 0},
-        name="Answerable",
-    )  # fmt: skip
+    single = _plain_filters(final, quotes)
+    needs = _filter(NEEDS_CONTEXT, "Answerable without context", [final], no=single)
+    return _filter(ANSWERABLE, "Answerable", [final], yes=needs, evaluation_params=context)
 
 
-def _keeps(criteria: str, then: BaseNode, name: str, inputs: list[BaseNode]) -> BaseNode:
-    return BinaryJudgementNode(criteria, inputs=inputs, then={True: then, False: 0}, name=name)
+def _plain_filters(final: TaskNode, then: BaseNode) -> BaseNode:
+    """Filters that look at an input alone."""
+    contained = _filter(SELF_CONTAINED, "Self-contained", [final], yes=then)
+    return _filter(ONE_QUESTION, "One thing", [final], yes=contained)
 
 
-def _drops(criteria: str, then: BaseNode, name: str, inputs: list[BaseNode]) -> BaseNode:
-    return BinaryJudgementNode(criteria, inputs=inputs, then={True: 0, False: then}, name=name)
+def _filter(
+    criteria: str,
+    name: str,
+    inputs: Sequence[BaseNode],
+    *,
+    yes: BaseNode | int = 0,
+    no: BaseNode | int = 0,
+    **more: Any,
+) -> BaseNode:
+    """A question whose one answer turns the draft down."""
+    then = {True: yes, False: no}
+    return BinaryJudgementNode(criteria, inputs=inputs, then=then, name=name, **more)
 
 
 def _closed_name(number: int) -> str:

@@ -13,6 +13,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any
 
 from dagengine.errors import load_extra
@@ -199,20 +200,15 @@ class GoldenTexts:
         """A text with each of the `NEAREST` others that are most like it, the most alike first."""
         words = self._words.shares(self._texts[place])
         meaning = self._directions.nearest(vector, NEAREST + 1)  # it is its own nearest
-        neighbours = sorted(
-            (words.keys() | meaning.keys()) - {place},
-            key=lambda neighbour: (
-                -max(words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)),
-                neighbour,
-            ),
-        )
+        likeness: dict[int, tuple[float, float]] = {}
+        for neighbour in (words.keys() | meaning.keys()) - {place}:
+            likeness[neighbour] = words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)
         pairs: list[TextPair] = []
-        for neighbour in neighbours[:NEAREST]:
+        for neighbour in nsmallest(NEAREST, likeness, lambda at: (-max(likeness[at]), at)):
             # The same pair from either side, so that it is asked about once.
             first, second = sorted((place, neighbour), key=lambda at: (self._texts[at], at))
-            likeness = words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)
             texts = self._texts[first], self._texts[second]
-            pairs.append(TextPair((first, second), texts, *likeness))
+            pairs.append(TextPair((first, second), texts, *likeness[neighbour]))
         return pairs
 
 

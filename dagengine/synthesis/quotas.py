@@ -26,7 +26,7 @@ from dagengine.synthesis.values import (
     Seed,
     whole,
 )
-from dagengine.system.terminal import few
+from dagengine.system.terminal import counted, few
 
 MOST = 20
 """Drafts that one question asks for at most."""
@@ -212,14 +212,9 @@ class Filling:
             _check(quota, by_source, kinds, measured)
         _check_room(quotas, contexts, kinds, min(drafts, per_context or drafts))
         self._pools = Pools(by_source, kinds, self._is_used_up, drafts=drafts, seed=seed)
-        indices: dict[str | None, list[int]] = {}
-        for index, quota in enumerate(quotas):
-            indices.setdefault(quota.document, []).append(index)
-        self._wanting = {
-            name: [self.yields[index] for index in sorted({*indices.get(name, ()), *anywhere})]
-            for anywhere in [indices.get(None, [])]
-            for name in by_source
-        }
+        self._wanting: dict[str | None, list[tuple[int, QuotaYield]]] = {}  # by document, in order
+        for number, tally in enumerate(self.yields):
+            self._wanting.setdefault(tally.quota.document, []).append((number, tally))
 
     def next(self) -> list[Seed]:
         """The drafts of the next round; empty when there is nothing to do, or nothing left."""
@@ -251,7 +246,8 @@ class Filling:
         """Return whether a golden is wanted; it then counts for the first quota that it fits."""
         if self._is_used_up(Context(seed.source, seed.passages)):
             return False
-        for tally in self._wanting[seed.source]:
+        wanting = (self._wanting.get(document, ()) for document in {seed.source, None})
+        for _, tally in heapq.merge(*wanting):
             quota = tally.quota
             fits = quota.kind in (None, seed.kind) and quota.difficulty in (None, difficulty)
             if fits and tally.kept < quota.count:
@@ -269,9 +265,8 @@ def _check(
         near = did_you_mean(quota.document, names) or f"there are {few(names)}"
         raise InputError(f"a quota names {quota.document!r}, which gave no text; {near}")
     if quota.kind is not None and quota.kind not in kinds.names:
-        why = "every draft is evolved, but never in this way"
-        if kinds.names == [PLAIN]:
-            why = "num_evolutions is 0"
+        plain = kinds.names == [PLAIN]
+        why = ("every draft is evolved, but never in this way", "num_evolutions is 0")[plain]
         raise InputError(f"no golden can be of the kind {quota.kind!r}: {why}")
     if quota.difficulty is not None and not measured:
         raise InputError("quotas by difficulty need difficulty_models= to measure it with")
@@ -296,7 +291,7 @@ def _check_room(
         fitting = room[document, kind]
         if count <= fitting * each:
             continue
-        goldens = "1 golden" if count == 1 else f"{count} goldens"
+        goldens = counted(count, "golden")
         goldens += f" of the kind {kind}" if kind else ""
         goldens += f" about {document!r}" if document else ""
         # Every other kind takes a single passage: without room it is two that go together.

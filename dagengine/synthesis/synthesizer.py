@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -40,7 +41,7 @@ from dagengine.unknown import Answering
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
+S = TypeVar("S", bound="Synthesizer")
 
 # Where settings stand that other tools take as arguments of the generating methods.
 _ELSEWHERE = {
@@ -60,19 +61,21 @@ _ELSEWHERE = {
 
 
 def door(
-    method: Callable[Concatenate[S, P], Awaitable[R]],
-) -> Callable[Concatenate[S, P], Awaitable[R]]:
-    """The method, with unknown arguments refused in a sentence."""
+    make: Callable[Concatenate[S, P], Generation],
+) -> Callable[Concatenate[S, P], Awaitable[Goldens]]:
+    """Run what a method makes; unknown arguments are refused in a sentence."""
 
-    @wraps(method)
-    async def call(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
-        name, names = method.__name__.removeprefix("a_"), names_of(method)
+    @wraps(make)
+    async def call(self: S, /, *given: P.args, **settings: P.kwargs) -> Goldens:
+        name, names = make.__name__.removeprefix("a_"), names_of(make)
         for setting in settings:
             if setting not in names and (elsewhere := _ELSEWHERE.get(setting)):
                 raise TypeError(f"{name}() has no argument {setting!r}: it is in {elsewhere}")
         check_names(f"{name}() has no argument", settings, names)
-        return await method(self, *given, **settings)
+        return await self._run(make(self, *given, **settings))
 
+    own: Any = call
+    own.__signature__ = inspect.signature(make).replace(return_annotation="Goldens")
     return call
 
 
@@ -84,6 +87,27 @@ def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Con
         return sync(lambda: method(self, *given, **settings))
 
     call.__name__ = method.__name__.removeprefix("a_")
+    return call
+
+
+def estimate_door(
+    method: Callable[Concatenate[S, P], Awaitable[Any]],
+) -> Callable[Concatenate[S, P], Estimate]:
+    """A `door` that asks nothing."""
+    make: Any = inspect.unwrap(method)
+
+    def call(self: S, /, *given: P.args, **settings: P.kwargs) -> Estimate:
+        """Estimate the first round of the generation with the same arguments; ask nothing.
+
+        Later rounds make up for drafts that fell: with `max_tries` drafts per golden they ask at
+        most `max_tries` - 1 times as much again.
+        """
+        made: Generation = make(self, *given, **settings)
+        return made.plan(self._settings, at_once=self.async_mode)
+
+    own: Any = call
+    own.__name__ = make.__name__.replace("a_generate", "estimate")
+    own.__signature__ = inspect.signature(make).replace(return_annotation="Estimate")
     return call
 
 
@@ -206,7 +230,7 @@ class Synthesizer(Answering):
     # Doors: what goldens are made from.
 
     @door
-    async def a_generate_goldens_from_docs(
+    def a_generate_goldens_from_docs(
         self,
         document_paths: Iterable[Any],
         include_expected_output: bool = True,
@@ -215,7 +239,7 @@ class Synthesizer(Answering):
         context_construction_config: ContextConstructionConfig | None = None,
         *,
         quotas: Sequence[Quota] = (),
-    ) -> Goldens:
+    ) -> Generation:
         """Goldens about documents: files, folders, or document objects of other libraries.
 
         `quotas` say how many there are to be of each document, kind and difficulty; without them
@@ -223,35 +247,23 @@ class Synthesizer(Answering):
         Raises InputError, before the first call, for files that are not there and when no
         document holds a text.
         """
-        made = self._from_docs(
-            document_paths, include_expected_output, max_goldens_per_document,
-            max_goldens_per_context, context_construction_config, quotas,
-        )  # fmt: skip
-        return await self._run(made)
-
-    def estimate_goldens_from_docs(
-        self,
-        document_paths: Iterable[Any],
-        include_expected_output: bool = True,
-        max_goldens_per_document: int | None = None,
-        max_goldens_per_context: int = 2,
-        context_construction_config: ContextConstructionConfig | None = None,
-        *,
-        quotas: Sequence[Quota] = (),
-    ) -> Estimate:
-        """Estimate the first round of `generate_goldens_from_docs`; ask nothing.
-
-        Later rounds make up for drafts that fell: with `max_tries` drafts per golden they ask at
-        most `max_tries` - 1 times as much again.
-        """
-        made = self._from_docs(
-            document_paths, include_expected_output, max_goldens_per_document,
-            max_goldens_per_context, context_construction_config, quotas,
-        )  # fmt: skip
-        return made.plan(self._settings, at_once=self.async_mode)
+        config, most = context_construction_config, max_goldens_per_document
+        if config is not None:
+            require_kind("context_construction_config", config, ContextConstructionConfig)
+        if most is not None:
+            whole("max_goldens_per_document", most, 1)
+            if quotas:
+                raise InputError("give quotas or max_goldens_per_document, not both")
+        whole("max_goldens_per_context", max_goldens_per_context, 1, MOST)
+        sources = document_sources(document_paths, config)
+        if most is not None:
+            quotas = up_to(most, sources.contexts, max_goldens_per_context)
+        return self._from_contexts(
+            sources, include_expected_output, quotas, max_goldens_per_context
+        )
 
     @door
-    async def a_generate_goldens_from_contexts(
+    def a_generate_goldens_from_contexts(
         self,
         contexts: Iterable[Sequence[str]],
         include_expected_output: bool = True,
@@ -259,16 +271,15 @@ class Synthesizer(Answering):
         source_files: Sequence[str] | None = None,
         *,
         quotas: Sequence[Quota] = (),
-    ) -> Goldens:
+    ) -> Generation:
         """Goldens about contexts that are there, each a list of texts."""
-        made = self._from_contexts(
-            contexts_of(contexts, source_files), include_expected_output, quotas,
-            max_goldens_per_context,
-        )  # fmt: skip
-        return await self._run(made)
+        sources = contexts_of(contexts, source_files)
+        return self._from_contexts(
+            sources, include_expected_output, quotas, max_goldens_per_context
+        )
 
     @door
-    async def a_generate_goldens_from_scratch(
+    def a_generate_goldens_from_scratch(
         self,
         subject: str | Sequence[str],
         task: str | None = None,
@@ -277,7 +288,7 @@ class Synthesizer(Answering):
         include_expected_output: bool = False,
         *,
         quotas: Sequence[Quota] = (),
-    ) -> Goldens:
+    ) -> Generation:
         """Goldens about a subject (or several topics), without documents.
 
         `task` says what the application does and `output_format` how an input looks, where
@@ -288,15 +299,15 @@ class Synthesizer(Answering):
             style, task=task or style.task, input_format=output_format or style.input_format
         )
         quotas = quotas_of(quotas) or evenly(topics, num_initial_goldens, "num_initial_goldens")
-        return await self._run(self._list_goldens(topics, quotas, style, include_expected_output))
+        return self._list_goldens(topics, quotas, style, include_expected_output)
 
     @door
-    async def a_generate_goldens_from_goldens(
+    def a_generate_goldens_from_goldens(
         self,
         goldens: Sequence[Golden],
         max_goldens_per_golden: int = 2,
         include_expected_output: bool = True,
-    ) -> Goldens:
+    ) -> Generation:
         """More goldens like those that are there.
 
         When all of them have contexts, the new ones are about these contexts; else they are
@@ -305,53 +316,53 @@ class Synthesizer(Answering):
         originals = [require_kind("every one of goldens", golden, Golden) for golden in goldens]
         if not originals:
             raise InputError("there is no golden to start from")
-        about = all(golden.context for golden in originals)
-        most = MOST if about else math.inf
+        contexts = [golden.context or [] for golden in originals]
+        most = MOST if all(contexts) else math.inf
         count = whole("max_goldens_per_golden", max_goldens_per_golden, 1, most)
         inputs = list(dict.fromkeys(golden.input for golden in originals))
-        if about:
-            contexts = contexts_of([golden.context or [] for golden in originals], None)
-            made = self._from_contexts(contexts, include_expected_output, (), count)
+        if all(contexts):
+            made = self._from_contexts(
+                contexts_of(contexts, None), include_expected_output, (), count
+            )
         else:
             quotas = [Quota(count, document=text) for text in inputs]
             style = self.styling_config
             made = self._list_goldens(inputs, quotas, style, include_expected_output, like=True)
         made.existing = inputs
-        return await self._run(made)
+        return made
 
     @door
-    async def a_generate_conversational_goldens_from_docs(
+    def a_generate_conversational_goldens_from_docs(
         self,
         document_paths: Iterable[Any],
         max_goldens_per_context: int = 2,
         context_construction_config: ContextConstructionConfig | None = None,
-    ) -> Goldens:
+    ) -> Generation:
         """Conversational goldens (scenario, expected outcome, user) about documents."""
         sources = document_sources(document_paths, context_construction_config)
-        return await self._run(self._conversations(sources, max_goldens_per_context))
+        return self._conversations(sources, max_goldens_per_context)
 
     @door
-    async def a_generate_conversational_goldens_from_contexts(
+    def a_generate_conversational_goldens_from_contexts(
         self,
         contexts: Iterable[Sequence[str]],
         max_goldens_per_context: int = 2,
         source_files: Sequence[str] | None = None,
-    ) -> Goldens:
+    ) -> Generation:
         """Conversational goldens about contexts that are there."""
-        sources = contexts_of(contexts, source_files)
-        return await self._run(self._conversations(sources, max_goldens_per_context))
+        return self._conversations(contexts_of(contexts, source_files), max_goldens_per_context)
 
     @door
-    async def a_generate_conversational_goldens_from_scratch(
+    def a_generate_conversational_goldens_from_scratch(
         self, subject: str | Sequence[str], num_goldens: int = 10
-    ) -> Goldens:
+    ) -> Generation:
         """Conversational goldens about a subject, or several topics."""
         topics = topics_of(subject)
         quotas = evenly(topics, num_goldens, "num_goldens")
         make = partial(of_conversations, grounded=False)
-        made = self._about_topics(make, topics, quotas, drafts_for(num_goldens), _NO_EVOLUTION)
-        return await self._run(made)
+        return self._about_topics(make, topics, quotas, drafts_for(num_goldens), _NO_EVOLUTION)
 
+    estimate_goldens_from_docs = estimate_door(a_generate_goldens_from_docs)
     generate_goldens_from_docs = sync_door(a_generate_goldens_from_docs)
     generate_goldens_from_contexts = sync_door(a_generate_goldens_from_contexts)
     generate_goldens_from_scratch = sync_door(a_generate_goldens_from_scratch)
@@ -380,30 +391,10 @@ class Synthesizer(Answering):
 
     # What they share.
 
-    def _from_docs(
-        self,
-        documents: Iterable[Any],
-        expected: bool,
-        per_document: int | None,
-        per_context: int,
-        config: ContextConstructionConfig | None,
-        quotas: Sequence[Quota],
-    ) -> Generation:
-        if config is not None:
-            require_kind("context_construction_config", config, ContextConstructionConfig)
-        if per_document is not None:
-            whole("max_goldens_per_document", per_document, 1)
-            if quotas:
-                raise InputError("give quotas or max_goldens_per_document, not both")
-        whole("max_goldens_per_context", per_context, 1, MOST)
-        sources = document_sources(documents, config)
-        if per_document is not None:
-            quotas = up_to(per_document, sources.contexts, per_context)
-        return self._from_contexts(sources, expected, quotas, per_context)
-
     def _from_contexts(
         self, sources: Sources, expected: bool, quotas: Sequence[Quota], per_context: int
     ) -> Generation:
+        """A generation of goldens about contexts."""
         require_kind("include_expected_output", expected, bool)
         if not expected:
             self._no_other_judges("include_expected_output=False")
@@ -437,8 +428,8 @@ class Synthesizer(Answering):
         """A generation for the quotas, or for as many goldens as the contexts may give."""
         drafts = drafts_for(whole("max_goldens_per_context", per_context, 1, MOST))
         quotas = quotas or [Quota(per_context * len(sources.contexts))]
-        metric = self._metric(make, drafts, self.styling_config)
-        return self._generation(metric, sources, quotas, config, drafts, per_context)
+        make = partial(make, drafts, style=self.styling_config)
+        return self._generation(make, sources, quotas, config, drafts, per_context)
 
     def _list_goldens(
         self,
@@ -449,6 +440,7 @@ class Synthesizer(Answering):
         *,
         like: bool = False,
     ) -> Generation:
+        """A generation of goldens on topics, or `like` inputs."""
         require_kind("include_expected_output", expected, bool)
         config = self.evolution_config
         make = partial(from_scratch, evolutions=config.num_evolutions, expected=expected, like=like)
@@ -471,34 +463,32 @@ class Synthesizer(Answering):
             again = f" (list {number + 1}: nothing that lists before it would hold)"
             return draft_case(seed, draft, f"{seed.source}{again if number else ''}")
 
-        metric = self._metric(make, drafts, style or self.styling_config)
         self._no_other_judges("goldens without contexts")
+        make = partial(make, drafts, style=style or self.styling_config)
         sources = Sources([*map(Context, topics)], Report())
         lists = lists_for(quotas, self.max_tries, drafts)
-        generation = self._generation(metric, sources, quotas, config, drafts * lists)
-        generation.case = case
-        return generation
-
-    def _metric(self, make: Callable[..., Metric], drafts: int, style: StylingConfig) -> Metric:
-        return self.generator or make(drafts, style=style, embedder=self.embedder)
+        made = self._generation(make, sources, quotas, config, drafts * lists)
+        made.case = case
+        return made
 
     def _generation(
         self,
-        metric: Metric,
+        make: Callable[..., Metric],
         sources: Sources,
         quotas: Sequence[Quota],
         config: EvolutionConfig,
         drafts: int,
         per_context: int | None = None,
     ) -> Generation:
-        measured = bool(self.difficulty_models) or self.generator is not None
+        metric = self.generator or make(embedder=self.embedder)
         filling = Filling(
             quotas, sources.contexts, config, drafts=drafts, tries=self.max_tries,
-            seed=self.seed, per_context=per_context, measured=measured,
+            seed=self.seed, per_context=per_context,
+            measured=bool(self.difficulty_models) or self.generator is not None,
         )  # fmt: skip
-        report = sources.report
-        report.quotas = filling.yields
-        return Generation(metric, filling, {"seed": self.seed}, report, alike=self.alike)
+        sources.report.quotas = filling.yields
+        note = {"seed": self.seed}
+        return Generation(metric, filling, note, sources.report, alike=self.alike)
 
     async def _run(self, made: Generation) -> Goldens:
         self._made = made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -64,8 +65,7 @@ class EvolutionConfig:
             try:
                 evolution = Evolution(name)
             except ValueError:
-                names = [str(evolution) for evolution in Evolution]
-                near = did_you_mean(str(name), names) or f"there are {', '.join(names)}"
+                near = did_you_mean(str(name), Evolution) or f"there are {', '.join(Evolution)}"
                 raise InputError(f"unknown evolution {name!r:.60}; {near}") from None
             number = isinstance(weight, int | float) and not isinstance(weight, bool)
             if not number or not 0 <= weight < 1e9:
@@ -161,9 +161,13 @@ class Passage:
     def provenance(self) -> dict[str, Any]:
         """Place of the passage, with the SHA-256 of its text."""
         content = self.text.encode(errors="surrogatepass")
-        where = {"document": self.document, "page": self.page, "offset": self.offset}
-        fields = {name: value for name, value in where.items() if value is not None}
-        return {**fields, "sha256": hashlib.sha256(content).hexdigest()}
+        where: dict[str, Any] = {
+            "document": self.document,
+            "page": self.page,
+            "offset": self.offset,
+        }
+        where["sha256"] = hashlib.sha256(content).hexdigest()
+        return {name: value for name, value in where.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +188,14 @@ class Quota:
         whole("the count of a quota", self.count, 1)
         if not isinstance(self.document, str | None):
             raise InputError(f"the document of a quota is a name, got {self.document!r:.60}")
-        kinds = [PLAIN, *map(str, Evolution)]
+        kinds = [PLAIN, *Evolution]
         if self.kind is not None and self.kind not in kinds:
             raise InputError(f"unknown kind {self.kind!r}; there are {', '.join(kinds)}")
         if self.difficulty not in (None, "easy", "medium", "hard"):
             raise InputError(f"difficulty is easy, medium or hard, not {self.difficulty!r}")
 
     def __str__(self) -> str:
-        parts = [part for part in (self.document, self.kind, self.difficulty) if part]
-        return ", ".join(parts) or "any"
+        return ", ".join(filter(None, (self.document, self.kind, self.difficulty))) or "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +265,11 @@ class Report:
                 why = f", {tally.ended}" if tally.ended else ""
                 tried = f"{tally.tried} drafts{why}"
                 lines.append(f"{tally.quota}: {tally.kept} of {tally.quota.count} ({tried})")
-        for cause, count in sorted(self.fell.items(), key=lambda item: -item[1]):
+        for cause, count in Counter(self.fell).most_common():
             lines.append(f"{count / self.tried:.0%} fell at {cause} ({count} of {self.tried})")
         if self.unwritten:
             lines.append(f"{self.unwritten} of {self.tried} were not written: the lists were short")
-        for cause, count in sorted(self.failed.items(), key=lambda item: -item[1]):
+        for cause, count in Counter(self.failed).most_common():
             why = f" ({self.messages[cause]})" if cause in self.messages else ""
             lines.append(f"{count} of {self.tried} got no answer: {cause}{why}")
         if self.nominated:
@@ -274,7 +277,7 @@ class Report:
                 f"{self.nominated} pairs of inputs look alike; {self.confirmed} of them ask for "
                 "the same, says the judge"
             )
-        for cause, count in sorted(self.unconfirmed.items(), key=lambda item: -item[1]):
+        for cause, count in Counter(self.unconfirmed).most_common():
             lines.append(
                 f"{count} of {self.nominated} pairs got no answer, so both inputs stay: {cause} "
                 f"({self.messages[cause]})"

@@ -8,15 +8,16 @@ is all tuples and integers: the scheduler walks it without looking at a node.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
+from operator import attrgetter
 from typing import Any
 
 import networkx as nx
 
 from dagengine.compiler.checks import check, require_no_errors
-from dagengine.compiler.wiring import Scope, Slot, SlotKind, Wiring
+from dagengine.compiler.wiring import Scope, Slot, SlotKind, Wiring, reach
 from dagengine.errors import Problem
 from dagengine.graph.graph import Metric, MetricSpec, as_metrics
 from dagengine.graph.node import BaseNode
@@ -198,18 +199,13 @@ def unfounded_slots(
     https://doi.org/10.1145/116825.116838.)
     """
     unknown = {number for number in tangle if is_open(number) and not is_live(number)}
-    supported = [
-        number
-        for number in sorted(unknown)
-        if any(cause not in unknown and is_open(cause) for cause in plan.slots[number].made_by)
-    ]
-    stay = set(supported)
-    for support in supported:  # grows while we go
-        for number in sorted(unknown - stay):
-            if support in plan.slots[number].made_by:
-                stay.add(number)
-                supported.append(number)
-    return sorted(unknown - stay)
+
+    def supports(cause: int) -> Iterator[int]:
+        return (number for number in unknown if cause in plan.slots[number].made_by)
+
+    causes = chain.from_iterable(plan.slots[number].made_by for number in unknown)
+    outside: Iterable[int] = filter(is_open, set(causes) - unknown)
+    return sorted(unknown.difference(reach(outside, supports)))
 
 
 def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
@@ -217,16 +213,14 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
 
     Raises GraphError listing every problem, and InputError for something that is not a metric.
     """
-    problems: list[Problem] = []
-    wirings: list[Wiring] = []
     sources = as_metrics(metrics)
     specs = [metric.spec() for metric in sources]
-    problems += name_problems([spec.name for spec in specs])
+    problems = name_problems([spec.name for spec in specs])
+    wirings: list[Wiring] = []
     for spec in specs:
         mistakes, wiring = check(spec)
         problems += mistakes
-        if wiring is not None:
-            wirings.append(wiring)
+        wirings += filter(None, [wiring])
     require_no_errors(problems)
     return _Compiler(wirings, sources).plan(tuple(dict.fromkeys(problems)))
 
@@ -237,10 +231,15 @@ def name_problems(names: Sequence[str]) -> list[Problem]:
     problems: list[Problem] = []
     for name, count in Counter(names).items():
         whole = name.encode(errors="ignore").decode() == name  # no lone surrogate
-        if count > 1 or not name.strip() or not whole:
-            words = f"{count} metrics have this name" if whole else "a character is half of one"
-            words = words if name.strip() else "the name is empty"
-            problems.append(Problem("metric-name", f"metric {name!r}", words, hint))
+        if not name.strip():
+            words = "the name is empty"
+        elif not whole:
+            words = "a character is half of one"
+        elif count > 1:
+            words = f"{count} metrics have this name"
+        else:
+            continue
+        problems.append(Problem("metric-name", f"metric {name!r}", words, hint))
     return problems
 
 
@@ -249,57 +248,55 @@ class _Compiler:
 
     def __init__(self, wirings: Sequence[Wiring], sources: Sequence[Metric]) -> None:
         self.wirings, self.sources = wirings, sources
-        self.slots = [slot for wiring in wirings for slot in wiring.slots]
-        self.number = {slot: index for index, slot in enumerate(self.slots)}
+        self.slots: list[Slot] = []
+        for index, wiring in enumerate(wirings):
+            for slot in wiring.slots:
+                slot.number, slot.metric = len(self.slots), index
+                self.slots.append(slot)
         self.scopes = list(dict.fromkeys(slot.scope for slot in self.slots))
-        self.scope_number = {scope: index for index, scope in enumerate(self.scopes)}
-        self.metric_of = [i for i, wiring in enumerate(wirings) for _ in wiring.slots]
+        for index, scope in enumerate(self.scopes):
+            scope.number = index
         self.models: list[Any] = [None]
 
     def plan(self, warnings: tuple[Problem, ...]) -> Plan:
         units = with_shares(self._units())
-        unit_of = {slot: unit.index for unit in units for slot in unit.slots}
-        metrics, start = [], 0
-        for index, wiring in enumerate(self.wirings):
-            # A metric's slots are numbered in a row, those of the metrics nested in it among them.
-            span = range(start, start + len(wiring.slots))
-            start = span.stop
-            required: list[tuple[str, str]] = []  # what is read whatever the verdicts are
-            for slot in wiring.slots:
-                if slot.always:
-                    required += ((path, slot.name) for path in slot.fields)
-            scope = self.scope_number[wiring.scope]
-            source = self.sources[index]
-            metrics.append(
-                PlanMetric(index, wiring.scope.spec, scope, span, tuple(required), source)
-            )
         return Plan(
-            metrics=tuple(metrics),
+            metrics=tuple(map(self._metric, range(len(self.wirings)))),
             scopes=tuple(
                 PlanScope(
-                    index=self.scope_number[scope],
+                    index=scope.number,
                     spec=scope.spec,
-                    owner=NONE if scope.owner is None else self.number[scope.owner],
-                    slots=tuple(sorted(self.numbers(scope.slots.values()))),
-                    terminals=self.numbers(scope.terminals),
+                    owner=NONE if scope.owner is None else scope.owner.number,
+                    slots=tuple(sorted(_numbers(scope.slots.values()))),
+                    terminals=_numbers(scope.terminals),
                 )
                 for scope in self.scopes
             ),
-            slots=tuple(self._slots(unit_of)),
+            slots=tuple(self._slots()),
             units=tuple(units),
             models=tuple(self.models),
             warnings=warnings,
         )
 
+    def _metric(self, index: int) -> PlanMetric:
+        slots, scope = self.wirings[index].slots, self.wirings[index].scope
+        # A metric's slots are numbered in a row, those of the metrics nested in it among them.
+        span = range(slots[0].number, slots[-1].number + 1)
+        required: list[tuple[str, str]] = []  # what is read whatever the verdicts are
+        for slot in slots:
+            if slot.always:
+                required += ((path, slot.name) for path in slot.fields)
+        source = self.sources[index]
+        return PlanMetric(index, scope.spec, scope.number, span, tuple(required), source)
+
     def _units(self) -> list[Unit]:
         """Slots grouped by what they run, certain to read the same."""
         groups: dict[Any, list[Slot]] = {}
-        numbers: dict[Slot, int] = {}
         constant: list[bool] = []
         for slot in self.slots:  # sources come first
             if slot.node is None:
                 continue
-            sources = tuple((s.label, numbers[s.slot]) for s in slot.sources)
+            sources = tuple((s.label, s.slot.unit) for s in slot.sources)
             alone: object = None
             if not all(s.certain for s in slot.sources):
                 # An uncertain source is live for all or for none only where metrics share the
@@ -311,41 +308,41 @@ class _Compiler:
                 fixed = not (slot.fields or slot.node.whole_case)
                 steady = all(constant[unit] for _, unit in sources)
                 constant.append(fixed and steady and alone is None)
-            members = groups.setdefault(key, [])
-            numbers[slot] = numbers[members[0]] if members else len(groups) - 1
-            members.append(slot)
+            members = groups.setdefault(key, [slot])
+            if members[0] is slot:
+                slot.unit = len(groups) - 1
+            else:
+                slot.unit = members[0].unit
+                members.append(slot)
         return [
-            self._unit(index, key, slots, numbers, constant[index])
-            for index, (key, slots) in enumerate(groups.items())
+            self._unit(judge, slots, constant[index])
+            for index, ((_, judge, *_), slots) in enumerate(groups.items())
         ]
 
-    def _unit(
-        self, index: int, key: Any, slots: list[Slot], numbers: dict[Slot, int], constant: bool
-    ) -> Unit:
+    def _unit(self, judge: int, slots: list[Slot], constant: bool) -> Unit:
         slot = slots[0]
         assert slot.node is not None
         models = (None,) if slot.node.panel is None else slot.node.panel.models
         # Whether a node runs code that is not this library's, and may measure other metrics
         codes = [getattr(slot.node, name, None) for name in ("function", "wording", "metric")]
         return Unit(
-            index=index,
+            index=slot.unit,
             name=slot.name,
-            metric=self.wirings[self.metric_of[self.number[slot]]].scope.spec.name,
+            metric=self.wirings[slot.metric].scope.spec.name,
             node=slot.node,
-            judges=tuple(key[1] if model is None else self._number_of(model) for model in models),
+            judges=tuple(judge if model is None else self._number_of(model) for model in models),
             reads=slot.fields,
             sources=tuple(
-                (s.label, numbers[s.slot], ALWAYS if s.certain else self.number[s.slot])
-                for s in slot.sources
+                (s.label, s.slot.unit, ALWAYS if s.certain else s.slot.number) for s in slot.sources
             ),
-            slots=self.numbers(slots),
+            slots=_numbers(slots),
             constant=constant,
             foreign=any(
                 not str(getattr(code, "__module__", "")).startswith("dagengine.")
                 for code in (type(slot.node), *codes)
                 if code is not None
             ),
-            urgency=(slot.node.asks, self.number[slot]),
+            urgency=(slot.node.asks, slot.number),
         )
 
     def _judge_number(self, scope: Scope) -> int:
@@ -363,43 +360,43 @@ class _Compiler:
             self.models.append(model)
         return index
 
-    def numbers(self, slots: Iterable[Slot]) -> tuple[int, ...]:
-        """The numbers of slots."""
-        return tuple(map(self.number.__getitem__, slots))
-
-    def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
+    def _slots(self) -> Iterator[PlanSlot]:
         causes: list[list[int]] = [[] for _ in self.slots]
         feeds: list[list[int]] = [[] for _ in self.slots]
         for slot in self.slots:
             for target in slot.leads_to():
-                causes[self.number[target]].append(self.number[slot])
+                causes[target.number].append(slot.number)
             for source in slot.sources:
-                feeds[self.number[source.slot]].append(self.number[slot])
-        for index, slot in enumerate(self.slots):
+                feeds[source.slot.number].append(slot.number)
+        for slot in self.slots:
             branches: dict[Any, tuple[int, ...]] = dict.fromkeys(slot.verdicts(), ())
             for verdict, target in slot.branches:
-                branches[verdict] += (self.number[target],)
+                branches[verdict] += (target.number,)
             yield PlanSlot(
-                index=index,
-                metric=self.metric_of[index],
-                scope=self.scope_number[slot.scope],
+                index=slot.number,
+                metric=slot.metric,
+                scope=slot.scope.number,
                 kind=slot.kind,
                 name=slot.name,
-                unit=unit_of.get(index, NONE),
+                unit=slot.unit,
                 score=slot.score,
                 grades=slot.grades,
-                nested=NONE if slot.nested is None else self.scope_number[slot.nested],
+                nested=NONE if slot.nested is None else slot.nested.number,
                 root=slot.root,
                 branches=branches,
-                targets=self.numbers(slot.targets()),
-                activates=self.numbers((*slot.activates, *slot.pulls())),
-                feeds=tuple(feeds[index]),
-                causes=len(causes[index]),
-                reads=self.numbers(slot.reads()),
-                tangle=tuple(sorted(self.numbers(slot.tangle))),
-                made_by=tuple(causes[index]) if slot.tangle else (),
-                material=self.numbers(slot.material),
+                targets=_numbers(slot.targets()),
+                activates=_numbers((*slot.activates, *slot.pulls())),
+                feeds=tuple(feeds[slot.number]),
+                causes=len(causes[slot.number]),
+                reads=_numbers(slot.reads()),
+                tangle=tuple(sorted(_numbers(slot.tangle))),
+                made_by=tuple(causes[slot.number]) if slot.tangle else (),
+                material=_numbers(slot.material),
             )
+
+
+def _numbers(slots: Iterable[Slot]) -> tuple[int, ...]:
+    return tuple(map(attrgetter("number"), slots))
 
 
 def with_shares(units: list[Unit]) -> list[Unit]:
@@ -425,6 +422,7 @@ def with_shares(units: list[Unit]) -> list[Unit]:
             readers[judge, beginning] += 1 + several
     sharing: list[Unit] = []
     for unit in units:
-        shared = (b for b in beginnings[unit.index] for j in unit.judges if readers[j, b] > 1)
-        sharing.append(replace(unit, shares=next(shared, ())))
+        pairs = product(beginnings[unit.index], unit.judges)
+        shared = next((own for own, judge in pairs if readers[judge, own] > 1), ())
+        sharing.append(replace(unit, shares=shared))
     return sharing

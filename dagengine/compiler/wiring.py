@@ -58,6 +58,7 @@ class Scope:
     owner: Slot | None = None
     slots: dict[Any, Slot] = field(default_factory=dict)
     terminals: list[Slot] = field(default_factory=list)
+    number: int = -1  # in a plan
 
     def prefix(self) -> str:
         """Names of the enclosing nested metrics, for slot names."""
@@ -90,6 +91,9 @@ class Slot:
     declared: tuple[int, int] = (0, 0)
     generation: int = 0
     rank: int = 0
+    metric: int = -1  # numbers in a plan, as are those of its unit and its own
+    unit: int = -1
+    number: int = -1
 
     @property
     def always(self) -> bool:
@@ -390,11 +394,7 @@ def _connect(scope: Scope) -> None:
     """
     graph = as_digraph(scope.spec.graph.nodes())
     places = {node: index for index, node in enumerate(nx.topological_sort(graph))}
-    gates: Gates = {}
-    for node in graph:
-        for branch in node.branches():
-            if isinstance(branch.target, BaseNode):
-                gates.setdefault(branch.target, {})[node] = None
+    gates = _gates_of(graph)
 
     def hands_on(node: BaseNode) -> list[BaseNode]:
         return [*node.inputs, *filterfalse(gates.__contains__, node.successors())]
@@ -421,6 +421,15 @@ def _connect(scope: Scope) -> None:
         scope.slots[root].root = scope.owner is None
         if scope.owner is not None:
             scope.owner.activates.append(scope.slots[root])
+
+
+def _gates_of(nodes: Iterable[BaseNode]) -> Gates:
+    gates: Gates = {}
+    for node in nodes:
+        for branch in node.branches():
+            if isinstance(branch.target, BaseNode):
+                gates.setdefault(branch.target, {})[node] = None
+    return gates
 
 
 def _read_as_before(scope: Scope, nodes: Iterable[BaseNode], gates: Gates) -> None:

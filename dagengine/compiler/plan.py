@@ -204,8 +204,8 @@ def unfounded_slots(
         return (number for number in unknown if cause in plan.slots[number].made_by)
 
     causes = chain.from_iterable(plan.slots[number].made_by for number in unknown)
-    outside: Iterable[int] = filter(is_open, set(causes) - unknown)
-    return sorted(unknown.difference(reach(outside, supports)))
+    stay = set(reach(filter(is_open, set(causes) - unknown), supports))
+    return sorted(unknown - stay)
 
 
 def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:

@@ -1,7 +1,7 @@
 """Goldens from documents: generators as graphs, quotas, documents read."""
 
+from dagengine.synthesis.generation import Goldens
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
-from dagengine.synthesis.goldens import Goldens
 from dagengine.synthesis.synthesizer import Synthesizer
 from dagengine.synthesis.values import (
     ContextConstructionConfig,

@@ -22,9 +22,8 @@ from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
 from dagengine.synthesis.contexts import Sources, contexts_of, document_sources
-from dagengine.synthesis.generation import Generation, draft_case
+from dagengine.synthesis.generation import AnyGolden, Generation, Goldens, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
-from dagengine.synthesis.goldens import AnyGolden, Goldens
 from dagengine.synthesis.likeness import ALIKE
 from dagengine.synthesis.quotas import MOST, Context, Filling, drafts_for, evenly, lists_for, up_to
 from dagengine.synthesis.values import (

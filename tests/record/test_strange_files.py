@@ -19,7 +19,7 @@ from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run
 from dagengine.record.run_files import RunFiles
 from dagengine.store.file import connect, connect_to_read
-from dagengine.synthesis.documents import read_documents
+from dagengine.synthesis.contexts import read_documents
 from dagengine.synthesis.values import Document, Unreadable
 from dagengine.testing.recorded.recordings import Recording
 

@@ -16,8 +16,14 @@ from hypothesis import strategies as st
 from markitdown import converters
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.synthesis.contexts import Neighbours, document_sources, flaw, passages_of
-from dagengine.synthesis.documents import _split, read_documents
+from dagengine.synthesis.contexts import (
+    Neighbours,
+    _split,
+    document_sources,
+    flaw,
+    passages_of,
+    read_documents,
+)
 from dagengine.synthesis.likeness import Directions, GoldenTexts, NearDuplicates
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
@@ -115,7 +121,7 @@ def test_an_archive_that_unpacks_to_too_much_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_docx(tmp_path / "a.docx", ["Refunds take 14 days."])
-    monkeypatch.setattr("dagengine.synthesis.documents._UNPACKED", 100)
+    monkeypatch.setattr("dagengine.synthesis.contexts._UNPACKED", 100)
     (found,) = read_documents([path])
     assert isinstance(found, Unreadable)
     assert "at most 0 MB are read" in found.message

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain, compress, zip_longest
 from operator import attrgetter, mul
 from typing import Any
 
@@ -32,10 +32,8 @@ _NO_VOTE = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
 
 def hard(outcomes: Outcomes) -> Failure | None:
     """The first failure that is no vote without a value."""
-    for outcome in outcomes:
-        if isinstance(outcome, Failure) and outcome.kind not in _NO_VOTE:
-            return outcome
-    return None
+    failures = (outcome for outcome in outcomes if isinstance(outcome, Failure))
+    return next((failure for failure in failures if failure.kind not in _NO_VOTE), None)
 
 
 def final(outcomes: Outcomes) -> Failure | None:
@@ -53,31 +51,30 @@ def values_of(outcomes: Outcomes) -> list[NodeValue]:
 
 def columns_of(outcomes: Outcomes) -> list[Column]:
     """All votes on each item; None if an answer could not be read."""
-    rows: list[list[Vote | None]] = []
-    for outcome in outcomes:
-        if not isinstance(outcome, NodeValue):
-            rows.append([])
-        elif outcome.verdict is not None:
-            rows.append([outcome.verdict])
-        elif isinstance(outcome.value, list):
-            rows.append(list(map(attrgetter("verdict"), outcome.value)))
-        else:
-            rows.append([outcome.score])
-    return list(map(list, zip_longest(*rows)))
+    return list(map(list, zip_longest(*map(_votes_in, outcomes))))
+
+
+def _votes_in(outcome: NodeValue | Failure) -> list[Vote | None]:
+    if isinstance(outcome, Failure):
+        return []
+    if outcome.verdict is None and isinstance(outcome.value, list):
+        return list(map(attrgetter("verdict"), outcome.value))
+    return [outcome.score if outcome.verdict is None else outcome.verdict]
 
 
 def aggregate(
     outcomes: Outcomes,
-    columns: Sequence[Column],
     voters: Iterable[int],
     weights: Sequence[float] = (),
+    columns: Sequence[Column] | None = None,
 ) -> NodeValue:
     """One value from several (at least one is a value), with all the votes.
 
     The majority (by item), with the reason of the first vote for it; or the mean rating.
-    `columns` hold the votes that count, by item; `weights` are those of the outcomes.
+    `weights` are those of the outcomes; `columns` hold the votes that count, by item.
     """
     values = values_of(outcomes)
+    columns = columns_of(outcomes) if columns is None else columns
     weights = weights or [1.0] * len(outcomes)
     votes: list[Any]
     if values[0].verdict is not None:
@@ -111,12 +108,10 @@ def _item_majorities(
 
 def _mean_rating(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
     """The weighted mean of the ratings, with the reason of the rating nearest to it."""
-    values, shares = values_of(outcomes), list[float]()
-    for outcome, weight in zip(outcomes, weights, strict=False):
-        if isinstance(outcome, NodeValue):
-            shares.append(weight)
+    values = values_of(outcomes)
+    shares = list(compress(weights, (isinstance(outcome, NodeValue) for outcome in outcomes)))
     total = math.fsum(shares)
-    score = math.fsum(map(mul, shares, [value.score or 0.0 for value in values])) / total
+    score = math.fsum(map(mul, shares, (value.score or 0.0 for value in values))) / total
     rating = math.fsum(map(mul, shares, map(attrgetter("value"), values))) / total
     # A mean has no reason of its own. That of the vote next to it contradicts it least.
     nearest = min(values, key=lambda value: abs(value.value - rating))
@@ -130,14 +125,12 @@ def _mean_rating(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
 
 def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:
     """The index of the first vote for the verdict with most votes."""
-    sums: dict[tuple[type, Vote], float] = {}
-    first_votes: dict[tuple[type, Vote], int] = {}
-    for index, (vote, weight) in enumerate(zip(votes, weights, strict=False)):
-        if vote is not None:
-            key = type(vote), vote
+    keys = list(zip(map(type, votes), votes, strict=True))
+    sums: dict[tuple[type, Vote | None], float] = {}
+    for key, weight in zip(keys, weights, strict=False):
+        if key[1] is not None:
             sums[key] = sums.get(key, 0.0) + weight
-            first_votes.setdefault(key, index)
-    return first_votes[max(sums, key=lambda key: sums[key])]
+    return keys.index(max(sums, key=sums.__getitem__))
 
 
 def _value(outcome: NodeValue | Failure) -> NodeValue:
@@ -197,7 +190,7 @@ class RepeatVotes:
                 # A column that is shorter than the votes cast was settled and needs no more.
                 is_open = len(column) == cast
                 open_votes.append(is_open and self.rule.more(column, self.most - cast))
-        winner = aggregate(outcomes, columns, [0] * len(outcomes))
+        winner = aggregate(outcomes, [0] * len(outcomes), (), columns)
         if winner.verdict is not None or not isinstance(self.rule, StandardError):
             return winner
         # The standard error of the mean rating beside it
@@ -250,7 +243,7 @@ class Jury:
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
             return failure
-        return aggregate(outcomes, columns_of(outcomes), seats, self.weights)
+        return aggregate(outcomes, seats, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,14 +319,12 @@ class Escalation:
         if (failure := hard(answers)) is not None:
             return failure
         if not self._is_unsure(answers):
-            return replace(aggregate(answers, columns_of(answers), [0] * self.votes), mode=KEPT)
+            return replace(aggregate(answers, [0] * self.votes), mode=KEPT)
         (second,) = yield [Ballot(1)]
         if isinstance(second, Failure):
             return second
-        voters = [0] * self.votes + [1]
-        outcomes = [*answers, second]
         # What was asked and used is of all; the value is the second judge's alone.
-        every = aggregate(outcomes, columns_of(outcomes), voters)
+        every = aggregate([*answers, second], [0] * self.votes + [1])
         return replace(
             second, mode=ESCALATED, votes=every.votes, voters=every.voters, usage=every.usage,
             asked=every.asked,

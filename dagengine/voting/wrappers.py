@@ -34,6 +34,10 @@ from dagengine.prompts.quotes.answers import QuoteMode
 from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
 from dagengine.voting.stopping import Rule, Sprt, StandardError
 
+T = TypeVar("T", Graph, BaseMetric)
+Nodes = Sequence[str | BaseNode] | None
+Choice = Callable[[BaseNode], Panel | None]
+
 
 class Assigning(Rewriting):
     """Changes nodes that `can` be changed; `names` are the only ones, by title or as objects.
@@ -46,7 +50,7 @@ class Assigning(Rewriting):
         able: str,
         can: Callable[[BaseNode], bool],
         edit: Callable[[BaseNode, Any], None],
-        names: Sequence[str | BaseNode] | None = None,
+        names: Nodes = None,
     ) -> None:
         super().__init__()
         self._able, self._can, self._edit, self._names = able, can, edit, names
@@ -85,7 +89,7 @@ class Assigning(Rewriting):
             raise InputError(f"{name!r} has no node that {self._able}")
 
 
-def assign_quotes(quoting: Quotes, names: Sequence[str | BaseNode] | None = None) -> Assigning:
+def assign_quotes(quoting: Quotes, names: Nodes = None) -> Assigning:
     """Let the verdicts of nodes quote the material; nodes that quote already stay as they are."""
 
     def quote(node: BaseNode, copied: Any) -> None:
@@ -130,9 +134,9 @@ class AssignPanels(Assigning):
 
     def __init__(
         self,
-        choose: Callable[[BaseNode], Panel | None],
-        names: Sequence[str | BaseNode] | None = None,
-        able: str = "asks a judge",
+        choose: Choice,
+        names: Nodes,
+        able: str,
     ) -> None:
         super().__init__(able, lambda node: choose(node) is not None, self._seat, names)
         self._choose = choose
@@ -184,9 +188,6 @@ def _follows(target: Any, leads: Mapping[BaseNode, object], strict: bool) -> obj
         return "score", target >= 10 if strict else target
     return id(target)
 
-
-T = TypeVar("T", Graph, BaseMetric)
-Nodes = Sequence[str | BaseNode] | None
 
 _VERDICTS, _RATINGS = Sprt(), StandardError()
 
@@ -245,7 +246,7 @@ def voted(
         rule = {"rating": ratings}.get(node.vote, stop)
         return RepeatVotes(votes, rule, temperature, by_item=node.vote == "items")
 
-    return _rewritten(target, partial(AssignPanels, choose), nodes)
+    return _with_panels(target, choose, nodes)
 
 
 def judged_by(
@@ -266,9 +267,7 @@ def judged_by(
     if not isinstance(judges, Sequence) or isinstance(judges, str):
         raise InputError("judged_by takes the judges as one list: judged_by(metric, [judge, …])")
     jury = Jury(tuple(judges), tuple(weights))
-    return _rewritten(
-        target, partial(AssignPanels, lambda node: jury if node.vote else None), nodes
-    )
+    return _with_panels(target, lambda node: jury if node.vote else None, nodes)
 
 
 def escalated(
@@ -291,13 +290,9 @@ def escalated(
     """
     if isinstance(unsure, str):
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")
-    panel = Escalation(to, below, votes, tuple(unsure), temperature)
-
+    panels = {"verdict": Escalation(to, below, votes, tuple(unsure), temperature)}
     able = "gives a single verdict (not a list of them)"
-    panels = {"verdict": panel}
-    return _rewritten(
-        target, partial(AssignPanels, lambda node: panels.get(node.vote or ""), able=able), nodes
-    )
+    return _with_panels(target, lambda node: panels.get(node.vote or ""), nodes, able)
 
 
 def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
@@ -308,9 +303,7 @@ def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
     if model is None:
         raise InputError("answered_by needs a judge: a model's name, a judge, or a custom model")
     delegate = Delegate(model)
-    return _rewritten(
-        target, partial(AssignPanels, lambda node: delegate if node.asks else None), nodes
-    )
+    return _with_panels(target, lambda node: delegate if node.asks else None, nodes)
 
 
 def quoted(
@@ -331,7 +324,7 @@ def quoted(
     quoting = Quotes.of(quote, unsupported)
     if quoting is None:
         raise InputError("quoted needs 'required' or 'if_any'")
-    return _rewritten(target, partial(assign_quotes, quoting), nodes)
+    return _apply(target, partial(assign_quotes, quoting, _names(nodes)))
 
 
 def exemplified(target: T, examples: Mapping[str, Sequence[Example]]) -> T:
@@ -357,12 +350,14 @@ def reworded(target: T, criteria: Mapping[str, str]) -> T:
     return _apply(target, partial(assign_criteria, criteria))
 
 
-def _rewritten(
-    target: T, rewriting: Callable[[Sequence[str | BaseNode] | None], Assigning], nodes: Nodes
-) -> T:
+def _names(nodes: Nodes) -> Nodes:
     if isinstance(nodes, str | BaseNode):
         raise InputError(f"nodes takes a list: [{nodes!r}]")
-    return _apply(target, partial(rewriting, None if nodes is None else tuple(nodes)))
+    return None if nodes is None else tuple(nodes)
+
+
+def _with_panels(target: T, choose: Choice, nodes: Nodes, able: str = "asks a judge") -> T:
+    return _apply(target, partial(AssignPanels, choose, _names(nodes), able))
 
 
 def _apply(target: T, rewriting: Callable[[], Assigning]) -> T:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import networkx as nx
@@ -27,10 +28,12 @@ from dagengine.compiler.wiring import Scope, Slot, Wiring, only_after, wire
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.graph import MetricSpec, is_blank
 from dagengine.graph.judging import Example
-from dagengine.graph.node import AskingNode
+from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
+from dagengine.prompts.template import PromptTemplate
 from dagengine.test_case import is_known_field
 
+_JUDGED = (BinaryJudgementNode, NonBinaryJudgementNode)
 _MANY = 12
 _SHORT = 4  # letters; of two shorter words one other letter makes two names (`A` and `B`)
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
@@ -69,31 +72,27 @@ def require_no_errors(problems: Iterable[Problem]) -> None:
 
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Problems that only a wired graph shows."""
-    slots = [slot for slot in scope.slots.values() if slot.node is not None]
-    labels: set[str] = set()
-    fields: set[str] = set()
-    sources: set[Slot] = set()
-    for slot in slots:
-        if slot.node and slot.node.output_label:
-            labels.add(slot.node.output_label)
-        fields.update(slot.fields)
-        sources.update(slot.reads())
-    for slot in slots:
-        yield from _reads(slot, report)
-        yield from _labels(slot, labels, fields, wiring, report)
+    nodes = [(slot, slot.node) for slot in scope.slots.values() if slot.node is not None]
+    labels = set(filter(None, (node.output_label for _, node in nodes)))
+    fields = set(chain.from_iterable(slot.fields for slot, _ in nodes))
+    sources = set(chain.from_iterable(slot.reads() for slot, _ in nodes))
+    for slot, node in nodes:
+        yield from _reads(slot, node, report)
+        if node.template is not None:
+            yield from _placeholders(slot, node, node.template, wiring, report)
+        elif node.asks:
+            yield from _mentions(slot, node, labels, fields, wiring, report)
         # A verdict may lead nowhere if another node reads which one it was.
         if slot not in sources:
-            yield from _dead_ends(slot, report)
+            yield from _dead_ends(slot, node, report)
     yield from _bypassed_gates(scope, report)
     yield from roots_below(scope.spec.graph, report)
     yield from _scores(scope, wiring, report)
     yield from _threshold(scope, report)
 
 
-def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
+def _reads(slot: Slot, node: BaseNode, report: Reporter) -> Iterator[Problem]:
     """Problems of what a node reads, by its kind."""
-    node = slot.node
-    assert node is not None
     if not slot.fields and not slot.sources and decides(node):
         yield reads_nothing(node, report)
     yield from _label_clashes(slot, report)
@@ -105,20 +104,17 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
             yield from _example(slot, node, number, example, names, report)
 
 
-def _dead_ends(slot: Slot, report: Reporter) -> Iterator[Problem]:
+def _dead_ends(slot: Slot, node: BaseNode, report: Reporter) -> Iterator[Problem]:
     """Verdicts of an unread node that lead nowhere, or the node where it has none."""
-    node = slot.node
-    assert node is not None
     branches = node.branches()
-    follows = node.successors() or any(branch.target is not None for branch in branches)
-    if not slot.grades and not follows:
+    dead = [branch.verdict for branch in branches if branch.target is None]
+    if not (slot.grades or node.successors() or len(dead) < len(branches)):
         hint = "let a judgement read its output, or remove it"
         yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
         return
-    for branch in branches:
-        if branch.target is None:
-            hint = "give it a score, a node or a metric"
-            yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
+    for verdict in dead:
+        hint = "give it a score, a node or a metric"
+        yield report("leaf-without-score", node, f"{verdict!r} leads nowhere", hint)
 
 
 def _label_clashes(slot: Slot, report: Reporter) -> Iterator[Problem]:
@@ -156,9 +152,8 @@ def _example(
     slot: Slot, node: AskingNode, number: int, example: Example, names: list[str], report: Reporter
 ) -> Iterator[Problem]:
     """Problems of one example: an impossible answer, or that it does not show what is read."""
-    answers = [(type(answer), answer) for answer in node.exemplary]
-    if (type(example.answer), example.answer) not in answers:
-        allowed = [repr(answer) for _, answer in answers]
+    allowed = list(map(repr, node.exemplary))  # 1 is no True
+    if repr(example.answer) not in allowed:
         words = ", ".join(allowed) if len(allowed) < _MANY else f"{allowed[0]} to {allowed[-1]}"
         message = f"example {number} has the answer {example.answer!r:.80}"
         yield report("example-answer", node, message, f"the node answers {words}")
@@ -180,18 +175,15 @@ def _example(
         yield report("example-incomplete", node, message, hint, "warning")
 
 
-def _labels(
-    slot: Slot, labels: set[str], fields: set[str], wiring: Wiring, report: Reporter
+def _mentions(
+    slot: Slot,
+    node: BaseNode,
+    labels: set[str],
+    fields: set[str],
+    wiring: Wiring,
+    report: Reporter,
 ) -> Iterator[Problem]:
-    """References of a prompt to what may not be there."""
-    node = slot.node
-    assert node is not None
-    template = node.template
-    if template is not None:
-        yield from _placeholders(slot, wiring, report)
-        return
-    if not node.asks:
-        return
+    """References of a question to what may not be there."""
     for word in dict.fromkeys(_BACKTICKS.findall(node.text)):
         if is_known_field(word) and word not in labels:
             if not any(path == word or path.startswith(f"{word}.") for path in slot.fields):
@@ -221,13 +213,12 @@ def _is_slip(word: str, name: str) -> bool:
 
 def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Nodes that verdicts lead to, and that also run because a parent behind a verdict ran."""
-    verdicts: dict[Slot, list[str]] = {}
-    parents: dict[Slot, list[str]] = {}
+    verdicts, parents = defaultdict[Slot, list[str]](list), defaultdict[Slot, list[str]](list)
     for slot in scope.slots.values():
         for verdict, target in slot.branches:
-            verdicts.setdefault(target, []).append(f"{verdict!r} of {slot.name!r}")
+            verdicts[target].append(f"{verdict!r} of {slot.name!r}")
         for target in slot.activates:
-            parents.setdefault(target, []).append(repr(slot.name))
+            parents[target].append(repr(slot.name))
     for slot, gates in verdicts.items():
         if slot in parents and not slot.always_live:
             names = " and ".join(parents[slot])
@@ -251,20 +242,19 @@ def _certain(slot: Slot, label: str, wiring: Wiring, report: Reporter) -> Iterat
     yield report("label-uncertain", slot.node, f"`{label}` {state}", hint)
 
 
-def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
-    node = slot.node
-    assert node is not None
-    assert node.template is not None
+def _placeholders(
+    slot: Slot, node: BaseNode, template: PromptTemplate, wiring: Wiring, report: Reporter
+) -> Iterator[Problem]:
+    """References of a prompt to what may not be there."""
     try:
-        names = node.template.placeholders()
+        names = template.placeholders()
     except ValueError as error:
         hint = "write literal braces as {{ and }}"
         yield report("template", node, f"the prompt's braces do not match: {error}", hint)
         return
     labels = set(slot.labels())
     readable = node.prompt_names([*labels, *slot.fields])
-    judged = (BinaryJudgementNode, NonBinaryJudgementNode)
-    reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
+    reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, _JUDGED)}
     for name in names:
         base = name.removesuffix(".reason")
         # Only a judgement has a reason: `{name.reason}` of other nodes is a label not known.
@@ -273,8 +263,8 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         elif name not in readable:
             hint = name_hint(name, readable)
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
-    in_prompt = {name.removesuffix(".reason") for name in names} | set(names)
-    for name in sorted(readable - in_prompt):
+    bases = (name.removesuffix(".reason") for name in names)
+    for name in sorted(readable.difference(names, bases)):
         hint = "use it in the prompt, or remove it from what the node reads"
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
 
@@ -286,14 +276,13 @@ def _scores(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]
     sure: set[Slot] = set()
     dead: list[str] = []
     for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
-        verdicts = slot.verdicts()
-        reached = dict.fromkeys(verdicts, False)
+        reached = dict.fromkeys(slot.verdicts(), False)
         for verdict, target in slot.branches:
             reached[verdict] = target in sure
         handed = not sure.isdisjoint(slot.activates)
         if slot.grades or handed or (reached and all(reached.values())):
             sure.add(slot)
-        elif verdicts:
+        elif reached:
             dead.append(slot.name)
     roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
     if sure.isdisjoint(roots):
@@ -310,12 +299,11 @@ def _ways_to_one_score(scope: Scope) -> Iterator[str]:
     """Hints for a graph in which several scores may be reached."""
     yield "say how scores combine: combine='min', 'max', 'mean' or 'error'"
     scored = {slot for slot in scope.slots.values() if any(t.grades for t in slot.targets())}
-    judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     for slot in scope.slots.values():
         gates = [source for source in slot.reads() if source in scored]
         if not gates:
             continue
-        if isinstance(slot.node, judged) and slot in scored:
+        if isinstance(slot.node, _JUDGED) and slot in scored:
             yield (
                 f"or, if {slot.name!r} is meant to come after a verdict of {gates[0].name!r}, put "
                 "it under that verdict: what it reads does not decide whether it runs"
@@ -356,10 +344,10 @@ def _may_fork(scope: Scope, roots: Iterable[Slot], wiring: Wiring) -> bool:
 
 def _weighed_scores(scope: Scope, wiring: Wiring) -> set[Slot]:
     """Scores that always become part of a computed one."""
-    weighing: dict[Slot, list[Slot]] = {}
+    weighing = defaultdict[Slot, list[Slot]](list)
     for slot in scope.slots.values():
         for score in slot.material:
-            weighing.setdefault(score, []).append(slot)
+            weighing[score].append(slot)
     return {
         score
         for score, codes in weighing.items()
@@ -385,12 +373,9 @@ def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
     threshold = 1.0 if spec.strict else spec.threshold
     if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         return
-    if not scope.terminals:
-        return
-    scores = [slot.score if slot.kind == "verdict" else None for slot in scope.terminals]
-    stated = [score for score in scores if score is not None]
+    stated = [slot.score for slot in scope.terminals if slot.score is not None]
     # A score that is computed may have any value.
-    if len(stated) < len(scores):
+    if not stated or len(stated) < len(scope.terminals):
         return
     if max(stated) < threshold:
         message = f"no verdict reaches the threshold {threshold}; the best is {max(stated)}"

@@ -11,10 +11,11 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 from pydantic import BaseModel
@@ -42,7 +43,7 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     The node "" stands for the settings of the metric and of the metrics nested in it.
     """
     scopes = [scope.spec for scope in plan.scopes if scope.slots[0] in metric.slots]
-    settings = [[_plain(getattr(spec, name), _Around()) for name in _SETTINGS] for spec in scopes]
+    settings = [[_Around().plain(getattr(spec, name)) for name in _SETTINGS] for spec in scopes]
     hashes = {"": digest(settings)}
     for slot in (plan.slots[number] for number in metric.slots):
         if slot.unit != NONE:
@@ -55,7 +56,7 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
             starts = [plan.slots[number].name for number in slot.activates]
             node = plan.units[slot.unit].node
             hashes[slot.name] = digest(
-                [type(node).__qualname__, _attributes(node, _Around()), leads, reads, starts]
+                [type(node).__qualname__, _Around().of_node(node), leads, reads, starts]
             )
     return hashes
 
@@ -69,12 +70,6 @@ _EDGES = {"children", "inputs", "then"}
 _OPTIONAL = ("quoting", "examples")
 
 
-def _attributes(node: BaseNode, around: _Around) -> Any:
-    own = {k: v for k, v in vars(node).items() if k not in _EDGES}
-    last = {name: own.pop(name) for name in _OPTIONAL if name in own}
-    return _plain({**own, **last}, around)
-
-
 @dataclass(frozen=True, slots=True)
 class _Around:
     """What a value is in: the objects by their ids, and whether one is of no class of ours."""
@@ -85,74 +80,86 @@ class _Around:
     def inside(self, value: Any, *, foreign: bool = False) -> _Around:
         return _Around((*self.ids, id(value)), self.foreign or foreign)
 
+    def each(self, values: Iterable[Any]) -> list[Any]:
+        return list(map(self.plain, values))
 
-def _plain(value: Any, outer: _Around) -> Any:
-    """Anything as data that is equal in every process."""
-    if value is None or isinstance(value, str | int | float):
-        return value.value if isinstance(value, Enum) else value
-    if id(value) in outer.ids:
-        return "…"
-    around = outer.inside(value)
-    if isinstance(value, Mapping):
-        return [[_plain(key, around), _plain(item, around)] for key, item in value.items()]
-    if isinstance(value, list | tuple):
-        return [_plain(item, around) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted(json.dumps(_plain(item, around)) for item in value)
-    if isinstance(value, type):
-        model = issubclass(value, BaseModel)
-        return schema_json(value) if model else f"{value.__module__}.{value.__qualname__}"
-    return _object(value, around)
+    def pairs(self, values: Mapping[Any, Any]) -> list[Any]:
+        return list(map(self.each, values.items()))
+
+    def plain(self, value: Any) -> Any:
+        """Anything as data that is equal in every process."""
+        if value is None or isinstance(value, str | int | float):
+            return value.value if isinstance(value, Enum) else value
+        if id(value) in self.ids:
+            return "…"
+        around = self.inside(value)
+        if isinstance(value, Mapping):
+            return around.pairs(value)
+        if isinstance(value, list | tuple):
+            return around.each(value)
+        if isinstance(value, set | frozenset):
+            return sorted(map(json.dumps, around.each(value)))
+        if isinstance(value, type):
+            model = issubclass(value, BaseModel)
+            return schema_json(value) if model else f"{value.__module__}.{value.__qualname__}"
+        return around.of_object(value)
+
+    def of_object(self, value: Any) -> Any:
+        name = type(value).__qualname__
+        if isinstance(value, BaseNode):
+            return [name, value.title, value.text, self.of_node(value)]
+        if inspect.isroutine(value):
+            return self.of_function(value)
+        if isinstance(value, functools.partial):
+            return self.each((value.func, value.args, value.keywords))
+        if isinstance(value, BaseModel):
+            return [name, value.model_dump(mode="json")]
+        if is_dataclass(value):
+            return [
+                name,
+                self.pairs({f.name: getattr(value, f.name) for f in fields(value) if f.compare}),
+            ]
+        if isinstance(value, re.Pattern | bytes):
+            return repr(value)
+        attributes = getattr(value, "__dict__", {})
+        if isinstance(value, Metric):
+            return [name, self.pairs(_without(attributes, _NO_PARAMETERS))]
+        # A client that a function uses has others inside, whose state is of one process and moment.
+        # So of an object the attributes count, but not those of the objects in it.
+        if self.foreign:
+            return name
+        return [name, self.inside(value, foreign=True).plain(attributes)]
+
+    def of_node(self, node: BaseNode) -> Any:
+        """The attributes of a node, without what follows it."""
+        own = _without(vars(node), _EDGES)
+        last = {name: own.pop(name) for name in _OPTIONAL if name in own}
+        return self.pairs({**own, **last})
+
+    def of_function(self, function: Any) -> Any:
+        """The text of a function, with the values that it takes along from where it was made.
+
+        Metrics of one class have functions of one text. What tells them apart is the metric that a
+        method belongs to, the variables of the functions around, and defaults of arguments.
+        """
+        owner = getattr(function, "__self__", None)
+        inner = inspect.unwrap(getattr(function, "__func__", function))
+        variables = []
+        for cell in getattr(inner, "__closure__", None) or ():
+            with suppress(ValueError):  # it is not set yet, or not any more
+                variables.append(cell.cell_contents)
+        values = {
+            "self": None if inspect.ismodule(owner) else owner,
+            "defaults": getattr(inner, "__defaults__", None),
+            "keywords": getattr(inner, "__kwdefaults__", None),
+            "variables": variables,
+        }
+        taken = self.pairs(dict(filter(itemgetter(1), values.items())))
+        return [_source(function), *taken] if taken else _source(function)
 
 
-def _object(value: Any, around: _Around) -> Any:
-    name = type(value).__qualname__
-    if isinstance(value, BaseNode):
-        return [name, value.title, value.text, _attributes(value, around)]
-    if inspect.isroutine(value):
-        return _function(value, around)
-    if isinstance(value, functools.partial):
-        return [_plain(part, around) for part in (value.func, value.args, value.keywords)]
-    if isinstance(value, BaseModel):
-        return [name, value.model_dump(mode="json")]
-    if is_dataclass(value):
-        return [
-            name,
-            [[f.name, _plain(getattr(value, f.name), around)] for f in fields(value) if f.compare],
-        ]
-    if isinstance(value, re.Pattern | bytes):
-        return repr(value)
-    attributes = getattr(value, "__dict__", {})
-    if isinstance(value, Metric):
-        parameters = {k: v for k, v in attributes.items() if k not in _NO_PARAMETERS}
-        return [name, _plain(parameters, around)]
-    # A client that a function uses has others inside, whose state is of one process and moment.
-    # So of an object the attributes count, but not those of the objects in it.
-    return (
-        name if around.foreign else [name, _plain(attributes, around.inside(value, foreign=True))]
-    )
-
-
-def _function(function: Any, around: _Around) -> Any:
-    """The text of a function, with the values that it takes along from where it was made.
-
-    Metrics of one class have functions of one text. What tells them apart is the metric that a
-    method belongs to, the variables of the functions around, and defaults of arguments.
-    """
-    owner = getattr(function, "__self__", None)
-    inner = inspect.unwrap(getattr(function, "__func__", function))
-    variables = []
-    for cell in getattr(inner, "__closure__", None) or ():
-        with suppress(ValueError):  # it is not set yet, or not any more
-            variables.append(cell.cell_contents)
-    values = {
-        "self": None if inspect.ismodule(owner) else owner,
-        "defaults": getattr(inner, "__defaults__", None),
-        "keywords": getattr(inner, "__kwdefaults__", None),
-        "variables": variables,
-    }
-    taken = [[name, _plain(value, around)] for name, value in values.items() if value]
-    return [_source(function), *taken] if taken else _source(function)
+def _without(values: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _source(function: Any) -> str:

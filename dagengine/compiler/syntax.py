@@ -76,16 +76,7 @@ def graph_problems(
         hint = "wrap the node: DAG(root_node=…)"
         yield report("no-root", None, f"the graph is {spec.graph!r:.80}", hint)
         return
-    low, high = 0.0, 1.0
-    if spec.threshold is not None and not (
-        isinstance(spec.threshold, int | float) and low <= spec.threshold <= high
-    ):
-        hint = "use a number from 0 to 1, or None for no pass or fail"
-        yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
-    if spec.combine not in typing.get_args(Combine):
-        *ways, last = typing.get_args(Combine)
-        hint = f"use {', '.join(ways)} or {last}"
-        yield report("combine", None, f"combine is {spec.combine!r}", hint)
+    yield from _settings(spec, report)
     if not spec.graph.root_nodes:
         yield _no_root(report)
         return
@@ -105,6 +96,16 @@ def graph_problems(
         yield from _cycle(nodes, report)
 
 
+def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
+    threshold, ways = spec.threshold, typing.get_args(Combine)
+    if not (threshold is None or (isinstance(threshold, int | float) and 0 <= threshold <= 1)):
+        hint = "use a number from 0 to 1, or None for no pass or fail"
+        yield report("threshold-range", None, f"the threshold is {threshold!r}", hint)
+    if spec.combine not in ways:
+        hint = f"use {', '.join(ways[:-1])} or {ways[-1]}"
+        yield report("combine", None, f"combine is {spec.combine!r}", hint)
+
+
 def hopeless(graph: Graph) -> list[Problem]:
     """Problems that no child added later would mend: verdicts are complete by now.
 
@@ -119,12 +120,11 @@ def hopeless(graph: Graph) -> list[Problem]:
         nodes = graph.nodes()
         problems += _cycle(nodes, report)
         problems += roots_below(graph, report)
-        problems += [mistake for node in nodes for mistake in _node_problems(node, report)]
-        problems += [
-            reads_nothing(root, report)
-            for root in graph.root_nodes
-            if decides(root) and not root.evaluation_params and not root.inputs
-        ]
+        for node in nodes:
+            problems += _node_problems(node, report)
+        for root in graph.root_nodes:
+            if decides(root) and not root.evaluation_params and not root.inputs:
+                problems.append(reads_nothing(root, report))
     return [problem for problem in problems if problem.code in _HOPELESS]
 
 
@@ -149,13 +149,13 @@ def roots_below(graph: Graph, report: Reporter) -> Iterator[Problem]:
     """Roots that something else leads to."""
     roots, edges = set(graph.root_nodes), as_digraph(graph.nodes())
     for root in graph.root_nodes:
-        parents = [p for p in edges.predecessors(root) if p not in root.inputs]
-        # A root that leads to its own parent is on a cycle, which has a message of its own.
-        parents = [p for p in parents if not nx.has_path(edges, root, p)]
-        if parents:
-            hint = f"start from {parents[0].title!r} alone, or remove that edge"
-            parent = "another root" if parents[0] in roots else repr(parents[0].title)
-            yield report("root-reachable", root, f"a root is also below {parent}", hint)
+        for parent in edges.predecessors(root):
+            # A root that leads to its own parent is on a cycle, which has a message of its own.
+            if parent not in root.inputs and not nx.has_path(edges, root, parent):
+                hint = f"start from {parent.title!r} alone, or remove that edge"
+                title = "another root" if parent in roots else repr(parent.title)
+                yield report("root-reachable", root, f"a root is also below {title}", hint)
+                break
 
 
 def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
@@ -189,11 +189,10 @@ def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
     if nx.is_directed_acyclic_graph(graph):
         return
     looping = (part for part in nx.strongly_connected_components(graph) if len(part) > 1)
-    part = next(looping, None) or {node for node in graph if graph.has_edge(node, node)}
+    part = next(looping, None) or set(nx.nodes_with_selfloops(graph))
     # In the order of mention, so that the same cycle is drawn every time.
-    edges = nx.find_cycle(graph.subgraph(part), [node for node in graph if node in part])
-    titles = [edge[0].title for edge in edges]
-    circle = " -> ".join([*titles, titles[0]])
+    edges = nx.find_cycle(graph.subgraph(part), filter(part.__contains__, graph))
+    circle = " -> ".join(node.title for node, _ in (*edges, edges[0]))
     hint = "remove one of these edges, or give the repeated step its own node"
     yield report("cycle", edges[0][0], f"the graph has a cycle: {circle}", hint)
 
@@ -233,16 +232,18 @@ def _verdicts(node: DecisionNode, report: Reporter) -> Iterator[Problem]:
         hint = "name the verdict: VerdictNode(verdict=…, child=…)"
         message = f"no single undeclared verdict is left for {', '.join(bare)}"
         yield report("bare-child", node, message, hint)
-    named = [branch for branch in node.branches() if not branch.bare]
     hint = next(hint for kind, hint in _VERDICTS_OF if isinstance(node, kind))
-    for branch in named:
+    named: list[Branch] = []
+    for branch in node.branches():
+        if branch.bare:
+            continue
+        if isinstance(branch.verdict, str | bool | int):
+            named.append(branch)
         if not isinstance(branch.verdict, node.verdict_types):
             yield report("verdict-type", node, f"verdict {branch.verdict!r}", hint)
         elif isinstance(branch.verdict, str) and not branch.verdict.strip():
             yield report("verdict-type", node, "a verdict is empty", "write the verdict's words")
-    yield from _declarations(
-        node, [b for b in named if isinstance(b.verdict, str | bool | int)], bool(bare), report
-    )
+    yield from _declarations(node, named, bool(bare), report)
 
 
 def _declarations(
@@ -281,7 +282,7 @@ def _possible_verdicts(node: BaseNode) -> tuple[Any, ...] | None:
 
 def _coverage(node: BaseNode, branches: list[Branch], report: Reporter) -> Iterator[Problem]:
     """Verdicts that a node can give and does not declare, and the other way round."""
-    declared = dict.fromkeys(branch.verdict for branch in branches)
+    declared = [branch.verdict for branch in branches]
     possible = _possible_verdicts(node)
     if possible is None:
         return
@@ -289,7 +290,7 @@ def _coverage(node: BaseNode, branches: list[Branch], report: Reporter) -> Itera
         if verdict not in declared:
             hint = f"add a verdict node, or {verdict!r}: … to then="
             yield report("verdict-missing", node, f"verdict {verdict!r} leads nowhere", hint)
-    for verdict in declared:
+    for verdict in dict.fromkeys(declared):
         if verdict not in possible and isinstance(node, CodeNode):
             message = f"verdict {verdict!r} is never returned by {node.text}()"
             hint = "remove it, or correct the function's return annotation"

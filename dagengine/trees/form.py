@@ -16,6 +16,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
+from operator import itemgetter
 from pathlib import Path
 from types import GenericAlias, ModuleType
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -60,12 +61,11 @@ def catalogue() -> Any:
 
 def metric_kind(name: str) -> Any:
     """The class of the catalogue with this name; None if there is none."""
-    kind = getattr(catalogue(), name, None) if name in catalogue().__all__ else None
-    return (
-        kind
-        if isinstance(kind, type) and hasattr(kind, "spec") and hasattr(kind, "to_dict")
-        else None
-    )
+    if name not in catalogue().__all__:
+        return None
+    kind = getattr(catalogue(), name)
+    is_metric = isinstance(kind, type) and hasattr(kind, "spec") and hasattr(kind, "to_dict")
+    return kind if is_metric else None
 
 
 def _parameters_of(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
@@ -75,14 +75,15 @@ def _parameters_of(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
         constructor = vars(owner).get("__init__")
         if not inspect.isfunction(constructor):
             continue
-        own = [*inspect.signature(constructor).parameters.values()][1:]
+        _, *own = inspect.signature(constructor).parameters.values()
         hints = get_type_hints(inspect.unwrap(constructor), include_extras=True)
-        for each in own:
-            if each.kind not in _VARIABLE:
-                hint = hints.get(each.name, each.annotation)
-                parameters.setdefault(each.name, each.replace(annotation=hint))
-        # It hands nothing on, so what its bases take cannot be given.
-        if not any(each.kind is each.VAR_KEYWORD for each in own):
+        hands_on = False
+        for parameter in own:
+            if parameter.kind not in _VARIABLE:
+                hint = hints.get(parameter.name, parameter.annotation)
+                parameters.setdefault(parameter.name, parameter.replace(annotation=hint))
+            hands_on |= parameter.kind is parameter.VAR_KEYWORD
+        if not hands_on:  # so what its bases take cannot be given
             break
     return parameters
 
@@ -117,8 +118,8 @@ def is_same(value: Any, default: Any) -> bool:
 def write_value(value: Any, parameter: inspect.Parameter, where: str, code: Code) -> Any:
     """The value of an argument as JSON; raises InputError for what JSON cannot hold."""
     if callable(value) and names_code(parameter):
-        texts = [text for text, kind in _TYPES.items() if kind == value]
-        return texts[0] if texts else code.name_of(value, where)
+        text = next((text for text, kind in _TYPES.items() if kind == value), "")
+        return text or code.name_of(value, where)
     try:
         text = _adapter(parameter.annotation).dump_json(
             value, exclude_defaults=True, warnings=False
@@ -142,7 +143,7 @@ def read_value(data: Any, parameter: inspect.Parameter, where: str, code: Code) 
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False)
         path = [part for part in wrong[0]["loc"] if isinstance(part, int) or part.isidentifier()]
-        words = " or ".join(dict.fromkeys(each["msg"] for each in wrong[:4]))
+        words = " or ".join(dict.fromkeys(map(itemgetter("msg"), wrong[:4])))
         raise InputError(f"{key(where, *path)}: {words}; got {wrong[0]['input']!r:.80}") from None
     if isinstance(value, list) and isinstance(parameter.default, type):  # a tuple of verdicts
         return tuple(value)
@@ -152,17 +153,13 @@ def read_value(data: Any, parameter: inspect.Parameter, where: str, code: Code) 
 def names_code(parameter: inspect.Parameter) -> bool:
     """Whether the argument takes a type or a function: a text then names it."""
     takes_type = isinstance(parameter.default, type) and parameter.default is not parameter.empty
-    return takes_type or any(
-        get_origin(part) in (Callable, type) or getattr(part, "_is_protocol", False)
-        for part in _parts(parameter.annotation)
-    )
+    return takes_type or _is_code(parameter.annotation)
 
 
-def _parts(hint: Any) -> Iterator[Any]:
-    """Every type that a hint names."""
-    yield hint
-    for part in get_args(hint):
-        yield from _parts(part)
+def _is_code(hint: Any) -> bool:
+    """Return whether a type or a function is among what a hint names."""
+    named = get_origin(hint) in (Callable, type) or getattr(hint, "_is_protocol", False)
+    return named or any(map(_is_code, get_args(hint)))
 
 
 @functools.cache
@@ -227,8 +224,8 @@ class Code:
         module = sys.modules.get(getattr(thing, "__module__", None) or "")
         named = None if module is None else _lookup(module, title)
         # A file that is loaded twice, as one with a judge, has every function twice.
-        codes = [getattr(each, "__code__", None) for each in (named, thing)]
-        same = type(named) is type(thing) and codes[0] == codes[1]
+        codes = {getattr(function, "__code__", None) for function in (named, thing)}
+        same = type(named) is type(thing) and len(codes) == 1
         if not title or module is None or not same:
             raise InputError(
                 f"{where} is {title or thing!r:.80}, which no file can name: write a function or a "

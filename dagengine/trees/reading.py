@@ -38,8 +38,8 @@ _VERDICT = dict.fromkeys(("type", "verdict", "score", "child", "label", "name"))
 _THEIRS = ("template_class", "_audio_model")
 _NEUTRAL = (None, False, "llm")
 _UNNAMED = "the file does not say who judges its inner metrics: the run's judge does"
-_OF_TURNS = frozenset(MultiTurnParams)
-_OF_TALKS = _OF_TURNS - {"retrieval_context", "tools_called", "context", "metadata", "tags"}
+_OF_TURNS: dict[Any, MultiTurnParams] = {str(field): field for field in MultiTurnParams}
+_OF_TALKS = set(_OF_TURNS) - {"retrieval_context", "tools_called", "context", "metadata", "tags"}
 
 
 def metrics_of(
@@ -191,13 +191,12 @@ class Reader:
     def _tree(self, data: dict[str, Any], where: str, title: str) -> Any:
         """A tree with the settings of its metric."""
         kind = metric_kind("DAGMetric")
-        parameters = {name: each for name, each in parameters_of(kind).items() if name != "dag"}
+        parameters, settings = dict(parameters_of(kind)), dict[str, Any]()
+        del parameters["dag"]
         require_keys(data, {**_TREE, **parameters}, where)
-        settings = {
-            name: self.argument(data[name], parameters[name], key(where, name))
-            for name in parameters
-            if name in data
-        }
+        for name, parameter in parameters.items():
+            if name in data:
+                settings[name] = self.argument(data[name], parameter, key(where, name))
         graph = _Tree(self, data, where).graph()
         return _construct(kind, {"name": title, **settings, "dag": graph}, where)
 
@@ -217,9 +216,10 @@ def _class_of(data: Mapping[str, Any], where: str) -> Any:
     kind = metric_kind(names.our_name("deepeval", name))
     if kind is not None and "dag" not in parameters_of(kind):
         return kind
-    hint = names.why_no_name(name, "deepeval") or did_you_mean(name, catalogue().__all__)
-    hint = hint or "a metric of your own is no data"
-    hint = hint if kind is None else 'a tree in a tree is {"type": "dag", "nodes": …}'
+    near = names.why_no_name(name, "deepeval") or did_you_mean(name, catalogue().__all__)
+    hint = near or "a metric of your own is no data"
+    if kind is not None:
+        hint = 'a tree in a tree is {"type": "dag", "nodes": …}'
     raise InputError(f"{where}: there is no metric {name!r:.80} in dagengine.metrics; {hint}")
 
 
@@ -231,12 +231,10 @@ class _Tree:
         self._roots_at, self._nodes_at = key(where, "roots"), key(where, "nodes")
         self._specs = _require_kind(data.get("nodes"), dict, self._nodes_at)
         reader.count(len(self._specs), 0, self._nodes_at)
-        fields = list[Any]()
-        for name, spec in self._specs.items():
-            fields += self._fields_of(name, spec)
+        fields = list(itertools.starmap(self._fields_of, self._specs.items()))
         # deepeval says nowhere that its tree is about turns.
-        talks = any(isinstance(field, str) and field in _OF_TALKS for field in fields)
-        self._of_turns = talks and self._roots is None
+        texts = (field for field in itertools.chain(*fields) if isinstance(field, str))
+        self._of_turns = self._roots is None and not _OF_TALKS.isdisjoint(texts)
         self._nodes: dict[str, BaseNode] = {}
 
     def graph(self) -> Any:
@@ -318,10 +316,8 @@ class _Tree:
                 parameter, path = parameters_of(kind)[argument], key(where, argument)
                 values[argument] = self._reader.argument(data, parameter, path)
         if self._of_turns:
-            values["evaluation_params"] = [
-                MultiTurnParams(field) if field in _OF_TURNS else field
-                for field in values.get("evaluation_params") or ()
-            ]
+            fields = values.get("evaluation_params") or ()
+            values["evaluation_params"] = [_OF_TURNS.get(field, field) for field in fields]
         node: BaseNode = _construct(kind, values, where)
         return node
 

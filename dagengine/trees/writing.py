@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -138,11 +139,11 @@ class _Writer:
             source = getattr(source, "original", getattr(source, "metric", None))
         tree = source is None or "dag" in parameters_of(type(source))
         if source is not metric:
-            spec, kind, names = metric.spec(), metric_kind("DAGMetric"), _SPEC
-            own = {each: names.get(each, each) for each in parameters_of(kind)}
-            own = {each: getattr(spec, name) for each, name in own.items() if hasattr(spec, name)}
-            copy: Any = kind(**own) if tree else source
-            metric = copy
+            spec, kind, own = metric.spec(), metric_kind("DAGMetric"), dict[str, Any]()
+            for name in parameters_of(kind):
+                if hasattr(spec, _SPEC.get(name, name)):
+                    own[name] = getattr(spec, _SPEC.get(name, name))
+            metric = kind(**own) if tree else source
         settings: dict[str, Any] = {}
         for name, parameter in parameters_of(type(metric)).items():
             value = _attribute(metric, name, parameter.default)
@@ -160,22 +161,18 @@ class _Writer:
 
     def graph(self, graph: Graph, where: str) -> dict[str, Any]:
         """The roots and the nodes of a tree."""
-        nodes = [node for node in graph.nodes() if node.kind != "verdict"]
-        ids: dict[BaseNode, str] = {}
-        names: set[str] = set()
-        for node in nodes:
-            name = title = shorten(node.title, 100) or node.kind
-            number = 1
-            while name in names:
-                number += 1
-                name = f"{title} {number}"
-            names.add(name)
-            ids[node] = name
+        nodes: dict[str, BaseNode] = {}
+        for node in graph.nodes():
+            if node.kind != "verdict":
+                title = shorten(node.title, 100) or node.kind
+                names = chain([title], (f"{title} {number}" for number in count(2)))
+                nodes[next(name for name in names if name not in nodes)] = node
+        ids = {node: name for name, node in nodes.items()}
         return {
-            "roots": [ids[root] for root in graph.root_nodes],
+            "roots": list(map(ids.__getitem__, graph.root_nodes)),
             "nodes": {
-                ids[node]: self._node(node, ids, key(key(where, "nodes"), ids[node]))
-                for node in nodes
+                name: self._node(node, ids, key(where, "nodes", name))
+                for name, node in nodes.items()
             },
         }
 
@@ -193,18 +190,16 @@ class _Writer:
             if name in _EDGES or is_same(value, default):
                 continue
             if name == "inputs":
-                data[name] = [ids[source] for source in value]
+                data[name] = list(map(ids.__getitem__, value))
             elif isinstance(value, BaseNode):
                 data[name] = {"type": "node", "ref": ids[value]}
             else:
                 data[name] = write_value(value, parameter, key(where, name), self._code)
-        if children := [ids[child] for child in node.successors()]:
-            data["children"] = children
-        if branches := node.branches():
-            data["then"] = [
-                {"verdict": branch.verdict, **self._target(branch.target, ids, where)}
-                for branch in branches
-            ]
+        if node.successors():
+            data["children"] = list(map(ids.__getitem__, node.successors()))
+        for branch in node.branches():
+            way = {"verdict": branch.verdict, **self._target(branch.target, ids, where)}
+            data.setdefault("then", []).append(way)
         return data
 
     def _target(self, target: Any, ids: Mapping[BaseNode, str], where: str) -> dict[str, Any]:

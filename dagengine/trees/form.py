@@ -118,8 +118,8 @@ def is_same(value: Any, default: Any) -> bool:
 def write_value(value: Any, parameter: inspect.Parameter, where: str, code: Code) -> Any:
     """The value of an argument as JSON; raises InputError for what JSON cannot hold."""
     if callable(value) and names_code(parameter):
-        text = next((text for text, kind in _TYPES.items() if kind == value), "")
-        return text or code.name_of(value, where)
+        named = next((name for name, kind in _TYPES.items() if kind == value), "")
+        return named or code.name_of(value, where)
     try:
         text = _adapter(parameter.annotation).dump_json(
             value, exclude_defaults=True, warnings=False

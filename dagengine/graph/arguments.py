@@ -109,18 +109,15 @@ def _turns(window: Any) -> str:
     """The path of the turns in a window; None stands for all of them."""
     if window is None:
         return "turns"
-    pair = isinstance(window, tuple | list) and [turn for turn in window if type(turn) is int]
-    if not pair or len(window) != 2 or len(pair) != 2 or not _is_window(*pair):
-        raise InputError(
-            "turn_window takes the first and the last turn, counted from 0, for instance (0, 3), "
-            f"or from the end, for instance (-3, -1); got {window!r:.80}"
-        )
-    return f"turns.{pair[0]}:{pair[1]}"
-
-
-def _is_window(first: int, last: int) -> bool:
-    """Return whether some conversation has such turns; what is below 0 counts from the end."""
-    return first <= last if (first < 0) == (last < 0) else last < 0
+    if isinstance(window, tuple | list) and list(map(type, window)) == [int, int]:
+        first, last = window
+        # Some conversation must have such turns; what is below 0 counts from the end.
+        if last < 0 <= first or (first <= last and (first < 0) == (last < 0)):
+            return f"turns.{first}:{last}"
+    raise InputError(
+        "turn_window takes the first and the last turn, counted from 0, for instance (0, 3), "
+        f"or from the end, for instance (-3, -1); got {window!r:.80}"
+    )
 
 
 def verdict_targets(given: Any) -> dict[Any, Any]:

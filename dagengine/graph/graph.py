@@ -57,8 +57,8 @@ class Graph(Answering):
 
 def neighbours(node: BaseNode) -> list[BaseNode]:
     """Nodes that `node` mentions: successors, verdict targets, inputs."""
-    targets = [branch.target for branch in node.branches()]
-    mentioned = [*node.successors(), *targets, *node.inputs]
+    targets = (branch.target for branch in node.branches())
+    mentioned = (*node.successors(), *targets, *node.inputs)
     return [neighbour for neighbour in mentioned if isinstance(neighbour, BaseNode)]
 
 

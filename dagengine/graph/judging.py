@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, starmap
 from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel
@@ -49,11 +50,10 @@ class Example:
         """
         if isinstance(self.reads, str):
             return [(only or _TEXT, self.reads)]
-        if isinstance(self.reads, Mapping):
-            pairs = list(self.reads.items())
-        else:
-            pairs = [(path, read_field(self.reads, path)) for path in fields]
-        shown = [(str(name), value) for name, value in pairs if value is not None]
+        values = self.reads
+        if not isinstance(values, Mapping):
+            values = {path: read_field(values, path) for path in fields}
+        shown = [(str(name), value) for name, value in values.items() if value is not None]
         return sorted(shown, key=lambda pair: canonical_place(pair[0]))
 
 
@@ -86,43 +86,32 @@ class SolvedExamples:
     def evidence(self) -> list[Evidence]:
         """The examples as pieces of a prompt, in the order in which they were given."""
         pieces: list[Evidence] = []
-        for number, example in enumerate(self.examples, 1):
-            name = solved_name(number, len(self.examples))
-            shown = example.values(self.fields, self.only)
-            parts = [piece for label, value in shown for piece in evidence_of(label, value)]
-            if example.reason:
-                parts.append(Evidence("its reason", example.reason))
-            parts += evidence_of(f"its {self.answer}", as_written(example.answer))
-            pieces += [Evidence(f"{name}, {part.label}", part.text) for part in parts]
+        for name, parts in self._parts():
+            for piece in chain.from_iterable(starmap(evidence_of, parts)):
+                pieces.append(Evidence(f"{name}, {piece.label}", piece.text))
         return pieces
 
     def material(self) -> tuple[tuple[str, Any], ...]:
         """The examples as material of a decision."""
-        count, material = len(self.examples), list[tuple[str, Any]]()
+        named = self._parts()
+        return tuple((name, {k: as_data(v) for k, v in parts}) for name, parts in named)
+
+    def _parts(self) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+        """Each example by its name: what was read, the reason, and last the answer."""
         for number, example in enumerate(self.examples, 1):
-            values = example.values(self.fields, self.only)
-            data = {name: as_data(value) for name, value in values}
-            # The reason before the answer, in the order in which a judge gives them
+            parts = example.values(self.fields, self.only)
             if example.reason:
-                data["its reason"] = example.reason
-            data[f"its {self.answer}"] = example.answer
-            material.append((solved_name(number, count), data))
-        return tuple(material)
-
-
-def as_written(answer: bool | int | str) -> str:
-    """A verdict or a rating as prompts list it."""
-    if isinstance(answer, bool):
-        return "true" if answer else "false"
-    return str(answer)
+                parts.append(("its reason", example.reason))
+            parts.append((f"its {self.answer}", example.answer))
+            yield solved_name(number, len(self.examples)), parts
 
 
 Unsupported = Literal["fail", "keep"]
 """What becomes of a verdict whose quotes are not in the material, also when asked again."""
 
 _DECIDED: Final = (
-    "A judge examined the material by this criterion: {criteria}\n\nIts verdict is {verdict}. Give "
-    "the passages that this verdict rests on."
+    "A judge examined the material by this criterion: {}\n\nIts verdict is `{}`. Give the passages "
+    "that this verdict rests on."
 )
 
 
@@ -148,10 +137,8 @@ class Quotes:
             if unsupported != "fail":
                 raise InputError(f"{names[1]} {unsupported!r} is for verdicts with {names[0]}")
             return None
-        for name, value, kind in zip(
-            names, (quote, unsupported), (QuoteMode, Unsupported), strict=True
-        ):
-            words = get_args(kind)
+        kinds = get_args(QuoteMode), get_args(Unsupported)
+        for name, value, words in zip(names, (quote, unsupported), kinds, strict=True):
             if value not in words:
                 near = did_you_mean(str(value), words)
                 allowed = " or ".join(map(repr, words))
@@ -184,7 +171,7 @@ class Quotes:
 
 def decided_step(criteria: str, verdict: Any) -> str:
     """The step that asks a judge that writes for the quotes of one that only decides."""
-    return _DECIDED.format(criteria=criteria, verdict=f"`{verdict}`")
+    return _DECIDED.format(criteria, verdict)
 
 
 def verdict_in(answer: BaseModel) -> Any:

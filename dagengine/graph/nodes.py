@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import starmap
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, Unpack
 
 from pydantic import BaseModel
@@ -172,21 +173,21 @@ class DecisionNode(BaseNode):
         if not isinstance(child.verdict, self.verdict_types):
             wanted = " or ".join(_KINDS[kind] for kind in self.verdict_types)
             raise InputError(f"{title}: a verdict is {wanted}, not {child.verdict!r:.60}")
-        declared = [sibling for sibling in self.children if isinstance(sibling, VerdictNode)]
-        if any(sibling is not child and sibling.verdict == child.verdict for sibling in declared):
-            raise InputError(f"{title}: verdict {child.verdict!r} is declared twice")
+        for sibling in self.children:
+            if sibling is not child and getattr(sibling, "verdict", None) == child.verdict:
+                raise InputError(f"{title}: verdict {child.verdict!r} is declared twice")
 
     def branches(self) -> tuple[Branch, ...]:
         # Verdict nodes come first, then `then`, each as written. Prompts list the verdicts in this
         # order, so it is in the key of every stored answer.
-        ways = [
-            Branch(child.verdict, child.score if child.child is None else child.child)
-            if isinstance(child, VerdictNode)
-            else Branch(None, child, bare=True)
-            for child in self.children
-        ]
-        ways += [Branch(verdict, target) for verdict, target in self.then.items()]
-        return tuple(ways)
+        ways: list[Branch] = []
+        for child in self.children:
+            if isinstance(child, VerdictNode):
+                target = child.score if child.child is None else child.child
+                ways.append(Branch(child.verdict, target))
+            else:
+                ways.append(Branch(None, child, bare=True))
+        return (*ways, *starmap(Branch, self.then.items()))
 
     def successors(self) -> tuple[BaseNode, ...]:
         # All children are behind verdicts. What is handed on to runs whatever the verdict is.
@@ -293,17 +294,15 @@ class BinaryJudgementNode(_JudgementNode):
 
     def branches(self) -> tuple[Branch, ...]:
         branches = super().branches()
-        bare = [branch for branch in branches if branch.bare]
+        bare = [index for index, branch in enumerate(branches) if branch.bare]
+        left = {True, False}.difference(branch.verdict for branch in branches)
         # Two bare nodes, or one and both verdicts declared, may mean anything. They stay bare, and
         # the check `bare-child` asks which verdict is meant.
-        if len(bare) != 1:
+        if not (len(bare) == len(left) == 1):
             return branches
-        declared = {branch.verdict for branch in branches if not branch.bare}
-        open_verdicts = [verdict for verdict in (True, False) if verdict not in declared]
-        if len(open_verdicts) != 1:
-            return branches
-        named = Branch(open_verdicts[0], bare[0].target)
-        return tuple(named if branch.bare else branch for branch in branches)
+        (index,), (verdict,) = bare, left
+        named = Branch(verdict, branches[index].target)
+        return (*branches[:index], named, *branches[index + 1 :])
 
     def verdicts(self) -> tuple[Verdict, ...]:
         return (True, False)
@@ -408,7 +407,7 @@ class RatingNode(JudgingNode):
             mass=reading.mass, quotes=quotes,
         )  # fmt: skip
 
-    def score_of(self, answer: Any) -> float | None:
+    def score_of(self, answer: Any) -> float:
         low, high = self.points.ends
         return (float(answer) - low) / (high - low)
 
@@ -416,17 +415,18 @@ class RatingNode(JudgingNode):
         self, answer: Answer[Any], chances: Odds, stated: float | None
     ) -> NodeValue:
         """The expectation over the odds; the likeliest rating where none is asked for or known."""
-        (low, high), reason = self.points.ends, answer.value.reason
         ratings = [(self.points.number(label), chance) for label, chance in chances]
         odds = tuple((number, chance) for number, chance in ratings if number is not None)
-        rating, mode = mean_rating(odds, (low, high), answer.mass)
+        rating, mode = mean_rating(odds, self.points.ends, answer.mass)
         # Who asks for no alternatives (`top_logprobs=0`) wants the rating that is stated, and no
         # expectation. What a judge that decides states is its likeliest one.
         if stated is not None and (rating is None or not self.options.top_logprobs):
             rating, mode = stated, mode if rating is None else "raw (the likeliest rating)"
         assert rating is not None
-        score = (rating - low) / (high - low)
-        return NodeValue(rating, reason=reason, score=score, mode=mode, odds=odds, mass=answer.mass)
+        return NodeValue(
+            rating, reason=answer.value.reason, score=self.score_of(rating), mode=mode, odds=odds,
+            mass=answer.mass,
+        )  # fmt: skip
 
 
 class CodeNode(DecisionNode):
@@ -473,8 +473,8 @@ class CodeNode(DecisionNode):
         try:
             value = self.function(*given.values())
         except AttributeError as error:
-            fields = list(given.values())
-            if is_known_field(error.name or "") and any(error.obj is field for field in fields):
+            of_field = any(error.obj is value for value in given.values())
+            if of_field and is_known_field(error.name or ""):
                 # It was written for the whole case; the place stays that in the function.
                 raise AttributeError(
                     f"{error}; the function of a CodeNode takes the values of evaluation_params, "

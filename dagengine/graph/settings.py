@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
@@ -87,7 +87,7 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
         def construct(self: object, *arguments: Any, **named: Any) -> None:
             for name in named:
                 if name not in shown.parameters:
-                    names = [parameter for parameter in shown.parameters if parameter != "self"]
+                    _, *names = shown.parameters
                     hint = _hint(name, names)
                     raise TypeError(
                         f"{type(self).__name__} has no argument {name!r}; "
@@ -115,8 +115,13 @@ def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
 @cache
 def _inherited_names(owner: type[Any]) -> set[str]:
     """Names of the arguments that the constructors of a class's bases take."""
-    constructors = filter(None, (vars(base).get("__init__") for base in owner.__mro__[1:]))
-    return set().union(*(inspect.signature(each).parameters for each in constructors)) - {"self"}
+    bases = [base for base in owner.__mro__[1:] if "__init__" in vars(base)]
+    return set().union(*map(_parameters, bases)) - {"self"}
+
+
+def _parameters(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
+    constructor: Any = kind.__init__
+    return inspect.signature(constructor).parameters
 
 
 def _hint(name: str, names: Sequence[str]) -> str:
@@ -132,17 +137,10 @@ def _hint(name: str, names: Sequence[str]) -> str:
 def _signature(constructor: Callable[..., None], settings: type[Any] | None) -> inspect.Signature:
     """The constructor's signature with the keys of `settings` in the place of `**settings`."""
     own = inspect.signature(constructor)
-    named = [
-        parameter
-        for parameter in own.parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    bases = [inspect.signature(base.__init__).parameters for base in (BaseNode, AskingNode)]
-    defaults = {name: parameter.default for base in bases for name, parameter in base.items()}
-    more = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint
-        )
-        for name, hint in (get_type_hints(settings) if settings else {}).items()
-    ]
-    return own.replace(parameters=[*named, *more])
+    parameters = dict(own.parameters)
+    if settings is not None:
+        parameters.popitem()  # the `**settings`
+        defaults = {**_parameters(BaseNode), **_parameters(AskingNode)}
+        for name, hint in get_type_hints(settings).items():
+            parameters[name] = defaults[name].replace(annotation=hint)
+    return own.replace(parameters=list(parameters.values()))

@@ -113,12 +113,11 @@ class Given:
             fields = tuple(sorted(fields, key=lambda field: canonical_place(field[0])))
         evidence: list[Evidence] = []
         for path, value in fields:
+            names = None
             if isinstance(value, list) and value and isinstance(value[0], Turn):
                 # Turns are called as in the whole conversation.
                 names = names_in(getattr(self.case, "turns", ()), value)
-                evidence += evidence_of(path, value, names)
-            else:
-                evidence += evidence_of(path, value)
+            evidence += evidence_of(path, value, names)
         for label, value in self.inputs:
             evidence += evidence_of(label, value)
         return evidence

@@ -140,9 +140,8 @@ class BaseMetric(Answering):
     def _show(self, result: MetricResult | None, score: float | None, error: str | None) -> None:
         """Point the view attributes at one result, all of them together."""
         self.result, self.score, self.error = result, score, error
-        self.reason = result.reason if result else None
-        self.success = result.success if result else None
-        self.verbose_logs = result.verbose_logs if result else None
+        for name in ("reason", "success", "verbose_logs"):
+            setattr(self, name, getattr(result, name, None))
 
     def is_successful(self) -> bool | None:
         """Return whether the last `measure` met the threshold (1 in strict mode).
@@ -170,14 +169,13 @@ class _Graph:
         self.metric = metric
 
     def spec(self) -> MetricSpec:
-        specs = (vars(kind).get("spec", BaseMetric.spec) for kind in type(self.metric).__mro__)
         # An override of `measure` has put `BaseMetric.spec` in front (`__init_subclass__`): the
         # first other one is that of the graph.
-        of_graph: Callable[[BaseMetric], MetricSpec]
-        of_graph = next(
-            (method for method in specs if method is not BaseMetric.spec), BaseMetric.spec
-        )
-        return of_graph(self.metric)
+        for kind in type(self.metric).__mro__:
+            of_graph: Callable[[BaseMetric], MetricSpec] = vars(kind).get("spec", BaseMetric.spec)
+            if of_graph is not BaseMetric.spec:
+                return of_graph(self.metric)
+        return BaseMetric.spec(self.metric)
 
 
 def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
@@ -206,10 +204,12 @@ class DrawnMetric(Written, BaseMetric):
         if {"measure", "a_measure"} & vars(cls).keys() and "spec" not in vars(cls):
             cls.spec = BaseMetric.spec  # type: ignore[method-assign]
         # Otherwise help and notebooks would show the arguments of `__new__`.
-        cls.__signature__ = inspect.Signature(arguments_of(cls))
+        constructor: Any = cls.__init__
+        _, *parameters = inspect.signature(constructor).parameters.values()
+        cls.__signature__ = inspect.Signature(parameters)
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        check_settings(cls, settings)
+        check_names(f"{cls.__name__} has no setting", settings, settings_of(cls))
         return super().__new__(cls)
 
     def spec_of(self, name: str, graph: Graph, **more: Any) -> MetricSpec:
@@ -243,17 +243,6 @@ class DrawnMetric(Written, BaseMetric):
     def render(self, path: str, *, names: bool = False) -> str:
         """Draw the graph (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
         return self.picture(names=names).save(path)
-
-
-def check_settings(kind: type[Any], given: Iterable[str]) -> None:
-    """Raise TypeError when a setting is given that `kind` does not have, naming what it has."""
-    check_names(f"{kind.__name__} has no setting", given, settings_of(kind))
-
-
-def arguments_of(kind: type[Any]) -> list[inspect.Parameter]:
-    """The parameters of a constructor, without `self`."""
-    constructor: Any = kind.__init__
-    return [*inspect.signature(constructor).parameters.values()][1:]
 
 
 def settings_of(kind: type[Any]) -> list[str]:

@@ -161,13 +161,12 @@ def distinct(items: Iterable[X], text: Callable[[X], str] = str) -> list[X]:
     return list(unique.values())
 
 
-def each_once(items: Sequence[X], text: Callable[[X], str] = str) -> NodeValue:
+def each_once(items: Sequence[str]) -> NodeValue:
     """Distinct items as the value of a node, whose reason says how many were repeated."""
-    unique = distinct(items, text)
-    if len(unique) == len(items):
-        return NodeValue(unique)
-    reason = f"{len(items) - len(unique)} of {len(items)} items are repeated or blank: left out."
-    return NodeValue(unique, reason=reason)
+    unique = distinct(items)
+    left_out = len(items) - len(unique)
+    reason = f"{left_out} of {len(items)} items are repeated or blank: left out."
+    return NodeValue(unique, reason=reason if left_out else None)
 
 
 class ExtractionNode(TaskNode):

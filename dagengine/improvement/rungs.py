@@ -27,9 +27,8 @@ from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.results import Verdict
 from dagengine.results.passing import passes
 from dagengine.test_case import TestCase
-from dagengine.voting.panels import Escalation
+from dagengine.voting.panels import Curtailed, Escalation
 from dagengine.voting.reshaping import merge_nodes, split_node, targets
-from dagengine.voting.stopping import Curtailed
 from dagengine.voting.wrappers import RewrittenMetric, escalated, exemplified, reworded, voted
 
 EXAMPLES = 4

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
 from dagengine.results import CaseResult
-from dagengine.voting.panels import leading
-from dagengine.voting.stopping import Vote
+from dagengine.voting.panels import Vote, leading
 
 Table = Sequence[Sequence[Vote | None]]
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Self
 
@@ -202,11 +203,9 @@ class Generation:
                     cases = engine.cases([*map(self.case, seeds)])
                     await engine.run(cases, OnRow(take, finished), start)
                     first_place = len(texts)
-                    drafts = [
-                        _Draft.of(seed, row.metrics[0], texts)
-                        for seed, row in zip(seeds, rows, strict=True)
-                    ]
-                    pairs = [pair for draft in drafts for pair in draft.pairs]
+                    results = [row.metrics[0] for row in rows]
+                    drafts = list(map(_Draft.of, seeds, results, repeat(texts)))
+                    pairs = chain.from_iterable(draft.pairs for draft in drafts)
                     repeats = await self._same_pairs(pairs, confirming)
                     reviewed: list[DraftRecord] = []
                     for golden, draft in self._settle(drafts, repeats, texts, first_place, start):
@@ -247,16 +246,16 @@ class Generation:
         if confirming is None or not by_places:
             return set()
         rows: list[CaseResult] = []
-        cases = confirming.cases([pair_case(pair) for pair in by_places.values()])
+        cases = confirming.cases([*map(pair_case, by_places.values())])
         await confirming.run(cases, OnRow(rows.append))
-        results = {numbers: row.metrics[0] for numbers, row in zip(by_places, rows, strict=True)}
         equal_pairs = set[tuple[int, int]]()
-        for pair, result in results.items():
+        for places, row in zip(by_places, rows, strict=True):
+            (result,) = row.metrics
             if result.failure is not None:
                 self._count_failure(result.failure, self.report.unconfirmed)
             self.report.nominated += result.failure is not None or (LIKENESS, True) in result.path
             if (SAME, True) in result.path:
-                equal_pairs.add(pair)
+                equal_pairs.add(places)
         self.report.confirmed += len(equal_pairs)
         return equal_pairs
 
@@ -320,27 +319,28 @@ class Generation:
 
     def _golden(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
         """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
-        details = {name: value[name] for name in ("supporting_sentences",) if name in value}
-        if (level := _difficulty(value)) is not None:
-            knew, judges = value["answered_without_context"]
-            details["difficulty"] = {"level": level, "answered": knew, "judges": judges}
-        origin = {
+        origin: dict[str, Any] = {
             "source": seed.source,
             "kind": seed.kind,
             "evolutions": list(seed.evolutions),
             "draft": seed.draft,
             "passages": [passage.provenance() for passage in seed.passages],
             **self.note,
-            **details,
-            "answers": {
-                step.node: step.output
-                if step.verdict is None
-                else {"verdict": step.verdict, **({"reason": step.reason} if step.reason else {})}
-                for step in result.steps
-                # What these two say is elsewhere in the golden.
-                if step.node not in (GOLDEN, EMBEDDING) and step.kind != "field"
-            },
         }
+        if "supporting_sentences" in value:
+            origin["supporting_sentences"] = value["supporting_sentences"]
+        if (level := _difficulty(value)) is not None:
+            knew, judges = value["answered_without_context"]
+            origin["difficulty"] = {"level": level, "answered": knew, "judges": judges}
+        answers = origin["answers"] = dict[str, Any]()
+        for step in result.steps:
+            # What these two say is elsewhere in the golden.
+            if step.node in (GOLDEN, EMBEDDING) or step.kind == "field":
+                continue
+            answers[step.node] = step.output
+            if step.verdict is not None:
+                reason = {"reason": step.reason} if step.reason else {}
+                answers[step.node] = {"verdict": step.verdict, **reason}
         common: dict[str, Any] = {
             "context": [passage.text for passage in seed.passages] or None,
             "source_file": seed.passages[0].document if seed.passages else None,
@@ -371,11 +371,12 @@ def _output(result: MetricResult, node: str) -> Any:
 def source_of(seed: Seed) -> str:
     """Subject of a draft, and the place of its first passage, as far as that is known."""
     source = seed.source or "context"
-    passage = seed.passages[0] if seed.passages else None
-    if passage is None or (passage.page is None and passage.offset is None):
-        return source
-    page = f"page {passage.page}" if passage.page is not None else f"at {passage.offset:,}"
-    return f"{source} {page}"
+    for passage in seed.passages[:1]:
+        if passage.page is not None:
+            return f"{source} page {passage.page}"
+        if passage.offset is not None:
+            return f"{source} at {passage.offset:,}"
+    return source
 
 
 def _whole(text: Any) -> str:
@@ -434,7 +435,7 @@ class GoldenFolder:
         if self._record is None:
             return
         self._drafts += drafts
-        lines = [golden.model_dump(mode="json", exclude_none=True) for golden in goldens]
+        lines = (golden.model_dump(mode="json", exclude_none=True) for golden in goldens)
         folder = self._record.folder
         figures = json.dumps({"format": 1, **asdict(report)}, ensure_ascii=False, indent=1)
         texts = {

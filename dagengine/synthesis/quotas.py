@@ -33,6 +33,7 @@ MOST = 20
 _SPARE = 2  # drafts for each golden that is wanted
 # If little of a quota was kept, it is not asked for more than so many times what is missing.
 _MOST_AT_ONCE = 4
+_Draft = tuple["Context", int]  # so many drafts of the context come before it
 _Sort = tuple[str | None, str | None]  # a document and a kind, None for any
 
 
@@ -92,9 +93,7 @@ class _Pool:
         self._looked_at: dict[str | None, int] = {}
         self.left = len(self._drafts)
 
-    def draw(
-        self, kind: str | None, is_open: Callable[[Context], bool]
-    ) -> tuple[Context, int] | None:
+    def draw(self, is_open: Callable[[Context], bool], kind: str | None) -> _Draft | None:
         """The next draft of a kind; what `is_open` once said no to is not looked at again."""
         for index in range(self._looked_at.get(kind, 0), len(self._drafts)):
             context, draft = self._drafts[index]
@@ -105,52 +104,6 @@ class _Pool:
                 return context, draft
         self._looked_at[kind] = len(self._drafts)
         return None
-
-
-class Pools:
-    """The drafts of all sources, `drafts` of each context. `is_used_up` ends a context for good."""
-
-    def __init__(
-        self,
-        by_source: dict[str | None, list[Context]],
-        kinds: Kinds,
-        is_used_up: Callable[[Context], bool],
-        *,
-        drafts: int,
-        seed: int,
-    ) -> None:
-        self._kinds, self._is_used_up = kinds, is_used_up
-        self._pools = {name: _Pool(contexts, drafts, seed) for name, contexts in by_source.items()}
-        self._heaps: dict[str | None, list[tuple[int, int, str | None]]] = {}
-
-    def draw(self, document: str | None, kind: str | None) -> Seed | None:
-        """The next draft; without a document, those of all take turns, the least used first."""
-        if document is not None:
-            return self._draw(document, kind)
-        heap = self._heaps.get(kind)
-        if heap is None:
-            heap = [(-pool.left, n, name) for n, (name, pool) in enumerate(self._pools.items())]
-            heapq.heapify(heap)
-            self._heaps[kind] = heap
-        while heap:
-            left, index, source = heap[0]
-            now = -self._pools[source].left
-            if now != left:  # another kind drew from it, so that it comes later
-                heapq.heapreplace(heap, (now, index, source))
-                continue
-            seed = self._draw(source, kind)
-            if seed is not None:
-                heapq.heapreplace(heap, (now + 1, index, source))
-                return seed
-            heapq.heappop(heap)
-        return None
-
-    def _draw(self, source: str | None, kind: str | None) -> Seed | None:
-        def is_open(context: Context) -> bool:
-            return self._kinds.fits(context, kind) and not self._is_used_up(context)
-
-        draw = self._pools[source].draw(kind, is_open)
-        return None if draw is None else self._kinds.seed_of(*draw, kind)
 
 
 def up_to(count: int, contexts: Sequence[Context], per_context: int) -> list[Quota]:
@@ -207,11 +160,12 @@ class Filling:
         by_source: dict[str | None, list[Context]] = {}
         for context in contexts:
             by_source.setdefault(context.source, []).append(context)
-        kinds = Kinds(config, seed)
+        self._kinds = kinds = Kinds(config, seed)
         for quota in quotas:
             _check(quota, by_source, kinds, measured)
         _check_room(quotas, contexts, kinds, min(drafts, per_context or drafts))
-        self._pools = Pools(by_source, kinds, self._is_used_up, drafts=drafts, seed=seed)
+        self._pools = {name: _Pool(group, drafts, seed) for name, group in by_source.items()}
+        self._heaps: dict[str | None, list[tuple[int, int, str | None]]] = {}
         self._wanting: dict[str | None, list[tuple[int, QuotaYield]]] = {}  # by document, in order
         for number, tally in enumerate(self.yields):
             self._wanting.setdefault(tally.quota.document, []).append((number, tally))
@@ -229,13 +183,40 @@ class Filling:
             if goal <= 0 and tally.kept < tally.quota.count:
                 tally.ended = f"no more than {self._tries} for each golden"
             for _ in range(goal):
-                seed = self._pools.draw(tally.quota.document, tally.quota.kind)
+                document, kind = tally.quota.document, tally.quota.kind
+                seed = self._draw_any(kind) if document is None else self._draw(document, kind)
                 if seed is None:
                     tally.ended = "there was nothing left to ask about"
                     break
                 seeds.append(seed)
                 tally.tried += 1
         return seeds
+
+    def _draw_any(self, kind: str | None) -> Seed | None:
+        """The next draft of all documents, which take turns, the least used first."""
+        heap = self._heaps.get(kind)
+        if heap is None:
+            heap = [(-pool.left, n, name) for n, (name, pool) in enumerate(self._pools.items())]
+            heapq.heapify(heap)
+            self._heaps[kind] = heap
+        while heap:
+            left, index, source = heap[0]
+            now = -self._pools[source].left
+            if now != left:  # another kind drew from it, so that it comes later
+                heapq.heapreplace(heap, (now, index, source))
+            elif (seed := self._draw(source, kind)) is not None:
+                heapq.heapreplace(heap, (now + 1, index, source))
+                return seed
+            else:
+                heapq.heappop(heap)
+        return None
+
+    def _draw(self, source: str | None, kind: str | None) -> Seed | None:
+        def is_open(context: Context) -> bool:
+            return self._kinds.fits(context, kind) and not self._is_used_up(context)
+
+        draw = self._pools[source].draw(is_open, kind)
+        return None if draw is None else self._kinds.seed_of(*draw, kind)
 
     def _is_used_up(self, context: Context) -> bool:
         if self._per_context is None or not context.passages:

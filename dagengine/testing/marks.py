@@ -21,7 +21,7 @@ from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult
 from dagengine.testing.verdicts import Decision, Votes
-from dagengine.voting.stopping import Curtailed, Rule, Sprt
+from dagengine.voting.panels import Curtailed, Rule, Sprt
 
 # Votes ask for samples so far apart that no rerun asks for the same.
 SAMPLES = 1_000

@@ -1,7 +1,7 @@
 """Other answers at nodes: votes, juries, escalation, other judges, questions merged and split."""
 
 from dagengine.unknown import answer_absent
-from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
+from dagengine.voting.panels import Curtailed, Rule, Sprt, StandardError
 from dagengine.voting.wrappers import (
     answered_by,
     escalated,

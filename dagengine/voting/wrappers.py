@@ -31,8 +31,15 @@ from dagengine.graph.rewriting import G, Rewriting
 from dagengine.graph.values import Panel
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.prompts.quotes.answers import QuoteMode
-from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
-from dagengine.voting.stopping import Rule, Sprt, StandardError
+from dagengine.voting.panels import (
+    Delegate,
+    Escalation,
+    Jury,
+    RepeatVotes,
+    Rule,
+    Sprt,
+    StandardError,
+)
 
 T = TypeVar("T", Graph, BaseMetric)
 Nodes = Sequence[str | BaseNode] | None

@@ -58,8 +58,7 @@ from dagengine.voting import (
     judged_by,
     voted,
 )
-from dagengine.voting.panels import RepeatVotes, leading
-from dagengine.voting.stopping import likely_votes
+from dagengine.voting.panels import RepeatVotes, leading, likely_votes
 
 CASE = LLMTestCase(input="a question", actual_output="an answer")
 PROPERTY = settings(max_examples=60)

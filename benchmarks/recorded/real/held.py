@@ -31,7 +31,7 @@ from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics import flip_rate, icc, steady_votes
 from dagengine.store.maintenance import open_to_look, records
-from dagengine.voting.stopping import Curtailed, Rule, Sprt
+from dagengine.voting.panels import Curtailed, Rule, Sprt
 
 Passes = Sequence[Sequence[bool]]
 """Whether each run of each case said yes."""

@@ -287,7 +287,7 @@ def _scores(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]
     roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
     if sure.isdisjoint(roots):
         hint = "follow the verdicts from the root: each must lead to a score in the end"
-        where = f" (not from {', '.join(sorted(dead))})" if dead else ""
+        where = f" (not from {', '.join(sorted(dead))})" * bool(dead)
         yield report("no-score", None, f"not every path ends in a score{where}", hint)
     elif scope.spec.combine == "last" and _may_fork(scope, roots, wiring):
         hint = "; ".join(_ways_to_one_score(scope))

@@ -393,7 +393,7 @@ def _connect(scope: Scope) -> None:
     only when a verdict chose it, and there `n` is what comes next.
     """
     graph = as_digraph(scope.spec.graph.nodes())
-    places = {node: index for index, node in enumerate(nx.topological_sort(graph))}
+    positions = {node: index for index, node in enumerate(nx.topological_sort(graph))}
     gates = _gates_of(graph)
 
     def hands_on(node: BaseNode) -> list[BaseNode]:
@@ -413,10 +413,10 @@ def _connect(scope: Scope) -> None:
                 target.sources.append(Source(slot, pulled=False))
             if child in gates and slot.always_live:
                 continue
-            later = (gate for gate in gates.get(child, ()) if places[gate] > places[node])
+            later = (gate for gate in gates.get(child, ()) if positions[gate] > positions[node])
             if not any(nx.has_path(graph, node, gate) for gate in later):
                 slot.activates.append(target)
-    _read_as_before(scope, places, gates)
+    _read_as_before(scope, positions, gates)
     for root in scope.spec.graph.root_nodes:
         scope.slots[root].root = scope.owner is None
         if scope.owner is not None:

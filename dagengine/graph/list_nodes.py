@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
+from functools import partial
+from itertools import chain, repeat
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
@@ -39,9 +40,12 @@ def number_items(label: str, items: Iterable[Any]) -> list[Evidence]:
 
 def span_ids(items: Sequence[Any]) -> tuple[str, ...]:
     """The ids of items that are all spans of a trace, or read from one; empty for any others."""
-    maybe = tuple(item.span_id for item in items if isinstance(item, Span | ToolCall))
-    ids = tuple(span_id for span_id in maybe if span_id is not None)
-    return ids if len(ids) == len(items) else ()
+    ids: list[str] = []
+    for item in items:
+        if not isinstance(item, Span | ToolCall) or item.span_id is None:
+            return ()
+        ids.append(item.span_id)
+    return tuple(ids)
 
 
 def judgement_of(
@@ -52,7 +56,7 @@ def judgement_of(
     return Judgement(verdict=fields.verdict, reason=fields.reason, odds=odds, quotes=quotes)
 
 
-def mean_mass(answers: Sequence[Answer[Any]]) -> float | None:
+def mean_mass(answers: Iterable[Answer[Any] | NodeValue]) -> float | None:
     """The share of all probability on the options, on average over answers that know it."""
     masses = [answer.mass for answer in answers if answer.mass is not None]
     return math.fsum(masses) / len(masses) if masses else None
@@ -127,24 +131,24 @@ class _OverNode(JudgingNode):
     async def _judgements(
         self,
         ask: Ask,
-        rest: Given,
-        count: int,
+        given: Given,
+        split: tuple[list[Any], Given],
         groups: Sequence[Sequence[int]],
-        make: Callable[[Sequence[int], QuoteCheck | None], Question[Any]],
-        show: Callable[[Sequence[int]], Sequence[Evidence]],
+        make: Callable[[Sequence[Any], QuoteCheck | None], Question[Any]],
     ) -> tuple[list[Answer[Any]], dict[int, Judgement]]:
-        """The answers to one question per group of the places of `count` items, and the judgements.
+        """The answers to one question per group of the places of items, and the judgements.
 
-        `make` makes the question about a group, `show` gives its items as that question shows them.
-        A place that an answer leaves out has no judgement.
+        `make` makes the question about the items of a group. A place that an answer leaves out has
+        no judgement. `split` are the items, and everything else that is read.
         """
-        quoting = self.quoting
-        shown = [] if quoting is None else [*map(show, groups)]
+        quoting, (every, rest) = self.quoting, split
+        parts = [list(map(every.__getitem__, group)) for group in groups]
+        shown = [] if quoting is None else [self.show(part, given) for part in parts]
         pieces = [self._pieces(items, rest) for items in shown]
         if quoting is None:
-            answers = quoted = await ask.each(make(group, None) for group in groups)
+            answers = quoted = await ask.each(map(make, parts, repeat(None)))
         elif ask.decides:
-            questions = [make(group, None) for group in groups]
+            questions = list(map(make, parts, repeat(None)))
             answers = await ask.each(questions)
             each = zip(questions, answers, pieces, shown, strict=True)
             quoted = await ask.each(
@@ -153,21 +157,24 @@ class _OverNode(JudgingNode):
                 if question.decision is not None
             )
         else:
-            checks = zip(groups, map(quoting.check, pieces), strict=True)
-            answers = quoted = await ask.each(make(group, check) for group, check in checks)
+            answers = quoted = await ask.each(map(make, parts, map(quoting.check, pieces)))
         judged: dict[int, Judgement] = {}
         for index, (group, answer) in enumerate(zip(groups, answers, strict=True)):
-            every: Iterable[tuple[Quote, ...]] = repeat(())
+            quotations: Iterable[tuple[Quote, ...]] = repeat(())
             if quoting is not None:
-                every = quoting.in_answer(quoted[index], pieces[index])
-            for verdict, quotes in zip(judgements_in(answer.value), every, strict=False):
+                quotations = quoting.in_answer(quoted[index], pieces[index])
+            for verdict, quotes in zip(judgements_in(answer.value), quotations, strict=False):
                 number: int = getattr(verdict, "number", 1)
                 item = group[number - 1]
                 if quotes:
                     label = shown[index][number - 1].label
-                    quotes = self._rename_quotes(quotes, label, item, count)
+                    quotes = self._rename_quotes(quotes, label, item, len(every))
                 judged[item] = judgement_of(verdict, answer.chances, quotes)
         return answers, judged
+
+    def show(self, items: Sequence[Any], reads: Given) -> Sequence[Evidence]:
+        """Items as the question about them shows them."""
+        return [Evidence(self.item_label, as_text(item)) for item in items]
 
     def _rename_quotes(
         self, quotes: tuple[Quote, ...], label: str, item: int, count: int
@@ -176,9 +183,8 @@ class _OverNode(JudgingNode):
         if isinstance(self.over, BaseNode):
             return quotes
         name = numbered_name(field_name(self.over), item + 1, count)
-        return tuple(
-            replace(quote, piece=name) if quote.piece == label else quote for quote in quotes
-        )
+        called = {label: name}
+        return tuple(replace(quote, piece=called.get(quote.piece, quote.piece)) for quote in quotes)
 
     def _count(self, values: Mapping[str, Any]) -> int | None:
         """The number of items, where it is known."""
@@ -259,15 +265,12 @@ class MapNode(_OverNode):
         shape = judgement_type(None if self.answer is bool else verdicts)
         system = judgement_instructions(self.instructions, verdicts)
 
-        def make(places: Sequence[int], check: QuoteCheck | None) -> Question[Any]:
+        def make(part: Sequence[Any], check: QuoteCheck | None) -> Question[Any]:
             quoting = shape if check is None else quoted_type(shape, check.mode)
-            return self._about(items[places[0]], rest, system, quoting, check)
-
-        def show(places: Sequence[int]) -> Sequence[Evidence]:
-            return [Evidence(self.item_label, as_text(items[index])) for index in places]
+            return self._about(part[0], rest, system, quoting, check)
 
         groups = [[index] for index in range(len(items))]
-        answers, judgements = await self._judgements(ask, rest, len(items), groups, make, show)
+        answers, judgements = await self._judgements(ask, given, (items, rest), groups, make)
         ordered = map(judgements.__getitem__, range(len(items)))
         return NodeValue(list(ordered), mass=mean_mass(answers), spans=span_ids(items))
 
@@ -355,14 +358,7 @@ class VerdictListNode(_OverNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
 
-        def make(group: Sequence[int], check: QuoteCheck | None) -> Question[Any]:
-            return self._about([items[index] for index in group], given, rest, check)
-
-        def show(group: Sequence[int]) -> Sequence[Evidence]:
-            shown = [items[index] for index in group]
-            field = self._field_of(shown, given)
-            return evidence_of(field, shown) if field else self._number_items(shown)
-
+        make = partial(self._about, given, rest)
         # Five items, two per question. Of the second answer, asked for again in vain, nobody knows
         # which verdict item 2 has. It gets a question of its own, and the others are kept.
         #
@@ -370,9 +366,10 @@ class VerdictListNode(_OverNode):
         #     [2 3] ──▶ 2: yes  2: no  3: yes     ──▶ [2] ──▶ 2: no
         #     [4]   ──▶ 4: yes
         groups = self.groups(items, 1 if ask.decides else self.per_call)
-        answers, judged = await self._judgements(ask, rest, len(items), groups, make, show)
-        missing = [[index] for group in groups for index in group if index not in judged]
-        single, more = await self._judgements(ask, rest, len(items), missing, make, show)
+        split = items, rest
+        answers, judged = await self._judgements(ask, given, split, groups, make)
+        missing = [[index] for index in chain.from_iterable(groups) if index not in judged]
+        single, more = await self._judgements(ask, given, split, missing, make)
         judgements = self.in_order(items, {**judged, **more})
         mass = mean_mass([*answers, *single])
         elements = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
@@ -408,8 +405,12 @@ class VerdictListNode(_OverNode):
         """The answer type of a question about so many items."""
         return list_type(verdicts, count, None if quotes is None else quotes.mode)
 
+    def show(self, items: Sequence[Any], reads: Given) -> Sequence[Evidence]:
+        field = self._field_of(items, reads)
+        return evidence_of(field, items) if field else self._number_items(items)
+
     def _about(
-        self, items: list[Any], reads: Given, rest: Given, quotes: QuoteCheck | None = None
+        self, reads: Given, rest: Given, items: Sequence[Any], quotes: QuoteCheck | None = None
     ) -> Question[BaseModel]:
         """The question about some of the items."""
         field, verdicts = self._field_of(items, reads), self.verdicts_of(items)
@@ -430,7 +431,7 @@ class VerdictListNode(_OverNode):
         decision = verdict_of(rest, self.criteria, verdicts, material=material)
         return self.put(messages, shape, decision, quotes=quotes)
 
-    def _field_of(self, items: list[Any], reads: Given) -> str | None:
+    def _field_of(self, items: Sequence[Any], reads: Given) -> str | None:
         """The field of the case that the items are all of: its pieces keep their own names."""
         if isinstance(self.over, BaseNode):
             return None

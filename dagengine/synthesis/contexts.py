@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -58,7 +59,8 @@ def document_sources(documents: Iterable[Any], config: ContextConstructionConfig
     for document in read_documents(documents):
         if isinstance(document, Document):
             passages += passages_of(document, config)
-            report.partial += [f"{document.name}: {document.remark}"] if document.remark else []
+            if document.remark:
+                report.partial.append(f"{document.name}: {document.remark}")
         else:
             report.unreadable.append(document)
     report.passages = len(passages)
@@ -87,15 +89,13 @@ def _limit(passages: list[Passage], config: ContextConstructionConfig) -> list[P
     most = config.max_contexts_per_document
     if most is None:
         return passages
-    mine: dict[str | None, list[Passage]] = {}
-    for passage in passages:
-        mine.setdefault(passage.document, []).append(passage)
     kept: list[Passage] = []
-    for name, group in mine.items():
+    for name, passages_of_one in itertools.groupby(passages, attrgetter("document")):
+        group = list(passages_of_one)
         # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
         random = Random((name or "").encode(errors="backslashreplace").decode())
         indices = random.sample(range(len(group)), min(most, len(group)))
-        kept += [group[index] for index in sorted(indices)]
+        kept += map(group.__getitem__, sorted(indices))
     return kept
 
 
@@ -113,7 +113,7 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
     for number, (texts, name) in enumerate(zip(lists, names, strict=True), 1):
         if not (_is_listed(texts) and all(isinstance(text, str) for text in texts)):
             raise InputError(f"context {number} must be a list of texts, got {texts!r:.60}")
-        passages = tuple(Passage(text, name) for text in texts if text.strip())
+        passages = tuple(Passage(text, name) for text in filter(str.strip, texts))
         if not passages:
             raise InputError(f"context {number} holds no text")
         source = name or f"context {number}"
@@ -359,7 +359,7 @@ def _pdf(path: Path) -> Read:
     if blank == len(pages):
         has = "its only page has" if blank == 1 else f"its {blank} pages have"
         return Unreadable(name, "scanned", f"{has} no text, only pictures")
-    remark = f"{blank} of its {len(pages)} pages have no text" if blank else ""
+    remark = f"{blank} of its {len(pages)} pages have no text" * bool(blank)
     return _document(name, _in_a_row(pages), remark)
 
 

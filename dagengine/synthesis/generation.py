@@ -249,13 +249,13 @@ class Generation:
         cases = confirming.cases([*map(pair_case, by_places.values())])
         await confirming.run(cases, OnRow(rows.append))
         equal_pairs = set[tuple[int, int]]()
-        for places, row in zip(by_places, rows, strict=True):
+        for numbers, row in zip(by_places, rows, strict=True):
             (result,) = row.metrics
             if result.failure is not None:
                 self._count_failure(result.failure, self.report.unconfirmed)
             self.report.nominated += result.failure is not None or (LIKENESS, True) in result.path
             if (SAME, True) in result.path:
-                equal_pairs.add(places)
+                equal_pairs.add(numbers)
         self.report.confirmed += len(equal_pairs)
         return equal_pairs
 

@@ -144,8 +144,8 @@ class Directions:
 
     def _direction(self, vector: Sequence[float] | None) -> Any:
         """The vector with the length 1; None if it has no direction."""
-        length = math.hypot(*vector) if vector else 0.0
-        return None if not vector or not length else self._numpy.asarray(vector) / length
+        length = math.hypot(*vector or ())
+        return self._numpy.asarray(vector) / length if length else None
 
 
 @dataclass(frozen=True, slots=True)

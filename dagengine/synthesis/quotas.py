@@ -273,8 +273,7 @@ def _check_room(
         if count <= fitting * each:
             continue
         goldens = counted(count, "golden")
-        goldens += f" of the kind {kind}" if kind else ""
-        goldens += f" about {document!r}" if document else ""
+        goldens += f" of the kind {kind}" * bool(kind) + f" about {document!r}" * bool(document)
         # Every other kind takes a single passage: without room it is two that go together.
         only = kind or ", ".join(kinds.names)
         why = f"{only} takes two passages that go together, and there are none"

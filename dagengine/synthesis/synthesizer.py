@@ -459,8 +459,8 @@ class Synthesizer(Answering):
 
         def case(seed: Seed) -> LLMTestCase:
             number, draft = divmod(seed.draft, drafts)
-            again = f" (list {number + 1}: nothing that lists before it would hold)"
-            return draft_case(seed, draft, f"{seed.source}{again if number else ''}")
+            again = f" (list {number + 1}: nothing that lists before it would hold)" * bool(number)
+            return draft_case(seed, draft, f"{seed.source}{again}")
 
         self._no_other_judges("goldens without contexts")
         make = partial(make, drafts, style=style or self.styling_config)

@@ -262,8 +262,7 @@ class Report:
         lines = [f"{self.kept} of {goal} goldens from {self.tried} drafts"]
         for tally in self.quotas:
             if tally.kept < tally.quota.count:
-                why = f", {tally.ended}" if tally.ended else ""
-                tried = f"{tally.tried} drafts{why}"
+                tried = f"{tally.tried} drafts" + f", {tally.ended}" * bool(tally.ended)
                 lines.append(f"{tally.quota}: {tally.kept} of {tally.quota.count} ({tried})")
         for cause, count in Counter(self.fell).most_common():
             lines.append(f"{count / self.tried:.0%} fell at {cause} ({count} of {self.tried})")

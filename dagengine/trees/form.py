@@ -96,8 +96,7 @@ def key(where: str, *names: str | int) -> str:
     """The path of a key of an object, or of an item of a list, below `where`."""
     for name in names:
         plain = isinstance(name, str) and name.lstrip("$").isidentifier()
-        dot = "." if where else ""
-        where += f"{dot}{name:.80}" if plain else f"[{name!r:.80}]"
+        where += "." * bool(where) + f"{name:.80}" if plain else f"[{name!r:.80}]"
     return where
 
 

@@ -81,13 +81,13 @@ class Written:
         lets it choose judges. Raises InputError, which says where, and GraphError.
         """
         metrics = metrics_of(text, folder, name, **allowed)
-        made = metrics[0] if len(metrics) == 1 else None
-        if issubclass(cls, Graph):
-            made = getattr(made, "dag", made)
-        if not isinstance(made, cls):
-            what = f"{len(metrics)} metrics" if made is None else f"a {type(made).__name__}"
-            raise InputError(f"{name or 'the document'} has {what}, not one {cls.__name__}")
-        return made
+        content = f"{len(metrics)} metrics"
+        if len(metrics) == 1:
+            made = getattr(metrics[0], "dag", metrics[0]) if issubclass(cls, Graph) else metrics[0]
+            if isinstance(made, cls):
+                return made
+            content = f"a {type(made).__name__}"
+        raise InputError(f"{name or 'the document'} has {content}, not one {cls.__name__}")
 
     @classmethod
     def load(cls, path: str | Path, **allowed: bool) -> Self:

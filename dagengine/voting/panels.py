@@ -364,7 +364,7 @@ class Jury:
 
     @property
     def label(self) -> str:
-        return f"jury of {len(self.models)}" + (", weighted" if self.weights else "")
+        return f"jury of {len(self.models)}" + ", weighted" * bool(self.weights)
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -105,13 +105,13 @@ def rating_instructions(
     """The step of a rating."""
     low, high = score_range
     scale = f"a whole number from {low} (worst) to {high} (best)"
-    meaning = f"\n\nWhat the scores stand for:\n{rubric}" if rubric else ""
+    meaning = f"\n\nWhat the scores stand for:\n{rubric}" * bool(rubric)
     return f"{_RATE.format(work=work, scale=scale)}{_LISTED}{evaluation_steps}{meaning}"
 
 
 def strict_instructions(work: str, evaluation_steps: str, best: str | None = None) -> str:
     """The step of a rating in strict mode; `best` says what 1 stands for."""
-    meaning = f"\n\n1 stands for: {best}" if best else ""
+    meaning = f"\n\n1 stands for: {best}" * bool(best)
     return f"{_RATE.format(work=work, scale=_ALL_OR_NOTHING)}{_LISTED}{evaluation_steps}{meaning}"
 
 
@@ -293,9 +293,7 @@ class StepwiseMetric(PrebuiltMetric):
 
     def steps_nodes(self) -> list[StepsNode]:
         """The node that brings the steps, or nothing if they are given."""
-        if self.steps is not None:
-            return []
-        return [self._steps_node()]
+        return [] if self.steps is not None else [self._steps_node()]
 
     def _steps_node(self) -> StepsNode:
         criteria, parameters = self.criteria or "", self.parameters

@@ -285,7 +285,7 @@ def claims_of(
 
 def truths_prompt(limit: int | None) -> str:
     """Prompt that asks for the facts of a text, at most `limit` of them when there is a limit."""
-    return TRUTHS if limit is None else f"{TRUTHS} Give the {limit} most important at most."
+    return TRUTHS + f" Give the {limit} most important at most." * (limit is not None)
 
 
 @cache

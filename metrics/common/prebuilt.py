@@ -167,7 +167,7 @@ def at_least_one(name: str, limit: int | None) -> int | None:
 
 def in_brackets(reason: str | None) -> str:
     """A reason behind what it is about; nothing where the judge gave none."""
-    return f" ({reason})" if reason else ""
+    return f" ({reason})" * bool(reason)
 
 
 def a_text(name: str, given: Any) -> str:

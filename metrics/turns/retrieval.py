@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph, Judged, is_blank
+from dagengine.graph.list_nodes import mean_mass
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
@@ -179,9 +180,7 @@ class EachTurnNode(AskingNode):
             of_turn = Given(self._read(case), case_inputs, given.case)
             works.append(self.node.work(of_turn, _Relay(ask.decides)))
         values = await _in_step(works, ask)
-        masses = [value.mass for value in values if value.mass is not None]
-        mass = math.fsum(masses) / len(masses) if masses else None
-        return NodeValue([value.value for value in values], mass=mass)
+        return NodeValue([value.value for value in values], mass=mean_mass(values))
 
 
 class _Relay:

@@ -79,7 +79,7 @@ def plan(options: PlanOptions) -> None:
     metric gets a score; retries come on top. Code nodes that read only the case are run, as in the
     run itself.
     """
-    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.compiler.plan import compile_metrics
     from dagengine.data.cases import read_cases, strict
     from dagengine.estimate.case_warnings import example_lines
     from dagengine.estimate.counting import estimate, verdicts_of
@@ -157,7 +157,7 @@ def _in_batches(
     metrics: Sequence[Metric], cases: Cases, settings: Mapping[str, Any], budget: Assumptions
 ) -> list[str]:
     """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
-    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.compiler.plan import compile_metrics
     from dagengine.data.cases import strict
     from dagengine.estimate.counting import estimate
     from dagengine.graph.rewriting import Rewriting, SpecMetric

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from dagengine import Limits, Store, a_evaluate, assert_test, evaluate
 from dagengine.cli.plan import Assumptions, as_dict, print_estimate
-from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import compile_metrics
 from dagengine.errors import InputError
 from dagengine.estimate import estimate
 from dagengine.gateway import inner_metrics

@@ -292,7 +292,7 @@ class BenchmarkJob:
 
     @property
     def _plan(self) -> Plan:
-        from dagengine.compiler.lowering import compile_metrics
+        from dagengine.compiler.plan import compile_metrics
 
         return compile_metrics(self.metrics)
 

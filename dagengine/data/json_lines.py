@@ -1,103 +1,129 @@
-"""JSON lines as they are written: every line whole, at whatever moment the process ends."""
+"""Rows that are finished before an earlier one: in a file beside the results until it is there.
+
+So a file of results keeps the order of the data, and a run that is killed loses no row that it
+had finished. Readers take both files for one.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from dagengine.data.json_lines import JsonLines, line_of
+from dagengine.system.regular_files import is_there, open_to_read, open_to_write, write_all
 
-from dagengine.errors import InputError
-from dagengine.prompts.json_values import shallow_value
-from dagengine.system.regular_files import open_to_read, open_to_write, write_all
-
-T = TypeVar("T", bound=BaseModel)
-_JSON = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
+_LONG = 1 << 20  # bytes from which on a file that nobody needs is emptied
 
 
-def line_of(row: Mapping[str, Any]) -> bytes:
-    """The line of one object, with its end; a number that is not finite is null."""
-    try:
-        text = _JSON.encode(row)
-    except ValueError:
-        text = _JSON.encode(finite(row))
-    # A lone surrogate comes out as the JSON escape it needs to be.
-    return f"{text}\n".encode(errors="backslashreplace")
+def beside(results: Path) -> Path:
+    """The file of the early rows of a file of results."""
+    return results.with_name(f"{results.name}.early")
 
 
-def finite(value: Any) -> Any:
-    """A value of JSON with null in the place of the numbers that JSON has no form for."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+class LinesInOrder:
+    """A file of JSON lines by their indices; a line waits beside it while an earlier is missing.
 
-
-def value_of(line: bytes) -> Any:
-    """The value in a line; raises ValueError for text that is not JSON, or nested too deeply."""
-    try:
-        return from_json(line)
-    except ValueError:  # lone surrogates, which it refuses and this project writes
-        return shallow_value(line)
-
-
-class JsonLines:
-    """Writes one JSON object per line; every line is complete, even when the process is killed.
-
-    What JSON has no form for is written as its text.
+    It is made when there is a first line, and then replaces what waited for an earlier run. Every
+    method raises OSError.
     """
 
     def __init__(self, path: Path, *, emptied: bool = True) -> None:
         """A file that is not `emptied`, whose lines are whole, is continued."""
-        self._file = open_to_write(path, emptied=emptied)
-        self.size = 0 if emptied else path.stat().st_size  # bytes of whole rows
+        self.path = path
+        self._emptied = emptied
+        self._lines: JsonLines | None = None
+        self._early: BinaryIO | None = None
+        self._places: dict[int, tuple[int, int]] = {}
+        self._end, self._last = 0, -1
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Write one object; raises OSError, and then the lines before it are whole."""
-        self.write_line(line_of(row))
+    @property
+    def size(self) -> int:
+        """The bytes of the lines so far, which is where the next one begins."""
+        return 0 if self._lines is None else self._lines.size
 
-    def write_line(self, line: bytes) -> None:
-        """Write what `line_of` has made of an object; raises OSError as `write` does."""
-        try:
-            write_all(self._file, line)
-        except OSError:
-            # Half a line would become one with the next, and both would be lost to readers.
-            with suppress(OSError):
-                self._file.truncate(self.size)
-            raise
-        self.size += len(line)
+    @property
+    def waiting(self) -> int:
+        """The number of lines that wait."""
+        return len(self._places)
+
+    def _open(self) -> JsonLines:
+        if self._lines is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lines = JsonLines(self.path, emptied=self._emptied)
+            beside(self.path).unlink(missing_ok=True)
+        return self._lines
+
+    def write(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
+        """Write the line with this index, which is the next."""
+        lines, early = self._open(), self._early
+        if early is None or index not in self._places:
+            lines.write_line(line_of(row()))
+        else:
+            offset, length = self._places.pop(index)
+            # The file beside is read and written through one handle. It has to stand at its end
+            # again, also when reading fails, or the next line that is kept would be written over
+            # another one.
+            early.seek(offset)
+            try:
+                line = early.read(length)
+            finally:
+                early.seek(self._end)
+            lines.write_line(line)
+        self._last = index
+        # Now and then, when nothing waits and all is in the file: begin the other one again.
+        if early is not None and not self._places and self._end > _LONG:
+            early.seek(0)
+            early.truncate()
+            self._end = 0
+
+    def keep(self, index: int, row: Callable[[], Mapping[str, Any]]) -> None:
+        """Let a line wait for earlier ones, on its way to the disk; nothing for one written."""
+        if index <= self._last:
+            return
+        self._open()
+        if self._early is None:
+            self._early = open_to_write(beside(self.path))
+        line = line_of(row())
+        write_all(self._early, line)
+        self._places[index] = self._end, len(line)
+        self._end += len(line)
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the files; the one beside stays if lines in it have no other place."""
+        if self._lines is not None:
+            self._lines.close()
+        if self._early is not None:
+            self._early.close()
+            if not self._places:
+                beside(self.path).unlink(missing_ok=True)
 
 
-def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file that are not blank, each after its place.
+def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
+    """Rows that a killed run left waiting, by index, from behind the index `last` on.
 
-    Unless it is `whole`, no half line at its end. Raises InputError for what is no regular file.
+    A line is given with its place. Half a line at the end, or one that is none, is left out. Raises
+    InputError for what is no regular file.
     """
+    path = beside(results)
+    if not is_there(path):
+        return
+    waiting: dict[int, tuple[str, bytes]] = {}
     with open_to_read(path) as file:
         for number, line in enumerate(file, 1):
-            if not line.isspace() and (whole or line.endswith(b"\n")):
-                yield f"{path} line {number}", line
+            index = index_of(line)
+            if index > last:
+                waiting[index] = f"{path} line {number}", line
+    for index in sorted(waiting):
+        yield waiting[index]
 
 
-def read_models(path: Path, kind: type[T], what: str, *, whole: bool) -> Iterator[T]:
-    """The lines of a file as values of a kind, see `complete_lines`.
-
-    Raises InputError, which names the line, for one that is not `what` it should be.
-    """
-    for position, line in complete_lines(path, whole=whole):
-        try:
-            yield kind.model_validate_json(line)
-        except ValidationError as error:
-            raise InputError(f"{position}: not {what}: {error.errors()[0]['msg']}") from None
+def index_of(line: bytes) -> int:
+    """The index of the row in a line; -1 if that is not a whole row."""
+    with suppress(ValueError, RecursionError):
+        row: Any = json.loads(line) if line.endswith(b"\n") else None
+        if isinstance(row, dict) and isinstance(row.get("index"), int):
+            return int(row["index"])
+    return -1

@@ -10,13 +10,13 @@ from dagengine.unknown import absent_names
 if TYPE_CHECKING:
     from dagengine.testing.assertion import assert_test as assert_test
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
-    from dagengine.testing.failed_tests import AnswerMissingError as AnswerMissingError
-    from dagengine.testing.failed_tests import EvaluationFailed as EvaluationFailed
+    from dagengine.testing.verdicts import AnswerMissingError as AnswerMissingError
+    from dagengine.testing.verdicts import EvaluationFailed as EvaluationFailed
 
 # pytest imports this package for its plugin; the rest loads when it is first used.
 _HOME = {
-    "AnswerMissingError": "failed_tests",
-    "EvaluationFailed": "failed_tests",
+    "AnswerMissingError": "verdicts",
+    "EvaluationFailed": "verdicts",
     "assert_test": "assertion",
     "on_test_run_end": "assertion",
 }

@@ -21,8 +21,7 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult
 from dagengine.test_case import TestCase
-from dagengine.testing.failed_tests import EvaluationFailed, verdict_error
-from dagengine.testing.verdicts import Verdict
+from dagengine.testing.verdicts import EvaluationFailed, Verdict
 
 if TYPE_CHECKING:
     from dagengine.testing.session import Evaluations
@@ -58,7 +57,7 @@ def assert_test(
     except (DagengineError, EvaluationFailed, TypeError) as error:
         # The caller's line is what is wrong, not ours.
         raise error.with_traceback(None) from error.__cause__
-    if (failed := verdict_error(verdict)) is not None:
+    if (failed := verdict.error) is not None:
         raise failed
 
 
@@ -71,7 +70,7 @@ def assert_at_once(
     metrics, session = as_metrics(metrics), _session()
     judge = _verdict if session is None else session.verdict
     verdict = judge(test_case, metrics, settings, at_once=True)
-    if verdict.is_missing and (failed := verdict_error(verdict)) is not None:
+    if verdict.is_missing and (failed := verdict.error) is not None:
         raise failed
     return verdict.row
 

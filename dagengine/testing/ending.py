@@ -1,31 +1,39 @@
-"""How a session ends: it says what came of it, writes recordings and its run, and checks gates."""
+"""How a session ends: it says what came of it, writes recordings and its run, and checks gates.
+
+A gate is a share of cases that must pass, or an earlier run that must not have been better.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dagengine.errors import DagengineError
+from dagengine.errors import DagengineError, InputError, did_you_mean
+from dagengine.record.run import load_run
+from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.system.regular_files import noting_writes
-from dagengine.system.terminal import replaced_line
-from dagengine.testing.gates import Gate
-from dagengine.testing.recorded.recorder import TestFiles
-from dagengine.testing.session_summary import Summary
+from dagengine.system.terminal import few, replaced_line
+from dagengine.testing.recordings import TestFiles
+from dagengine.testing.session_run import SessionRun
+from dagengine.testing.session_summary import Outcome, Summary, case_tags
+from dagengine.testing.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from dagengine.testing.session_run import SessionRun
-    from dagengine.testing.xdist import Sent
+    from dagengine.testing.plugin import Sent, Workers
 
-# What few sessions need takes long to load: it is imported where it is used.
-
-Lines = Iterator[tuple[bool, str]]
-"""Lines, and whether what they say is as it must be."""
+_FORM = re.compile(
+    r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>[\d.]+)(?P<sign>%?)"
+)
+_EXAMPLES = "'Faithfulness>=0.9', or 'Faithfulness[billing]>=0.9' for the cases with that tag"
 
 
 @dataclass(slots=True)
@@ -39,14 +47,10 @@ class Ending:
         """Add lines; what cannot be done is one, and keeps nothing else from being done."""
         try:
             for holds, line in lines:
-                self._add(line, holds)
+                self.lines.append(line)
+                self.failing += [line] * (not holds)
         except DagengineError as error:
-            self._add(f"error: {error}", False)
-
-    def _add(self, line: str, holds: bool) -> None:
-        self.lines.append(line)
-        if not holds:
-            self.failing.append(line)
+            self.take([(False, f"error: {error}")])
 
     def report(self, config: pytest.Config) -> None:
         """Write what does not hold into the JUnit file, as tests that failed.
@@ -72,9 +76,9 @@ def check_options(config: pytest.Config) -> None:
         Gate.read(text)
     baseline: str | None = config.getoption("evals_baseline")
     if baseline is not None:
-        from dagengine.testing.gates import require_run
-
-        require_run(Path(baseline))
+        # No run folder, or no statistics installed, would be found at the end only.
+        load_run(Path(baseline))
+        compare_shares([(True, False)])
     card: str | None = config.getoption("evals_card")
     if card is not None:
         from dagengine.reliability.card.card_faces import read_card
@@ -113,9 +117,7 @@ def end(
         ending.take([(True, f"recorded: {shown} ({count} new or changed answers)")])
     out, baseline = config.getoption("evals_out"), config.getoption("evals_baseline")
     if baseline is not None:  # which may be the folder that is written next
-        from dagengine.testing.gates import against
-
-        ending.take(against(Path(baseline), summary.all))
+        ending.take(against(Path(baseline), summary))
     if out is not None and run is not None:
         with noting_writes() as written:
             run.save(Path(out), summary.totals)
@@ -126,21 +128,119 @@ def end(
     return ending
 
 
-def end_of_workers(
-    config: pytest.Config, sent: Sequence[bytes], tests: Sequence[str], died: bool
-) -> Ending:
+def end_of_workers(config: pytest.Config, workers: Workers) -> Ending:
     """The same from what workers sent, in the order of the tests."""
-    summary, files = Summary(), TestFiles(config)
-    workers: list[Sent] = [*map(pickle.loads, sent)]
-    for worker in workers:
-        summary.add(worker.summary)
-        files.add(worker.recordings)
+    summary, files, tests = Summary(), TestFiles(config), list(workers.collected)
+    whole = not workers.died
+    for parts in map(pickle.loads, workers.sent):
+        sent: Sent = parts
+        summary.add(sent.summary)
+        files.add(sent.recordings)
+        whole &= sent.whole
     summary.arrange(tests)
-    whole = not died and all(worker.whole for worker in workers)
     out: str | None = config.getoption("evals_out")
-    run = None
-    if out is not None:
-        from dagengine.testing.session_run import SessionRun
-
-        run = SessionRun.gather(Path(out), tests)
+    run = None if out is None else SessionRun.gather(Path(out), tests)
     return end(config, summary, files, run, is_whole=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The share of cases (0 to 1) that must pass by a metric, of all or of those with a tag."""
+
+    text: str
+    metric: str
+    tag: str | None
+    least: float
+
+    @classmethod
+    def read(cls, text: str) -> Gate:
+        """From what the user typed; raises InputError."""
+        match = _FORM.fullmatch(text.strip())
+        least = -1.0
+        with suppress(ValueError):
+            if match is not None:
+                least = float(match["least"]) / (1, 100)[bool(match["sign"])]
+        if match is None or not 0 <= least <= 1:
+            raise InputError(
+                f"--evals-min {text!r} needs a metric and a share from 0 to 1, "
+                f"for instance {_EXAMPLES}"
+            )
+        return cls(text, match["metric"].strip(), match["tag"], least)
+
+    def covers(self, metric: str, tags: Collection[str]) -> bool:
+        """Return whether a metric counts for this gate on a case with these tags."""
+        return metric == self.metric and (self.tag is None or self.tag in tags)
+
+    def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
+        """Return whether the gate holds, and what to say about it; nothing judged does not hold."""
+        mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
+        passed = sum(outcome.success is True for outcome in mine)
+        others = [outcome for outcome in mine if outcome.has_not_passed]
+        failed = [outcome.label for outcome in others]
+        cases = passed + len(failed)
+        if not cases:
+            return False, f"--evals-min {self.text}: nothing was judged{self._hint(outcomes)}"
+        holds = passed >= self.least * cases - 1e-9
+        word = "holds" if holds else "does not hold"
+        share = f"{passed} of {cases} passed ({passed / cases:.0%})"
+        lost = sum(outcome.success is None for outcome in others)
+        share += f", {lost} without a score among them" * bool(lost)
+        listed = f"; not passed: {few(failed)}" * (not holds)
+        return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
+
+    def _hint(self, outcomes: Sequence[Outcome]) -> str:
+        """Name what there is in place of the name: tags of the metric, or metrics."""
+        metrics = sorted({outcome.metric for outcome in outcomes})
+        if self.metric in metrics:
+            tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
+            listed = ", ".join(map(repr, tags)) or "none"
+            return f" with the tag {self.tag!r}; tags are {listed}"
+        listed = "metrics are " + ", ".join(map(repr, metrics))
+        return f" by this metric; {did_you_mean(self.metric, metrics) or listed}"
+
+
+def excuse(gates: Sequence[Gate], verdict: Verdict) -> str:
+    """The gates that decide in place of a test which failed by metrics of theirs alone, or ""."""
+    tags = case_tags(verdict)
+    deciding: list[Gate] = []
+    for result in verdict.row.metrics:
+        mine = [gate for gate in gates if gate.covers(result.metric, tags)]
+        if result.failure is not None or (result.success is False and not mine):
+            return ""
+        if result.success is False:
+            deciding += mine
+    return " and ".join(f"--evals-min {gate.text}" for gate in dict.fromkeys(deciding))
+
+
+def against(folder: Path, summary: Summary) -> Iterator[tuple[bool, str]]:
+    """Each metric against an earlier run, pair by pair: whether it holds, and what to say.
+
+    A metric does not hold if its pass rate is worse on the same cases by more than chance. The
+    whole 95 % interval of the difference is then below 0. Cases are paired by their tests, or by
+    their names; where none of them was judged before, nothing holds. Raises InputError for what is
+    not a run folder.
+    """
+    before: dict[tuple[str, str], bool | None] = {}
+    for row in load_run(folder).rows():
+        before |= {(row.case, result.metric): result.success for result in row.metrics}
+    pairs = dict[str, list[tuple[bool | None, bool | None]]]()
+    for outcome in summary.all:
+        named = before.get((outcome.case, outcome.metric))
+        earlier = before.get((outcome.label, outcome.metric), named)
+        pairs.setdefault(outcome.metric, []).append((earlier, outcome.success))
+    if all(earlier is None for own in pairs.values() for earlier, _ in own):
+        yield False, f"against {folder}: none of its cases was judged"
+        return
+    for metric, own in pairs.items():
+        label, result = f"against {folder}: {metric}", compare_shares(own)
+        if not isinstance(result, Comparison) or not isinstance(result.interval, Interval):
+            yield True, f"{label}: no case was judged in both"
+            continue
+        low, high = result.interval.low, result.interval.high
+        holds = high >= 0
+        word = ": worse by more than chance" * (not holds)
+        yield (
+            holds,
+            f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "
+            f"{low:+.0%} to {high:+.0%}, {result.differing} differ, p = {result.p:.2g}){word}",
+        )

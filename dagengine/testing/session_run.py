@@ -24,7 +24,7 @@ from dagengine.record.writer import RunWriter
 from dagengine.report.page.run_page import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.test_case import CASE_TYPES
-from dagengine.testing.session_summary import in_order
+from dagengine.testing.session_summary import in_order, label_of
 
 _PARTS = ".workers"
 _NUMBER = re.compile(r" #\d+$")  # of a case, behind the name of its test
@@ -134,11 +134,6 @@ class SessionRun:
         self.metrics = in_order(
             self.metrics, [result.metric for row in rows for result in row.metrics]
         )
-
-
-def label_of(test: str, number: int) -> str:
-    """Name of the row of a test, whose `number` (from 0 on) it is."""
-    return test if not number else f"{test} #{number + 1}"
 
 
 def _with_numbers(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:

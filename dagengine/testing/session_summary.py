@@ -37,6 +37,26 @@ class Outcome:
     kind: str
     decision: str | None = None
 
+    @property
+    def label(self) -> str:
+        """Name of the case, as of its row in the folder of a run."""
+        return label_of(self.test, self.number)
+
+    @property
+    def has_not_passed(self) -> bool:
+        """Return whether the case failed, or lacks a score that it should have.
+
+        Not so without a threshold, or where there was nothing to judge.
+        """
+        if self.success is None:
+            return self.kind not in ("ok", OutcomeKind.SKIPPED)
+        return not self.success
+
+
+def label_of(test: str, number: int) -> str:
+    """Name of the row of a test, whose `number` (from 0 on) it is."""
+    return test if not number else f"{test} #{number + 1}"
+
 
 def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
     """Outcomes of the metrics of one verdict, which is one of several in its test."""
@@ -163,16 +183,6 @@ def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
     """Sort a mapping in the order of the names; others come last."""
     first = [name for name in dict.fromkeys(names) if name in found]
     return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
-
-
-def has_not_passed(outcome: Outcome) -> bool:
-    """Return whether a case failed, or lacks a score that it should have.
-
-    Not so without a threshold, or where there was nothing to judge.
-    """
-    if outcome.success is None:
-        return outcome.kind not in ("ok", OutcomeKind.SKIPPED)
-    return not outcome.success
 
 
 def _line(name: str, outcomes: list[Outcome]) -> str:

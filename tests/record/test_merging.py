@@ -15,7 +15,7 @@ from programs.commands import start_command
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.data.shard import Shard
+from dagengine.data.cases import Shard
 from dagengine.errors import InputError
 from dagengine.record import load_run
 

@@ -18,7 +18,7 @@ from dagengine.record import load_run
 from dagengine.record.merging import merge
 from dagengine.record.writer import sole_writer
 from dagengine.system.file_locks import one_writer
-from dagengine.testing.recorded.recordings import Recorded, Recording
+from dagengine.testing.recordings import Recorded, Recording
 
 METRICS = """
 from dagengine.metrics import ExactMatchMetric

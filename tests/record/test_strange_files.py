@@ -21,7 +21,7 @@ from dagengine.record.run_files import RunFiles
 from dagengine.store.file import connect, connect_to_read
 from dagengine.synthesis.contexts import read_documents
 from dagengine.synthesis.values import Document, Unreadable
-from dagengine.testing.recorded.recordings import Recording
+from dagengine.testing.recordings import Recording
 
 PRECIOUS = b"alias ls=ls\n"
 LABEL = Label(

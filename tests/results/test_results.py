@@ -33,7 +33,7 @@ from dagengine.results import (
     Totals,
 )
 from dagengine.test_case import LLMTestCase
-from dagengine.testing.gates import Gate
+from dagengine.testing.ending import Gate
 from dagengine.testing.session_summary import Outcome
 from dagengine.testing.session_summary import Summary as Session
 

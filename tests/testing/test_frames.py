@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dagengine.testing.frames import frames_between, traceback_of
+from dagengine.testing.deferral import frames_between, traceback_of
 
 Look = Callable[[], None]
 

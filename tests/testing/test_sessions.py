@@ -356,7 +356,7 @@ def test_each(one):
 def test_a_judge_that_has_to_be_asked_again_is_named_while_tests_wait(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dagengine.testing.fixtures._LOOK", 0.01)
+    monkeypatch.setattr("dagengine.testing.deferral._LOOK", 0.01)
     pytester.makepyfile(f"""{JUDGED}
 from dagengine.errors import ProviderError
 

@@ -161,7 +161,7 @@ def test_after_an_interrupt_what_is_finished_is_reported(
         if not future.done():
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("dagengine.testing.buffer.wait_for", wait_for)
+    monkeypatch.setattr("dagengine.testing.deferral.wait_for", wait_for)
     pytester.makepyfile(INTERRUPTED.replace("PLACE", place))
     left = run(pytester, "-v", *options, needs=["xdist"])
     assert left.code == pytest.ExitCode.INTERRUPTED

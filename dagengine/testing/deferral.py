@@ -12,39 +12,38 @@ finished waits for the one before it::
 When a failure stops the run (`-x`), what was started behind it is thrown away unreported, as if
 it had never run. That makes `-x`, `--maxfail`, `--lf`, `--sw` and JUnit right without a line for
 any of them.
+
+A verdict waits only where nobody could catch its error (`frames_between`), and fixtures that the
+case may need wait with it (`FixtureGuard`).
 """
 
 from __future__ import annotations
 
+import dis
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import CodeType
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import call_and_report, check_interactive_exception
 
-from dagengine.testing.failed_tests import AnswerMissingError, EvaluationFailed
-from dagengine.testing.fixtures import wait_for, without_timer
-from dagengine.testing.verdicts import Pending, Verdict
+from dagengine.testing.verdicts import AnswerMissingError, EvaluationFailed, Pending
+
+if TYPE_CHECKING:
+    from dagengine.testing.session import Evaluations
 
 CALL = pytest.StashKey[pytest.CallInfo[Any]]()
 """The call of a test's body, which a failing verdict changes."""
-
-
-class Verdicts(Protocol):
-    """Who knows what verdicts mean."""
-
-    def error_of(self, verdict: Verdict) -> BaseException | None:
-        """The error that a verdict raises in its test; None when it passed."""
-
-    def count_verdict(self, item: pytest.Item, verdict: Verdict) -> None:
-        """Count a verdict that is reported."""
-
-    def still_waiting(self) -> None:
-        """A verdict does not come; called again and again."""
+TIMEOUT = pytest.StashKey[Any]()
+"""The settings of the timer that pytest-timeout has set for a test."""
+_LOOK = 0.5  # seconds between two looks at whether the user has interrupted a wait
+# The last instruction of a coroutine from Python 3.12 on: it turns StopIteration into a
+# RuntimeError, covers the whole body, and lets everything else pass.
+_PASSES_ON = dis.opmap.get("CALL_INTRINSIC_1"), 3
 
 
 class Held:
@@ -84,7 +83,7 @@ class Buffer:
     `raised` is the last verdict that made a test fail which had run to its end before.
     """
 
-    def __init__(self, session: pytest.Session, verdicts: Verdicts, window: int) -> None:
+    def __init__(self, session: pytest.Session, verdicts: Evaluations, window: int) -> None:
         self._session = session
         self._verdicts = verdicts
         self._window = window
@@ -359,3 +358,120 @@ def evaluation_of(
     raised._striptext = f"{kind.__module__}.{kind.__qualname__}: "
     failed: EvaluationFailed | AnswerMissingError = raised.value
     return failed
+
+
+def wait_for(future: Future[Any], look: Callable[[], None] | None = None) -> None:
+    """Return when a future is done, however; an interrupt ends the wait.
+
+    `look` is called again and again in the meantime.
+    """
+    while not future.done():
+        with suppress(CancelledError, TimeoutError):
+            future.exception(_LOOK)
+        if look is not None and not future.done():
+            look()
+
+
+@contextmanager
+def without_timer(item: pytest.Item | None) -> Iterator[None]:
+    """No timeout runs in the test `item`, which waits for others; then its timer is set again."""
+    settings = None if item is None else item.stash.get(TIMEOUT, None)
+    if item is None or settings is None:
+        yield
+        return
+    item.ihook.pytest_timeout_cancel_timer(item=item)
+    try:
+        yield
+    finally:
+        item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
+
+
+class FixtureGuard:
+    """Has the teardown of fixtures wait for verdicts.
+
+    A fixture wider than one test always waits: the judge or the server behind it cannot be told
+    from others. A function's fixture waits if its value is the judge, the app or a metric of the
+    case. Otherwise `monkeypatch` or `capsys` would make the tests run one by one.
+
+    `running` gives the test that runs; `look` is called while a verdict does not come.
+    """
+
+    def __init__(self, running: Callable[[], pytest.Item | None], look: Callable[[], None]) -> None:
+        self._running, self._look = running, look
+        self._waiting: dict[Any, list[Future[Any]]] = {}
+
+    def hold(self, item: pytest.Item, future: Future[Any], used: Sequence[Any]) -> None:
+        """Keep the fixtures of a test that a case may need, whose judge, app and metrics are
+        `used`."""
+        request = getattr(item, "_request", None)
+        for definition in getattr(request, "_fixture_defs", {}).values():
+            # The value of a fixture may also be a list: then what is in it counts.
+            result = definition.cached_result
+            value = None if result is None else result[0]
+            values = value if isinstance(value, list | tuple) else [value]
+            owns = any(value is not None and value is thing for value in values for thing in used)
+            if definition.scope != "function" or owns:
+                if definition not in self._waiting:
+                    # Finalizers run last in, first out: this one before the fixture's own.
+                    definition.addfinalizer(lambda definition=definition: self._wait(definition))
+                self._waiting.setdefault(definition, []).append(future)
+
+    def _wait(self, definition: Any) -> None:
+        with without_timer(self._running()):
+            for future in self._waiting.pop(definition, ()):
+                wait_for(future, self._look)
+
+
+def frames_between(caller: FrameType, test: CodeType | None) -> list[FrameType] | None:
+    """The frames from the test function (first) to `caller`, where nothing catches in between.
+
+    An exception raised now would reach the end of the test: then it may be raised later, too. No
+    frame may have a handler for the instruction it is at. Such frames have a `try` or a `with`
+    (`pytest.raises` is one), or are the event loop of a library. The compiler has written that
+    down: every code object has a table of the instructions that a handler covers.
+    (https://github.com/python/cpython/blob/main/InternalDocs/exception_handling.md)
+
+    None when a handler covers one of them, or when `caller` is not called by the test function
+    `test`: a fixture, a thread, a doctest.
+    """
+    frames: list[FrameType] = []
+    frame: FrameType | None = caller
+    while frame is not None and test is not None:
+        code = frame.f_code
+        for start, end, target in _handlers(code.co_exceptiontable):
+            covers = start <= frame.f_lasti < end
+            if covers and tuple(code.co_code[target : target + 2]) != _PASSES_ON:
+                return None
+        frames.append(frame)
+        if code is test:
+            return frames[::-1]
+        frame = frame.f_back
+    return None
+
+
+def traceback_of(frames: list[FrameType]) -> TracebackType | None:
+    """The traceback that an exception raised in the last of the frames would have."""
+    trace: TracebackType | None = None
+    for frame in reversed(frames):
+        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+    return trace
+
+
+def _handlers(table: bytes) -> Iterator[tuple[int, int, int]]:
+    """First and last instruction covered, and where the handler begins, in bytes of the code."""
+    # An entry is four numbers, in units of two bytes; the last is the depth of the stack with a
+    # flag.
+    numbers = _numbers(table)
+    for start in numbers:
+        length, target, _depth = next(numbers), next(numbers), next(numbers)
+        yield 2 * start, 2 * (start + length), 2 * target
+
+
+def _numbers(table: bytes) -> Iterator[int]:
+    """Numbers of six bits a byte; all but the last byte of one have the next bit set."""
+    number = 0
+    for byte in table:
+        number = number << 6 | byte & 63
+        if not byte & 64:
+            yield number
+            number = 0

@@ -11,7 +11,7 @@ from graphs.packing_judge import PackingJudge  # noqa: F401 - suites use it
 from programs.evaluations import JUDGED, Left, run
 
 from dagengine.errors import InputError
-from dagengine.testing.recorded.recordings import Recording
+from dagengine.testing.recordings import Recording
 
 pytest_plugins = ["pytester"]
 

@@ -8,18 +8,20 @@ the first call (`Cases.check`).
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
-from dagengine.data.column_guess import guess
-from dagengine.data.converter import Converter, Item, no_case
+from dagengine.data.converter import Converter, Item, guess, no_case
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.presets import preset_called
 from dagengine.data.readers import Record, Table, table_by, table_of
 from dagengine.errors import InputError
 from dagengine.test_case import CASE_TYPES, InvalidCase, TestCase
+
+T = TypeVar("T")
 
 
 class Cases:
@@ -153,3 +155,44 @@ def strict(cases: Iterable[Item]) -> Iterator[TestCase | Golden | Conversational
             yield case
         elif not case.nothing_to_judge:
             raise InputError(str(case))
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The part `number` (1, 2, …) of `count` parts; raises InputError for one there is not."""
+
+    number: int = 1
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.count:
+            raise InputError(
+                f"there is no shard {self}: shards go from 1/{self.count} to "
+                f"{self.count}/{self.count}"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """From what people type: `2/4`; raises InputError for anything else."""
+        if not re.fullmatch(r"\d{1,9}/\d{1,9}", text, re.ASCII):
+            raise InputError(
+                f"write a shard as I/N, for instance 2/4 (the second of four), not {text}"
+            )
+        number, _, count = text.partition("/")
+        return cls(int(number), int(count))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @property
+    def first(self) -> int:
+        """The index of its first case; every `count`-th from there on belongs to it."""
+        return self.number - 1
+
+    def part_of(self, items: Iterable[T]) -> Iterator[T]:
+        """Its items of all."""
+        return itertools.islice(items, self.first, None, self.count)
+
+    def size(self, total: int | None) -> int | None:
+        """Number of items, of so many, in this shard."""
+        return None if total is None else len(range(self.first, total, self.count))

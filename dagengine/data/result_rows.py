@@ -13,8 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.early_rows import LinesInOrder, early_lines, index_of
-from dagengine.data.json_lines import complete_lines, value_of
+from dagengine.data.json_lines import LinesInOrder, complete_lines, early_lines, index_of, value_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, first_flaw, require_format

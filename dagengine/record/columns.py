@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from dagengine.compiler.definitions import digest
-from dagengine.data.early_rows import beside
+from dagengine.data.json_lines import beside
 from dagengine.data.parquet import ParquetWriter
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.costs import StepCosts, usage_of

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dagengine.data.cases import Shard
 from dagengine.data.json_lines import JsonLines, complete_lines
-from dagengine.data.shard import Shard
 from dagengine.errors import InputError
 from dagengine.record.columns import START, ColumnsWriter, columns_in
 from dagengine.record.run import Run

@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dagengine.data.early_rows import beside, early_lines, index_of
-from dagengine.data.json_lines import complete_lines, value_of
+from dagengine.data.json_lines import beside, complete_lines, early_lines, index_of, value_of
 from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_values import shallow_value

@@ -10,8 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dagengine.data.early_rows import early_lines, index_of
-from dagengine.data.json_lines import line_of, value_of
+from dagengine.data.json_lines import early_lines, index_of, line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
 from dagengine.record.columns import Columns, ColumnsWriter

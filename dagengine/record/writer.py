@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from dagengine.data.early_rows import LinesInOrder, beside
+from dagengine.data.json_lines import LinesInOrder, beside
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
 from dagengine.record.columns import ColumnsWriter, columns_in

@@ -12,8 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.data.case_numbers import Places, is_gap, named_cells
-from dagengine.data.file_kinds import suffix_of
-from dagengine.data.readers import Record, table_of
+from dagengine.data.readers import Record, suffix_of, table_of
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual

@@ -24,8 +24,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from dagengine.data.case_numbers import JUDGED, Places, is_gap, named_cells
-from dagengine.data.file_kinds import open_content, suffix_of
-from dagengine.data.readers import table_of
+from dagengine.data.readers import open_content, suffix_of, table_of
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric

@@ -15,8 +15,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.early_rows import index_of
-from dagengine.data.json_lines import complete_lines, value_of
+from dagengine.data.json_lines import complete_lines, index_of, value_of
 from dagengine.data.result_rows import read_rows, row_of
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
@@ -29,7 +28,7 @@ from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.system.regular_files import is_there, open_to_read, read_whole, write_whole
 from dagengine.test_case import LLMTestCase
-from dagengine.traces.otlp import DAMAGES
+from dagengine.traces.records import DAMAGES
 from dagengine.watch.values import JudgedTrace, ScoreChange
 
 T = TypeVar("T")

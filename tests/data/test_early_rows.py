@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs.commands import start_command
 
-from dagengine.data.early_rows import beside
+from dagengine.data.json_lines import beside
 from dagengine.data.result_rows import RowWriter, read_rows
 from dagengine.execution.executor import OnRow
 from dagengine.execution.sources import RowsInOrder

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.traces.otlp import records_of
+from dagengine.traces.records import records_of
 from dagengine.watch.tailing import Folder, Pending
 
 

@@ -27,8 +27,8 @@ from servers.openai_server import OpenAIServer
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.data.early_rows import beside
 from dagengine.data.golden import Golden
+from dagengine.data.json_lines import beside
 from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError, MissingExtraError, ProviderError
 from dagengine.evaluation import a_evaluate, evaluate, stream

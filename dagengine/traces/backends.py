@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError, did_you_mean
 from dagengine.system.terminal import counted
-from dagengine.traces.otlp import DAMAGES
+from dagengine.traces.records import DAMAGES
 from dagengine.traces.scores import Score
 
 _AT_ONCE = 500  # scores in one request

@@ -32,8 +32,7 @@ from dagengine.test_case import (
     ToolCall,
     Turn,
 )
-from dagengine.traces.joining import session_of
-from dagengine.traces.otlp import RawRecord, of_type
+from dagengine.traces.records import RawRecord, of_type, session_of
 from dagengine.traces.steps import AGENT, LLM, RETRIEVER, TOOL, TraceStep, steps_of
 
 TRACE, SESSION, _SPAN = "trace", "session", "span:"

@@ -1,24 +1,16 @@
-"""What a run said about its cases, as scores on the spans that it said it about.
-
-The journal, a file in the folder of the run, says which of them were written where.
-"""
+"""What a run said about its cases, as scores on the spans that it said it about."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from dagengine.data.json_lines import line_of, value_of
 from dagengine.record.values import MetricRecord, NodeRecord
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
-from dagengine.system.regular_files import is_there, open_to_read, open_to_write
 
 Source = Literal["LLM", "CODE"]
 
@@ -143,66 +135,3 @@ def _verdict(verdict: Any) -> tuple[str | None, float | None]:
         return ("yes" if verdict else "no"), float(verdict)
     label = str(verdict)
     return label, {"yes": 1.0, "no": 0.0}.get(label.lower())
-
-
-SENT = "sent.jsonl"
-BEGUN, DONE, FAILED, PARTLY = "begun", "sent", "failed", "partly"
-"""How a request stands: it must not be made twice and nobody saw its end; it was written; nothing
-of it is there; or so many of its scores were rejected, nobody knows which."""
-
-
-class SentJournal:
-    """What was sent to one place, named `to`, by keys of scores; use it as a context manager.
-
-    A line for every request, before (only where a second write would do harm) and after it. What
-    is not in the file as sent is sent the next time. So nothing is lost when a server or this
-    process dies.
-    """
-
-    def __init__(self, folder: Path, to: str) -> None:
-        self._path, self._to = folder / SENT, to
-        self.keys: dict[str, set[str]] = {BEGUN: set(), DONE: set(), FAILED: set(), PARTLY: set()}
-        self.rejected = 0  # of those that were taken in part
-        self._broken = False
-        if not is_there(self._path):
-            return
-        line = b"\n"
-        with open_to_read(self._path) as file:
-            for line in file:
-                try:
-                    entry = value_of(line)
-                except ValueError:
-                    continue  # half a line, where a process was killed
-                if isinstance(entry, dict) and entry.get("to") == self._to:
-                    self._take(entry)
-        self._broken = not line.endswith(b"\n")
-
-    def _take(self, entry: dict[str, Any]) -> None:
-        keys, state = entry.get("keys") or (), str(entry.get("state"))
-        self.keys[BEGUN].difference_update(keys)
-        self.keys.get(state, set()).update(keys)
-        if state == PARTLY:
-            self.rejected += int(entry.get("rejected") or 0)
-
-    def __enter__(self) -> Self:
-        self._file = open_to_write(self._path, emptied=False)
-        if self._broken:
-            self._file.write(b"\n")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def note(self, state: str, scores: Iterable[Score], **more: int) -> None:
-        """Note how a request with these scores stands."""
-        keys = [score.key for score in scores]
-        if keys:
-            entry = {"to": self._to, "state": state, "keys": keys, **more}
-            self._file.write(line_of(entry))
-            self._file.flush()
-            self._take(entry)
-            if state == BEGUN:
-                # A request that must not be made twice begins when its note is on the disk.
-                os.fsync(self._file.fileno())

@@ -1,37 +1,34 @@
-"""The scores of a run written to where its traces are: `send`."""
+"""The scores of a run written to where its traces are: `send`.
+
+The journal, a file in the folder of the run, says which of them were written where.
+"""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from dagengine.data.json_lines import line_of
+from dagengine.data.json_lines import line_of, value_of
 from dagengine.errors import InputError, ProviderError
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.run import Run, load_run
 from dagengine.redaction import public_text
+from dagengine.system.regular_files import is_there, open_to_read, open_to_write
 from dagengine.system.terminal import counted
 from dagengine.traces.backends import Backend, ScoreRequest, backend_of
-from dagengine.traces.scores import (
-    BEGUN,
-    DONE,
-    FAILED,
-    PARTLY,
-    Score,
-    SentJournal,
-    scores_of,
-)
+from dagengine.traces.scores import Score, scores_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -42,6 +39,10 @@ _WAITS = (0.5, 2.0, 8.0)  # seconds before another attempt, if the server does n
 _LONGEST_WAIT = 60.0
 _AT_ONCE = 2000  # scores that are held
 _REFUSED = frozenset({401, 403})
+SENT = "sent.jsonl"
+BEGUN, DONE, FAILED, PARTLY = "begun", "sent", "failed", "partly"
+"""How a request stands: it must not be made twice and nobody saw its end; it was written; nothing
+of it is there; or so many of its scores were rejected, nobody knows which."""
 
 Sleep = Callable[[float], None]
 
@@ -87,6 +88,63 @@ class Sent:
         if self.without_trace:
             parts.append(counted(self.without_trace, "case") + " without a trace")
         return f"{self.to}: {', '.join(parts)}"
+
+
+class SentJournal:
+    """What was sent to one place, named `to`, by keys of scores; use it as a context manager.
+
+    A line for every request, before (only where a second write would do harm) and after it. What
+    is not in the file as sent is sent the next time. So nothing is lost when a server or this
+    process dies.
+    """
+
+    def __init__(self, folder: Path, to: str) -> None:
+        self._path, self._to = folder / SENT, to
+        self.keys: dict[str, set[str]] = {BEGUN: set(), DONE: set(), FAILED: set(), PARTLY: set()}
+        self.rejected = 0  # of those that were taken in part
+        self._broken = False
+        if not is_there(self._path):
+            return
+        line = b"\n"
+        with open_to_read(self._path) as file:
+            for line in file:
+                try:
+                    entry = value_of(line)
+                except ValueError:
+                    continue  # half a line, where a process was killed
+                if isinstance(entry, dict) and entry.get("to") == self._to:
+                    self._take(entry)
+        self._broken = not line.endswith(b"\n")
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        keys, state = entry.get("keys") or (), str(entry.get("state"))
+        self.keys[BEGUN].difference_update(keys)
+        self.keys.get(state, set()).update(keys)
+        if state == PARTLY:
+            self.rejected += int(entry.get("rejected") or 0)
+
+    def __enter__(self) -> Self:
+        self._file = open_to_write(self._path, emptied=False)
+        if self._broken:
+            self._file.write(b"\n")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def note(self, state: str, scores: Iterable[Score], **more: int) -> None:
+        """Note how a request with these scores stands."""
+        keys = [score.key for score in scores]
+        if keys:
+            entry = {"to": self._to, "state": state, "keys": keys, **more}
+            self._file.write(line_of(entry))
+            self._file.flush()
+            self._take(entry)
+            if state == BEGUN:
+                # A request that must not be made twice begins when its note is on the disk.
+                os.fsync(self._file.fileno())
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from dagengine.data.json_lines import JsonLines, line_of, value_of
 from dagengine.system.local_server import listening, server_of
-from dagengine.traces.otlp import is_otlp, records_of
+from dagengine.traces.records import is_otlp, records_of
 
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 _LONGEST = 64 << 20  # bytes of a request

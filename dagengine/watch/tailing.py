@@ -19,8 +19,8 @@ from typing import BinaryIO
 from dagengine.data.json_lines import value_of
 from dagengine.errors import InputError
 from dagengine.system.regular_files import open_to_read
-from dagengine.traces.joining import pack_record, temporary_database, unpack_record
-from dagengine.traces.otlp import RawRecord, RawSpan, is_otlp, of_type, records_of
+from dagengine.traces.records import RawRecord, RawSpan, is_otlp, of_type, records_of
+from dagengine.traces.trace_cases import pack_record, temporary_database, unpack_record
 
 _CACHE = 16 * 1024  # KiB of the database in memory
 _AT_ONCE = 8 << 20  # bytes of one file that are read before traces are looked at

@@ -43,7 +43,7 @@ from dagengine.results.summary import escalated_line
 from dagengine.system.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
 from dagengine.traces.mapping import CaseUnit, parts_in, trace_case
-from dagengine.traces.otlp import DAMAGES
+from dagengine.traces.records import DAMAGES
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
 from dagengine.watch.causes import alarm_of
 from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, pairs_of, read_lines

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ _LOOK = 0.5  # seconds between two looks at whether the user has interrupted a w
 _PASSES_ON = dis.opmap.get("CALL_INTRINSIC_1"), 3
 
 
+@dataclass(slots=True, eq=False)
 class Held:
     """One test: what it has to report, and the verdicts that it waits for.
 
@@ -53,21 +55,24 @@ class Held:
     With `reruns` this is an attempt that nobody hears of if it fails.
     """
 
-    def __init__(self, item: pytest.Item, index: int | None, reruns: bool) -> None:
-        self.item = item
-        self.index = index
-        self.reruns = reruns
-        function = getattr(item, "function", None)
-        self.code: CodeType | None = getattr(function, "__code__", None)
-        self.events: list[pytest.TestReport | str] = []
-        self.verdicts: list[Pending] = []
-        self.funcargs: dict[str, Any] | None = None
-        self.is_over = False
+    item: pytest.Item
+    code: CodeType | None
+    index: int | None
+    reruns: bool
+    events: list[pytest.TestReport | str] = field(default_factory=list[pytest.TestReport | str])
+    verdicts: list[Pending] = field(default_factory=list[Pending])
+    funcargs: dict[str, Any] | None = None
+    is_over: bool = False
 
     @property
     def is_judged(self) -> bool:
         """Return whether every verdict is there."""
         return all(pending.future.done() for pending in self.verdicts)
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a phase of it failed by itself."""
+        return any(isinstance(event, pytest.TestReport) and event.failed for event in self.events)
 
 
 class Buffer:
@@ -122,7 +127,7 @@ class Buffer:
         plugin = item.config.pluginmanager.get_plugin("rerunfailures")
         count = getattr(plugin, "get_reruns_count", None)
         position = getattr(self._worker, "item_index", None)
-        held = self.current = Held(item, position, reruns=bool(count and count(item)))
+        held = self.current = Held(item, code, position, reruns=bool(count and count(item)))
         self._queue.append(held)
         try:
             self._run(held, nextitem)
@@ -200,16 +205,12 @@ class Buffer:
                         break
             # A test that may run again is reported now only if it passed: what failed waits until
             # all bodies have run.
-            if not (head.reruns and self._has_failed(head)):
+            if not (head.reruns and (head.has_failed or any(map(self._fails, head.verdicts)))):
                 self._retire(head)
             elif self._bodies_are_over:
                 self._run_again(head)
             else:
                 return
-
-    def _has_failed(self, head: Held) -> bool:
-        reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
-        return any(report.failed for report in reports) or any(map(self._fails, head.verdicts))
 
     def _run_again(self, head: Held) -> None:
         """Run a test by the protocol of pytest-rerunfailures, which reports it, too."""
@@ -235,11 +236,7 @@ class Buffer:
             if failure is not None and pending is failure[0] and self._fails(pending):
                 break
         for event in head.events:
-            if (
-                failure is not None
-                and isinstance(event, pytest.TestReport)
-                and event.when == "call"
-            ):
+            if failure is not None and not isinstance(event, str) and event.when == "call":
                 event = self._failed_report(head, *failure, event)
             self._log(head, event)
         if self._stopping and not stopping:
@@ -267,7 +264,7 @@ class Buffer:
                 for later in head.verdicts[index + 1 :]:
                     later.future.cancel()
                 return pending, error
-        return None if any(not isinstance(e, str) and e.failed for e in head.events) else excused
+        return None if head.has_failed else excused
 
     def _error(self, pending: Pending) -> BaseException | None:
         error = pending.future.exception()
@@ -288,9 +285,8 @@ class Buffer:
         item: Any = held.item
         call = item.stash[CALL]
         own = call.excinfo
-        if pending is held.verdicts[-1] or not self._fails(
-            pending
-        ):  # else those after it were given up
+        # Else those after it were given up.
+        if pending is held.verdicts[-1] or not self._fails(pending):
             self.raised = error
         error.__traceback__ = pending.traceback
         call.excinfo = pytest.ExceptionInfo.from_exception(error)

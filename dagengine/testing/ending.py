@@ -24,7 +24,7 @@ from dagengine.system.regular_files import noting_writes
 from dagengine.system.terminal import few, replaced_line
 from dagengine.testing.recordings import TestFiles
 from dagengine.testing.session_run import SessionRun
-from dagengine.testing.session_summary import Outcome, Summary, case_tags
+from dagengine.testing.session_summary import Outcome, Summary
 from dagengine.testing.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -201,10 +201,9 @@ class Gate:
 
 def excuse(gates: Sequence[Gate], verdict: Verdict) -> str:
     """The gates that decide in place of a test which failed by metrics of theirs alone, or ""."""
-    tags = case_tags(verdict)
     deciding: list[Gate] = []
     for result in verdict.row.metrics:
-        mine = [gate for gate in gates if gate.covers(result.metric, tags)]
+        mine = [gate for gate in gates if gate.covers(result.metric, verdict.tags)]
         if result.failure is not None or (result.success is False and not mine):
             return ""
         if result.success is False:

@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,7 +54,13 @@ _NAMES = {
     "shape": "answer form",
     "options": "options",
 }
+_QUESTION = ("node", "key", "judge", "sample", "prompt", "parts")
 _ANSWER = ("raw", "usage", "mode", "tokens", "odds", "mass", "value", "failure")
+Row = dict[str, Any]
+"""One answer: who asked, which judge answered, digests of the question, and the answer.
+
+The answer has the fields of a store: `raw`, `usage`, `mode`, and what else brings it back.
+"""
 
 
 class Recorder:
@@ -214,44 +221,26 @@ class TestFiles:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One answer: who asked, which judge answered, digests of the question, and the answer.
+def recorded_row(judge: str, question: Question[Any], fields: Mapping[str, Any]) -> Row:
+    """The row of an answer, whose `fields` are those of a store."""
+    row = {
+        "node": question.name,
+        "key": key_of(judge, question).hex(),
+        "judge": judge,
+        "sample": question.options.sample,
+        "prompt": _prompt(question),
+        "parts": _parts(question),
+    }
+    return row | {name: fields[name] for name in _ANSWER if name in fields}
 
-    `fields` are those of a store: `raw`, `usage`, `mode`, and what else brings the answer back.
-    """
 
-    node: str
-    key: str
-    judge: str
-    sample: int
-    prompt: str
-    parts: Mapping[str, Any]
-    fields: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, judge: str, question: Question[Any], fields: Mapping[str, Any]) -> Recorded:
-        """The line of an answer."""
-        key = key_of(judge, question).hex()
-        prompt, parts = _prompt(question), _parts(question)
-        return cls(question.name, key, judge, question.options.sample, prompt, parts, fields)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The line, its keys in the order of the file."""
-        question = {
-            "node": self.node, "key": self.key, "judge": _short(self.judge),
-            "sample": self.sample, "prompt": self.prompt, "parts": self.parts,
-        }  # fmt: skip
-        return {**question, **{name: self.fields[name] for name in _ANSWER if name in self.fields}}
-
-    @classmethod
-    def read(cls, row: Mapping[str, Any], judges: Mapping[str, str]) -> Recorded:
-        """From a line of the file; raises KeyError or TypeError for anything else."""
-        columns = {name: row[name] for name in ("node", "key", "sample", "prompt", "parts")}
-        fields = {name: row[name] for name in _ANSWER if name in row}
-        if not isinstance(fields["raw"], str) or not isinstance(fields["mode"], str):
-            raise TypeError("an answer is text, and its mode as well")
-        return cls(**columns, judge=judges[row["judge"]], fields=fields)
+def _read_row(row: Mapping[str, Any], judges: Mapping[str, str]) -> Row:
+    """The row in a line of the file; raises KeyError or TypeError for anything else."""
+    question = {name: row[name] for name in _QUESTION}
+    if not isinstance(row["raw"], str) or not isinstance(row["mode"], str):
+        raise TypeError("an answer is text, and its mode as well")
+    question["judge"] = judges[row["judge"]]
+    return question | {name: row[name] for name in _ANSWER if name in row}
 
 
 @dataclass(slots=True)
@@ -262,8 +251,8 @@ class Recording:
     """
 
     path: Path
-    answers: dict[str, Recorded] = field(default_factory=dict[str, Recorded])
-    new: dict[str, Recorded] = field(default_factory=dict[str, Recorded])
+    answers: dict[str, Row] = field(default_factory=dict[str, Row])
+    new: dict[str, Row] = field(default_factory=dict[str, Row])
     used: set[str] = field(default_factory=set[str])
 
     @classmethod
@@ -271,7 +260,7 @@ class Recording:
         """From its file, which may not be there yet; raises InputError, naming the line."""
         if not is_there(path):
             return cls(path)
-        answers: dict[str, Recorded] = {}
+        answers: dict[str, Row] = {}
         judges: Mapping[str, str] = {}
         for number, line in enumerate(read_whole(path).split(b"\n"), 1):
             if not line.strip():
@@ -287,8 +276,7 @@ class Recording:
                         )
                     judges = row["judges"]  # by their letters
                 else:
-                    answer = Recorded.read(row, judges)
-                    answers[answer.key] = answer
+                    answers[row["key"]] = _read_row(row, judges)
             except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
                 raise InputError(
                     f"line {number} of the recording {path} is not a recorded answer ({error}): "
@@ -300,15 +288,14 @@ class Recording:
         """The fields of the answer to a question, or None."""
         key = key_of(judge, question).hex()
         self.used.add(key)
-        answer = self.new.get(key) or self.answers.get(key)
-        return None if answer is None else answer.fields
+        return self.new.get(key) or self.answers.get(key)
 
     def add(self, judge: str, question: Question[Any], fields: Mapping[str, Any]) -> None:
         """Note an answer."""
-        answer = Recorded.of(judge, question, fields)
-        self.used.add(answer.key)
-        if answer != self.answers.get(answer.key):
-            self.new[answer.key] = answer
+        row = recorded_row(judge, question, fields)
+        self.used.add(row["key"])
+        if row != self.answers.get(row["key"]):
+            self.new[row["key"]] = row
 
     def save(self, *, only_used: bool) -> bool:
         """Write the file unless nothing changed, all or nothing; returns whether it was written.
@@ -326,9 +313,11 @@ class Recording:
             answers = {**self.answers, **self.new}
             if only_used:
                 answers = {key: answer for key, answer in answers.items() if key in self.used}
-            lines = sorted(answers.values(), key=lambda answer: (answer.node, answer.key))
-            judges = {_short(name): name for name in sorted({answer.judge for answer in lines})}
-            rows = [{"format": FORMAT, "judges": judges}, *(line.as_dict() for line in lines)]
+            lines = sorted(answers.values(), key=itemgetter("node", "key"))
+            names = {name: _digest(name)[:6] for name in sorted({row["judge"] for row in lines})}
+            judges = {short: name for name, short in names.items()}
+            rows = [{"format": FORMAT, "judges": judges}]
+            rows += (row | {"judge": names[row["judge"]]} for row in lines)
             text = b"".join(map(line_of, rows))
             if is_there(self.path) and read_whole(self.path) == text:
                 return False
@@ -346,24 +335,28 @@ class Recording:
             return f"there is no recording {self.path}; run --evals=record"
         prompt, parts = _prompt(question), _parts(question)
         for answer in self.answers.values():
-            if answer.prompt == prompt and answer.parts == parts and answer.judge != judge:
+            before = answer["judge"]
+            if (answer["prompt"], answer["parts"]) == (prompt, parts) and before != judge:
                 return (
-                    f"it was recorded with the judge {answer.judge!r}, and is asked of {judge!r}: "
+                    f"it was recorded with the judge {before!r}, and is asked of {judge!r}: "
                     "a recording is for one judge. Run --evals=record with the new judge"
                 )
-        same = [candidate for candidate in self.answers.values() if candidate.node == question.name]
+        same = [answer for answer in self.answers.values() if answer["node"] == question.name]
         if not same:
-            near = did_you_mean(question.name, sorted({a.node for a in self.answers.values()}))
+            nodes = sorted({answer["node"] for answer in self.answers.values()})
+            near = did_you_mean(question.name, nodes)
             return f"nothing is recorded for this node{f'; {near}' if near else ''}"
-        nearest = max(same, key=lambda own: (_similarity(own.parts, parts), own.judge == judge))
+        nearest = max(
+            same, key=lambda own: (_similarity(own["parts"], parts), own["judge"] == judge)
+        )
         differences, equal = list[str](), list[str]()
         for name, word in _NAMES.items():
-            if change := _change(name, nearest.parts, parts):
+            if change := _change(name, nearest["parts"], parts):
                 differences.append(change)
             else:
                 equal.append(word)
-        if nearest.judge != judge:
-            differences.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
+        if nearest["judge"] != judge:
+            differences.insert(0, f"another judge ({nearest['judge']!r} in place of {judge!r})")
         rest = f"; {_word_list(equal)} equal" if equal else ""
         return f"against the nearest: {', '.join(differences)}{rest}. Run --evals=record"
 
@@ -371,11 +364,6 @@ class Recording:
 def _word_list(words: Sequence[str]) -> str:
     *before, last = words
     return f"{', '.join(before)} and {last}" if before else last
-
-
-def _short(judge: str) -> str:
-    """Name of a judge in lines: the same whatever other judges there are."""
-    return _digest(judge)[:6]
 
 
 def _digest(value: Any) -> str:

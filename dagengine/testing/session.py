@@ -20,6 +20,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +39,7 @@ from dagengine.gateway.pipeline import Sink
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.judges import open_judges
 from dagengine.question import Judge, durable_identity
-from dagengine.results import Attempt, CaseResult, Spent, Totals, Waiting
+from dagengine.results import Attempt, CaseResult, Waiting
 from dagengine.store.answers import as_store
 from dagengine.system.threads import LoopThread
 from dagengine.test_case import CASE_TYPES
@@ -169,9 +170,10 @@ class Evaluations:
 
     def still_waiting(self) -> None:
         """Say in the terminal why a verdict takes long, where a judge has to be asked again."""
-        every, plugins = self._shared.waiting, self._config.pluginmanager
-        # A call that has just begun is no news.
-        waiting = [wait for wait in every if wait.silent is None or wait.silent > _SAY_AGAIN]
+        plugins, waiting = self._config.pluginmanager, list[Waiting]()
+        for gateway in self._shared.gateways:
+            # A call that has just begun is no news.
+            waiting += (w for w in gateway.waiting if w.silent is None or w.silent > _SAY_AGAIN)
         reporter: Any = plugins.getplugin("terminalreporter")
         capture: Any = plugins.getplugin("capturemanager")
         now = time.monotonic()
@@ -224,11 +226,12 @@ class Evaluations:
         """End the thread of the session, and sum up what it did."""
         summary = self.summary
         summary.dropped = self.buffer.dropped
-        summary.totals = self._shared.totals
         tests = [item.nodeid for item in self._session.items]
         summary.arrange(tests)
+        for gateway in self._shared.gateways:
+            summary.totals += gateway.totals
         if self.run is not None:
-            self.run.spent = self._shared.spent
+            self.run.spent += chain.from_iterable(map(attrgetter("spent"), self._shared.gateways))
             self.run.arrange(tests)
         for recorder in self.files.recorders:
             summary.replayed += recorder.replayed
@@ -350,19 +353,9 @@ class SharedRun:
         self._judges, self._thread = JudgesOf(), LoopThread("dagengine evaluations")
 
     @property
-    def totals(self) -> Totals:
-        """Questions and usage by now."""
-        return sum((desk.gateway.totals for desk in self._desks), Totals(cost=0.0))
-
-    @property
-    def spent(self) -> list[Spent]:
-        """The same by metric, node and judge."""
-        return [spent for desk in self._desks for spent in desk.gateway.spent]
-
-    @property
-    def waiting(self) -> list[Waiting]:
-        """The questions that wait to be asked again."""
-        return [wait for desk in self._desks for wait in desk.gateway.waiting]
+    def gateways(self) -> list[Gateway]:
+        """The gateways that were opened, with what was asked, spent and still waits."""
+        return [desk.gateway for desk in self._desks]
 
     def desk(self, settings: Settings) -> Desk:
         """The gateway for these settings, opened when they are first seen; raises InputError."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, starmap
 from typing import TypeVar
 
 from dagengine.results import Attempt, OutcomeKind, Totals
@@ -58,28 +59,6 @@ def label_of(test: str, number: int) -> str:
     return test if not number else f"{test} #{number + 1}"
 
 
-def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
-    """Outcomes of the metrics of one verdict, which is one of several in its test."""
-    decision = verdict.votes.decision if verdict.votes else None
-    tags = case_tags(verdict)
-    for result in verdict.row.metrics:
-        success, kind = result.success, str(result.outcome)
-        if result.failure is not None:
-            success = None
-            kind = "not recorded" if result.failure.message in verdict.missed else kind
-        elif decision is not None and success is False:
-            success = decision == "passed"
-        yield Outcome(
-            test, number, verdict.row.case, tags,
-            result.metric, result.score, success, kind, decision,
-        )  # fmt: skip
-
-
-def case_tags(verdict: Verdict) -> tuple[str, ...]:
-    """The tags of the case that was judged."""
-    return tuple(getattr(verdict.row.test_case, "tags", None) or ())
-
-
 @dataclass(slots=True)
 class Slowness:
     """How long the calls of each node took, in seconds."""
@@ -95,11 +74,12 @@ class Slowness:
 
     def line(self) -> str:
         """The node whose calls take longest."""
-        means = {node: self.seconds[node] / calls for node, calls in self.calls.items()}
-        if not means:
+        if not self.calls:
             return ""
-        slowest = max(means, key=lambda node: (means[node], node))
-        return f"slowest node: {one_line(slowest, _NAME)} ({means[slowest]:.2g} s a call)"
+        mean, slowest = max(
+            (self.seconds[node] / calls, node) for node, calls in self.calls.items()
+        )
+        return f"slowest node: {one_line(slowest, _NAME)} ({mean:.2g} s a call)"
 
 
 @dataclass(slots=True)
@@ -118,10 +98,19 @@ class Summary:
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
     def note(self, test: str, verdict: Verdict) -> None:
-        """Count one verdict of a test."""
-        before = self.outcomes.setdefault(test, [])
-        number = before[-1].number + 1 if before else 0
-        before.extend(outcomes_of(test, number, verdict))
+        """Count one verdict of a test, an outcome for each of its metrics."""
+        outcomes, case = self.outcomes.setdefault(test, []), verdict.row.case
+        number = outcomes[-1].number + 1 if outcomes else 0
+        decision = verdict.votes.decision if verdict.votes else None
+        for result in verdict.row.metrics:
+            metric, success, kind = result.metric, result.success, str(result.outcome)
+            if result.failure is not None:
+                success = None
+                kind = "not recorded" if verdict.misses(result) else kind
+            elif decision is not None and success is False:
+                success = decision == "passed"
+            head = (test, number, case, verdict.tags, metric)
+            outcomes.append(Outcome(*head, result.score, success, kind, decision))
 
     def arrange(self, tests: Iterable[str]) -> None:
         """Put outcomes into the order of the tests."""
@@ -130,7 +119,7 @@ class Summary:
     @property
     def all(self) -> list[Outcome]:
         """Every outcome, in the order of the tests."""
-        return [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
+        return list(chain.from_iterable(self.outcomes.values()))
 
     def add(self, other: Summary) -> None:
         """Add what another process came to."""
@@ -147,20 +136,18 @@ class Summary:
 
     def lines(self) -> list[str]:
         """Lines for a terminal; nothing without an evaluation."""
-        outcomes = self.all
-        names = list(dict.fromkeys(outcome.metric for outcome in outcomes))
-        lines = [_line(name, [o for o in outcomes if o.metric == name]) for name in names]
-        # By test and case: all metrics of a case were judged again together.
-        decisions = {
-            (outcome.test, outcome.number): outcome.decision
-            for outcome in outcomes
-            if outcome.decision is not None
-        }
+        by_metric = defaultdict[str, list[Outcome]](list)
+        decisions = dict[str, str]()  # by case: all of its metrics were judged again together
+        for outcome in self.all:
+            by_metric[outcome.metric].append(outcome)
+            if outcome.decision is not None:
+                decisions[outcome.label] = outcome.decision
+        lines = list(starmap(_line, by_metric.items()))
         if decisions:
             counts = Counter(decisions.values())
             words = ", ".join(f"{counts[word]} {word}" for word in ("failed", "passed", "unsure"))
             lines.append(f"{len(decisions)} failed at first and were judged again: {words}")
-        if names:
+        if by_metric:
             lines.append(self._calls_line())
         if self.dropped:
             noun, pronoun = ("tests", "them") if self.dropped > 1 else ("test", "it")
@@ -170,13 +157,12 @@ class Summary:
 
     def _calls_line(self) -> str:
         """Say what was asked and recorded, and the slowest node."""
-        recorded = self.replayed + self.missing
-        parts = ["", "", self.slowness.line()]
+        recorded, parts = self.replayed + self.missing, list[str]()
         if self.totals.asked or not recorded:
-            parts[0] = cost_line(self.totals)
+            parts.append(cost_line(self.totals))
         if recorded:
-            parts[1] = f"{self.replayed} of {self.totals.asked + recorded} answers recorded"
-        return "; ".join(filter(None, parts))
+            parts.append(f"{self.replayed} of {self.totals.asked + recorded} answers recorded")
+        return "; ".join(filter(None, (*parts, self.slowness.line())))
 
 
 def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:

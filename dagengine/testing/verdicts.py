@@ -60,6 +60,11 @@ class Verdict:
         return [result for result in self.row.metrics if result.state in ("failed", "no_score")]
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the case that was judged."""
+        return tuple(getattr(self.row.test_case, "tags", None) or ())
+
+    @property
     def is_missing(self) -> bool:
         """Return whether a recording lacks an answer that the case needs."""
         return any(map(self.misses, self.failed))

@@ -18,7 +18,7 @@ from dagengine.record import load_run
 from dagengine.record.merging import merge
 from dagengine.record.writer import sole_writer
 from dagengine.system.file_locks import one_writer
-from dagengine.testing.recordings import Recorded, Recording
+from dagengine.testing.recordings import Recording, Row
 
 METRICS = """
 from dagengine.metrics import ExactMatchMetric
@@ -95,10 +95,10 @@ def test_nothing_is_merged_into_a_folder_that_is_written_or_is_not_ours(tmp_path
     assert len(list(load_run(tmp_path / "out").rows())) == 1
 
 
-def recorded(key: str) -> Recorded:
+def recorded(key: str) -> Row:
     parts = {"instructions": "", "evidence": {}, "shape": "", "options": ""}
-    fields = {"raw": key, "mode": "direct", "usage": [1, 1, 0]}
-    return Recorded("node", key, "judge", 0, "prompt", parts, fields)
+    question = {"node": "node", "key": key, "judge": "judge", "sample": 0, "prompt": "prompt"}
+    return {**question, "parts": parts, "raw": key, "mode": "direct", "usage": [1, 1, 0]}
 
 
 @pytest.mark.parametrize("only_used", [False, True])

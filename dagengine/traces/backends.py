@@ -52,7 +52,9 @@ class Backend(ABC):
     default: ClassVar[str] = ""
     # Environment variables that name the address; the first that is set counts.
     addresses: ClassVar[tuple[str, ...]] = ()
-    keys: ClassVar[tuple[str, ...]] = ()
+    # Those of a token, or else of a name and a password.
+    bearer: ClassVar[str] = ""
+    basic: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, url: str | None, environment: Mapping[str, str]) -> None:
         """Raises InputError without an address."""
@@ -72,9 +74,20 @@ class Backend(ABC):
         return type(self).__name__.lower()
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """The environment variables of its keys."""
+        return tuple(filter(None, (self.bearer, *self.basic)))
+
+    @property
     def headers(self) -> dict[str, str]:
         """Headers of every request, with the key if there is one."""
-        return {}
+        pair = [self._key(name) for name in self.basic]
+        if token := self._key(self.bearer):
+            return {"Authorization": f"Bearer {token}"}
+        if None in pair or not pair:
+            return {}
+        token = base64.b64encode(":".join(map(str, pair)).encode()).decode()
+        return {"Authorization": f"Basic {token}"}
 
     @abstractmethod
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
@@ -115,17 +128,6 @@ class Backend(ABC):
     def _key(self, name: str) -> str | None:
         return self._environment.get(name) or None
 
-    def _bearer(self, name: str) -> dict[str, str]:
-        key = self._key(name)
-        return {} if key is None else {"Authorization": f"Bearer {key}"}
-
-    def _basic(self, *names: str) -> dict[str, str]:
-        pair = [self._key(name) for name in names]
-        if None in pair:
-            return {}
-        token = base64.b64encode(":".join(map(str, pair)).encode()).decode()
-        return {"Authorization": f"Basic {token}"}
-
 
 def _batches(scores: Iterable[Score]) -> Iterator[tuple[Score, ...]]:
     """Scores, as many at a time as one request has."""
@@ -163,12 +165,8 @@ class Phoenix(Backend):
 
     default = "http://localhost:6006"
     addresses = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_HOST_URL")
-    keys = ("PHOENIX_API_KEY",)
+    bearer = "PHOENIX_API_KEY"
     answers = frozenset({"data"})
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return self._bearer("PHOENIX_API_KEY")
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for level, batch in _batches_by_level(scores):
@@ -196,20 +194,16 @@ class Phoenix(Backend):
 
     def absent(self, request: ScoreRequest, answer: str) -> list[Score]:
         """One unknown span refuses the whole batch; the answer names the unknown ones."""
-        names = [s for s in request.scores if s.subject_id and s.subject_id in answer]
-        return names or list(request.scores)
+        named = [s for s in request.scores if s.subject_id and s.subject_id in answer]
+        return named or super().absent(request, answer)
 
 
 class Langfuse(Backend):
     """Langfuse: scores, whose own ids tell them apart."""
 
     addresses = ("LANGFUSE_BASE_URL", "LANGFUSE_HOST")
-    keys = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+    basic = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
     answers = frozenset({"id"})
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return self._basic(*self.keys)
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for score in scores:
@@ -237,12 +231,9 @@ class MLflow(Backend):
 
     default = "http://localhost:5000"
     addresses = ("MLFLOW_TRACKING_URI",)
-    keys = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    bearer = "MLFLOW_TRACKING_TOKEN"
+    basic = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
     answers = frozenset({"assessment"})
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return self._bearer(self.keys[0]) or self._basic(*self.keys[1:])
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for score in scores:
@@ -283,12 +274,12 @@ class Opik(Backend):
     """Opik: feedback scores of traces and spans, which their names tell apart."""
 
     addresses = ("OPIK_URL_OVERRIDE",)
-    keys = ("OPIK_API_KEY",)
+    bearer = "OPIK_API_KEY"
     answers = frozenset({""})
 
     @property
     def headers(self) -> dict[str, str]:
-        pairs = {"authorization": "OPIK_API_KEY", "Comet-Workspace": "OPIK_WORKSPACE"}
+        pairs = {"authorization": self.bearer, "Comet-Workspace": "OPIK_WORKSPACE"}
         return {name: key for name, source in pairs.items() if (key := self._key(source))}
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
@@ -327,11 +318,11 @@ class Otlp(Backend):
     answers = frozenset({"", "partialSuccess", "partial_success"})
     default = "http://localhost:4318"
     addresses = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    keys = ("OTEL_EXPORTER_OTLP_HEADERS",)
+    bearer = "OTEL_EXPORTER_OTLP_HEADERS"
 
     @property
     def headers(self) -> dict[str, str]:
-        pairs = (pair.partition("=") for pair in (self._key(self.keys[0]) or "").split(","))
+        pairs = (pair.partition("=") for pair in (self._key(self.bearer) or "").split(","))
         return {name.strip(): unquote(value.strip()) for name, _, value in pairs if name.strip()}
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:

@@ -119,23 +119,23 @@ def readable(items: Iterable[Any], read: Callable[[Any], T], leave_out: LeaveOut
 def span_of(value: Mapping[str, Any]) -> RawSpan:
     """One span of an export; raises ValueError without ids."""
     status = value.get("status") or {}
-    parent = _id(_first(value, "parentSpanId", "parent_span_id"), _SPAN)
-    trace = _id(_first(value, "traceId", "trace_id"), _TRACE)
-    span = _id(_first(value, "spanId", "span_id"), _SPAN)
+    parent = _id(first_of(value, "parentSpanId", "parent_span_id"), _SPAN)
+    trace = _id(first_of(value, "traceId", "trace_id"), _TRACE)
+    span = _id(first_of(value, "spanId", "span_id"), _SPAN)
     if not trace or not span:
         raise ValueError("a span has no traceId or no spanId")
     return RawSpan(
         trace,
         span,
         parent or None,
-        str(value.get("name") or ""),
-        int(_first(value, "startTimeUnixNano", "start_time_unix_nano") or 0),
-        int(_first(value, "endTimeUnixNano", "end_time_unix_nano") or 0),
+        _text(value, "name"),
+        int(first_of(value, "startTimeUnixNano", "start_time_unix_nano") or 0),
+        int(first_of(value, "endTimeUnixNano", "end_time_unix_nano") or 0),
         status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR"),
-        str(status.get("message") or ""),
+        _text(status, "message"),
         attributes_of(value.get("attributes")),
         [
-            (str(event.get("name") or ""), attributes_of(event.get("attributes")))
+            (_text(event, "name"), attributes_of(event.get("attributes")))
             for event in _list(value, "events")
         ],
     )
@@ -144,12 +144,12 @@ def span_of(value: Mapping[str, Any]) -> RawSpan:
 def _log_of(value: Mapping[str, Any]) -> RawLog:
     attributes = attributes_of(value.get("attributes"))
     body = _plain(value.get("body"))
-    time = _first(value, "timeUnixNano", "time_unix_nano")
-    observed = _first(value, "observedTimeUnixNano", "observed_time_unix_nano")
-    event = _first(value, "eventName", "event_name") or attributes.get("event.name")
+    time = first_of(value, "timeUnixNano", "time_unix_nano")
+    observed = first_of(value, "observedTimeUnixNano", "observed_time_unix_nano")
+    event = first_of(value, "eventName", "event_name") or attributes.get("event.name")
     return RawLog(
-        _id(_first(value, "traceId", "trace_id"), _TRACE),
-        _id(_first(value, "spanId", "span_id"), _SPAN),
+        _id(first_of(value, "traceId", "trace_id"), _TRACE),
+        _id(first_of(value, "spanId", "span_id"), _SPAN),
         str(event or ""),
         int(time or 0) or int(observed or 0),  # old exporters write only the second
         {**attributes, **of_type(body, dict, {})},
@@ -217,8 +217,9 @@ def session_of(record: RawRecord) -> str | None:
     return next((id_text(values[name]) for name in _SESSION if values.get(name)), None)
 
 
-def _first(value: Mapping[str, Any], camel: str, snake: str) -> Any:
-    return value[camel] if camel in value else value.get(snake)
+def first_of(value: Mapping[str, Any], *names: str) -> Any:
+    """The first of the values of these names that is there; None without one."""
+    return next((value[name] for name in names if value.get(name) is not None), None)
 
 
 def _list(value: Mapping[str, Any], *names: str) -> list[Any]:

@@ -12,13 +12,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from dagengine.prompts.json_values import shallow_value
 from dagengine.test_case import Span
-from dagengine.traces.records import RawLog, RawRecord, RawSpan, of_type
+from dagengine.traces.records import RawLog, RawRecord, RawSpan, first_of, of_type
 
 LLM, TOOL, RETRIEVER, AGENT, CHAIN = "llm", "tool", "retriever", "agent", "chain"
 # Attributes that name a kind, the surest first, and their words for it where they differ from ours.
@@ -120,11 +121,6 @@ class SpanMessage:
     calls: tuple[ToolRequest, ...] = ()
     results: tuple[tuple[str | None, Any], ...] = ()
 
-    @property
-    def text(self) -> str:
-        """Its texts, joined."""
-        return "\n".join(self.texts)
-
 
 Dialogue = dict[str, list[SpanMessage]]
 """The messages that went into a span (under USER), and those that came out (under ASSISTANT)."""
@@ -169,18 +165,14 @@ def steps_of(records: Iterable[RawRecord]) -> list[TraceStep]:
     for span, dialogue in zip(ordered, dialogues, strict=True):
         texts: dict[str, str | None] = {}
         for role, names in ((USER, _IN), (ASSISTANT, _OUT)):
-            own, written = _text_of(span, role, names), last_text(dialogue[role], role)
-            is_model = span_kind(span.attributes) == LLM
-            texts[role] = written or own if is_model else own or written
+            data = map(partial(text_for, role), _data_in(span.attributes, names))
+            sources = [next(filter(None, data), None), last_text(dialogue[role], role)]
+            if span_kind(span.attributes) == LLM:
+                sources.reverse()
+            texts[role] = sources[0] or sources[1]
         sides = texts[USER], texts[ASSISTANT]
         steps.append(TraceStep(span, _span(span, *sides, calls, results), *sides))
     return steps
-
-
-def _text_of(span: RawSpan, role: str, names: Iterable[str]) -> str | None:
-    """The text of a role in what a span says of itself."""
-    texts = (text_for(role, value) for value in _data_in(span.attributes, names))
-    return next(filter(None, texts), None)
 
 
 def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:
@@ -214,9 +206,9 @@ def _span(
     error = _error_of(raw)
     if kind == TOOL:
         output, failure, call_id = _tool_output(attributes)
-        call_id = _first(attributes, *_CALL_ID) or call_id
+        call_id = first_of(attributes, *_CALL_ID) or call_id
         call = calls.get(str(call_id), ToolRequest(None, ""))
-        name = str(_first(attributes, *_TOOL_NAME) or call.name or name)
+        name = str(first_of(attributes, *_TOOL_NAME) or call.name or name)
         shown = _arguments(attributes, call)
         error = error or failure
         if output is None:
@@ -224,11 +216,11 @@ def _span(
         output = None if error else output
     elif kind == RETRIEVER:
         documents, output = _documents(attributes), None
-        shown = _first(attributes, "gen_ai.retrieval.query.text", "input.value") or text_in
+        shown = first_of(attributes, "gen_ai.retrieval.query.text", "input.value") or text_in
     elif kind == LLM:
         shown, output = text_in, text_out
     else:
-        shown, output = _first(attributes, *_IN), _first(attributes, *_OUT)
+        shown, output = first_of(attributes, *_IN), first_of(attributes, *_OUT)
     return Span(
         span_id=raw.span_id,
         trace_id=raw.trace_id,
@@ -262,9 +254,9 @@ def _arguments(attributes: Mapping[str, Any], call: ToolRequest) -> Any:
     if isinstance(parameters, dict) and parameters.keys() >= {"type", "properties"}:
         parameters = None
     sources = (
-        _first(attributes, *_ARGUMENTS),
+        first_of(attributes, *_ARGUMENTS),
         call.arguments,
-        _first(attributes, *_IN),
+        first_of(attributes, *_IN),
         parameters,
     )
     value = from_json(next((source for source in sources if source is not None), None))
@@ -279,9 +271,9 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
     LangChain writes a message: of a tool whose error was handled the span says that all is well,
     and the message that its status is `error`.
     """
-    if (result := _first(attributes, *_RESULT)) is not None:
+    if (result := first_of(attributes, *_RESULT)) is not None:
         return from_json(result), None, None
-    values = (from_json(value) for value in _data_in(attributes, _OUT))
+    values = map(from_json, _data_in(attributes, _OUT))
     output = next((value for value in values if value is not None), None)
     data = of_type(output, dict, {}).get("data")
     if not isinstance(data, dict) or "tool_call_id" not in data:
@@ -292,31 +284,24 @@ def _tool_output(attributes: Mapping[str, Any]) -> tuple[Any, str | None, str | 
 
 def _documents(attributes: Mapping[str, Any]) -> list[str] | None:
     """The texts that were retrieved; None if none was captured."""
-    listed = from_json(_first(attributes, "gen_ai.retrieval.documents", *_OUT))
+    listed = from_json(first_of(attributes, "gen_ai.retrieval.documents", *_OUT))
     listed = listed.get("documents") if isinstance(listed, Mapping) else listed
     documents = [item for item in json_of_kind(listed, list, ()) if isinstance(item, Mapping)]
-    texts = [_first(document, *_CONTENT) for document in documents]
-    texts_by_position = {
-        int(position[1]): value
-        for name, value in attributes.items()
-        if (position := _DOCUMENT.fullmatch(name))
-    }
-    texts += [texts_by_position[position] for position in sorted(texts_by_position)]
-    return [str(text) for text in texts if text] or None
-
-
-def _first(attributes: Mapping[str, Any], *names: str) -> Any:
-    return next((attributes[name] for name in names if attributes.get(name) is not None), None)
+    texts = [first_of(document, *_CONTENT) for document in documents]
+    names = sorted(filter(None, map(_DOCUMENT.fullmatch, attributes)), key=lambda n: int(n[1]))
+    texts += map(attributes.get, map(itemgetter(0), names))
+    return [*map(str, filter(None, texts))] or None
 
 
 def _count(attributes: Mapping[str, Any], names: Sequence[str]) -> int | None:
-    value = _first(attributes, *names)
+    value = first_of(attributes, *names)
     return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def last_text(messages: Sequence[SpanMessage], role: str) -> str | None:
     """The last text of a role; results of tools are none, whatever their role."""
-    texts = (message.text for message in reversed(messages) if message.role == role)
+    own = (message.texts for message in reversed(messages) if message.role == role)
+    texts = map("\n".join, own)
     return next((text for text in texts if text.strip()), None)
 
 

@@ -84,7 +84,7 @@ class Traces:
         """The traces; raises InputError for a file that cannot be read or has no traces."""
         if self._joined is None:
             self._joined = Joined(self._records())
-            if not self._joined.count_traces() and not self._flaws:
+            if not self._joined.count() and not self._flaws:
                 raise InputError(f"{self._files[0]} has no spans; {_EXPECTED}")
         return self._joined
 
@@ -106,28 +106,25 @@ class Traces:
 
         Raises InputError if nothing is of the unit.
         """
-        joined = self.join_records()
-        if self.unit.is_session:
-            if not joined.count_sessions():
-                raise InputError(
-                    f"no span in {self._files[0]} has a session.id or gen_ai.conversation.id: "
-                    "read the traces one by one (--unit trace)"
-                )
-            for traces in joined.sessions():
-                parts = [part for records in traces for part in parts_in(records, self.unit)]
-                if parts:
-                    yield sorted(parts, key=lambda part: part.root.raw.start)
-            return
-        none = True
-        for records in joined.traces():
-            for part in parts_in(records, self.unit):
-                none = False
-                yield [part]
-        if none and self.unit.kind:
-            looked = itertools.islice(joined.traces(), _LOOKED)
-            kinds = {step.span.kind for records in looked for step in steps_of(records)}
+        joined, unit = self.join_records(), self.unit
+        if unit.is_session and not joined.count(sessions=True):
             raise InputError(
-                f"no span in {self._files[0]} is of the kind {self.unit.kind!r}; there are "
+                f"no span in {self._files[0]} has a session.id or gen_ai.conversation.id: "
+                "read the traces one by one (--unit trace)"
+            )
+        none = True
+        for traces in joined.traces(of_sessions=unit.is_session):
+            parts = list(itertools.chain.from_iterable(parts_in(each, unit) for each in traces))
+            none &= not parts
+            if unit.is_session and parts:
+                yield sorted(parts, key=lambda part: part.root.raw.start)
+            elif not unit.is_session:
+                yield from ([part] for part in parts)
+        if none and unit.kind:
+            looked = itertools.islice(joined.traces(), _LOOKED)
+            kinds = {step.span.kind for (records,) in looked for step in steps_of(records)}
+            raise InputError(
+                f"no span in {self._files[0]} is of the kind {unit.kind!r}; there are "
                 f"{', '.join(sorted(kinds)) or 'no spans'}"
             )
 
@@ -144,9 +141,7 @@ class Traces:
         """The number of cases; None if only reading them would tell."""
         if self.unit.kind:
             return None
-        joined = self.join_records()
-        cases = joined.count_sessions() if self.unit.is_session else joined.count_traces()
-        return cases + len(self._flaws)
+        return self.join_records().count(sessions=self.unit.is_session) + len(self._flaws)
 
 
 def read_traces(*files: str | Path, unit: str = "trace") -> TraceCases:
@@ -318,29 +313,26 @@ class Joined:
         # Made afterwards it is written in one go; kept up to date, pages would be read again.
         self._file.execute("CREATE INDEX by_trace ON records (trace)")
 
-    def count_traces(self) -> int:
-        """The number of traces that have a span."""
+    def count(self, *, sessions: bool = False) -> int:
+        """The number of traces that have a span, or of sessions."""
         query = "SELECT count(DISTINCT trace) FROM records WHERE is_span"
+        if sessions:
+            query = "SELECT count(DISTINCT session) FROM traces"
         return int(self._file.execute(query).fetchone()[0])
 
-    def traces(self) -> Iterator[list[RawRecord]]:
-        """The records of every trace."""
-        for (number,) in self._file.execute("SELECT number FROM traces ORDER BY number"):
-            yield self._records(number)
+    def traces(self, *, of_sessions: bool = False) -> Iterator[list[list[RawRecord]]]:
+        """The records of every trace, alone or with those of its session.
 
-    def sessions(self) -> Iterator[list[list[RawRecord]]]:
-        """The records of every session, trace by trace; traces without a session are left out."""
-        rows = self._file.execute(
-            "SELECT group_concat(number) FROM traces WHERE session IS NOT NULL "
-            "GROUP BY session ORDER BY min(number)"
-        )
-        for (numbers,) in rows:
-            yield [self._records(int(number)) for number in numbers.split(",")]
-
-    def count_sessions(self) -> int:
-        """The number of sessions."""
-        query = "SELECT count(DISTINCT session) FROM traces"
-        return int(self._file.execute(query).fetchone()[0])
+        Of sessions, traces that have none are left out.
+        """
+        query = "SELECT number FROM traces ORDER BY number"
+        if of_sessions:
+            query = (
+                "SELECT group_concat(number) FROM traces WHERE session IS NOT NULL "
+                "GROUP BY session ORDER BY min(number)"
+            )
+        for (numbers,) in self._file.execute(query):
+            yield [*map(self._records, map(int, str(numbers).split(",")))]
 
     def _records(self, number: int) -> list[RawRecord]:
         bodies = self._file.execute("SELECT body FROM records WHERE trace = ?", (number,))

@@ -137,12 +137,15 @@ class JudgeError(DagengineError):
     """Base of the errors of a question without a valid answer."""
 
     kind = "provider_error"
-    tokens: tuple[int, int] = (0, 0)
     retry_after: float | None = None
     lasting = False
     """Whether the judge answers nobody for now."""
     complaint: Any = None
     """What a server said, as long as its judge needs it."""
+
+    def __init__(self, message: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
+        self.tokens = tokens
+        super().__init__(message)
 
 
 class JudgeSetupError(JudgeError):
@@ -158,10 +161,6 @@ class RefusedError(JudgeError):
 
     kind = "judge_refused"
 
-    def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
-        self.tokens = tokens
-        super().__init__(message)
-
 
 class UnparseableError(JudgeError):
     """Raised when an answer is invalid; carries the raw text.
@@ -173,8 +172,8 @@ class UnparseableError(JudgeError):
     kind = "unparseable"
 
     def __init__(self, message: str, raw: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
-        self.raw, self.tokens = raw, tokens
-        super().__init__(message)
+        self.raw = raw
+        super().__init__(message, tokens)
 
 
 class CopiedError(UnparseableError):
@@ -232,10 +231,6 @@ class TruncatedError(JudgeError):
 
     kind = "truncated"
 
-    def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
-        self.tokens = tokens
-        super().__init__(message)
-
 
 class TooLongError(JudgeError):
     """Raised when a prompt does not fit into the window of the server; final, never retried.
@@ -254,8 +249,8 @@ class TooLongError(JudgeError):
         needed: int | None = None,
         window: int | None = None,
     ) -> None:
-        self.tokens, self.needed, self.window = tokens, needed, window
-        super().__init__(message)
+        self.needed, self.window = needed, window
+        super().__init__(message, tokens)
 
 
 _LASTING = frozenset({401, 402, 403, 404})

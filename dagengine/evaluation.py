@@ -66,31 +66,27 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _Recorded(Settings, total=False):
+    cluster: Workers | str | None
+    out: str | Path | None
+    texts: bool
+    redact: Sequence[str]
+    page: bool
+
+
 @overload
 def stream(
     test_cases: Source,
     metrics: Sequence[Metric],
     on_row: None = None,
-    *,
-    cluster: Workers | str | None = None,
-    out: str | Path | None = None,
-    texts: bool = True,
-    redact: Sequence[str] = (),
-    page: bool = True,
-    **settings: Unpack[Settings],
+    **settings: Unpack[_Recorded],
 ) -> AsyncGenerator[CaseResult, None]: ...
 @overload
 def stream(
     test_cases: Source,
     metrics: Sequence[Metric],
     on_row: Callable[[CaseResult], None],
-    *,
-    cluster: Workers | str | None = None,
-    out: str | Path | None = None,
-    texts: bool = True,
-    redact: Sequence[str] = (),
-    page: bool = True,
-    **settings: Unpack[Settings],
+    **settings: Unpack[_Recorded],
 ) -> Coroutine[Any, Any, Totals]: ...
 def stream(
     test_cases: Source,

@@ -139,10 +139,11 @@ def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) 
     """A regular expression, compiled; raises InputError if it is not valid."""
     if isinstance(pattern, re.Pattern) and not ignore_case:
         return pattern
-    text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
-    flags = pattern.flags if isinstance(pattern, re.Pattern) else 0
+    text, flags = pattern, re.IGNORECASE * ignore_case
+    if isinstance(pattern, re.Pattern):
+        text, flags = pattern.pattern, pattern.flags | flags
     try:
-        return re.compile(text, flags | re.IGNORECASE if ignore_case else flags)
+        return re.compile(text, flags)
     except re.error as error:
         raise InputError(f"{text!r} is not a regular expression: {error}") from None
 

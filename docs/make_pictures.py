@@ -21,7 +21,7 @@ from typing import Any
 from pages import Reader, blocks
 
 from dagengine import evaluate
-from dagengine.loading import load_cases, load_judge, load_metrics
+from dagengine.loading import load_judge, load_metrics
 from dagengine.report import Picture, draw
 
 HERE = Path(__file__).resolve().parent
@@ -44,7 +44,7 @@ def main_job() -> tuple[Picture, dict[str, str]]:
 
     The path is that of a summary whose body comes before its intro.
     """
-    cases, judge = load_cases(MAIN / "cases.jsonl"), load_judge(f"{MAIN / 'judge.py'}:judge", None)
+    cases, judge = str(MAIN / "cases.jsonl"), load_judge(f"{MAIN / 'judge.py'}:judge", None)
     (metric,) = load_metrics(str(MAIN / "metrics.py"))
     rows = evaluate(cases, [metric], model=judge, show=False).rows
     picture = next(

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from dagengine.data.converter import Converter, Item, guess, no_case
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
@@ -88,26 +88,18 @@ class AsyncCases:
             await close()
 
 
+class _Reading(TypedDict, total=False):
+    map: Mapping[str, str | None] | None
+    delimiters: Mapping[str, str] | None
+    goldens: bool
+    others: bool
+    preset: str | None
+
+
 @overload
-def read_cases(
-    source: str | Path | Iterable[Any],
-    *,
-    map: Mapping[str, str | None] | None = ...,
-    delimiters: Mapping[str, str] | None = ...,
-    goldens: bool = ...,
-    others: bool = ...,
-    preset: str | None = ...,
-) -> Cases: ...
+def read_cases(source: str | Path | Iterable[Any], **reading: Unpack[_Reading]) -> Cases: ...
 @overload
-def read_cases(
-    source: AsyncIterable[Any],
-    *,
-    map: Mapping[str, str | None] | None = ...,
-    delimiters: Mapping[str, str] | None = ...,
-    goldens: bool = ...,
-    others: bool = ...,
-    preset: str | None = ...,
-) -> AsyncCases: ...
+def read_cases(source: AsyncIterable[Any], **reading: Unpack[_Reading]) -> AsyncCases: ...
 def read_cases(
     source: Any,
     *,

@@ -23,26 +23,13 @@ from dagengine.results.rows import FORMAT
 from dagengine.system.file_locks import one_writer
 from dagengine.system.regular_files import is_there, require_regular
 
-_TEXT, _NUMBER = "string", "float64"
 _COLUMNS = (
-    ("index", "int64"),
-    ("case", _TEXT),
-    ("hash", _TEXT),
-    ("metric", _TEXT),
-    ("score", _NUMBER),
-    ("success", "bool"),
-    ("outcome", _TEXT),
-    ("reason", _TEXT),
-    ("threshold", _NUMBER),
-    ("raw_score", _NUMBER),
-    ("mode", _TEXT),
-    ("failure", _TEXT),
-    ("path", _TEXT),
-    ("ended", _TEXT),
-    ("judge", _TEXT),
-    ("points", _TEXT),
-    ("steps", _TEXT),
-    ("trace", _TEXT),
+    *("index", "case", "hash", "metric", "score", "success", "outcome", "reason", "threshold"),
+    *("raw_score", "mode", "failure", "path", "ended", "judge", "points", "steps", "trace"),
+)
+# Types of columns that are no texts.
+_TYPES = {"index": "int64", "success": "bool"} | dict.fromkeys(
+    ("score", "threshold", "raw_score"), "float64"
 )
 _NESTED = ("failure", "path", "ended", "points", "steps", "trace")  # JSON text in their cells
 _FULL = (
@@ -154,7 +141,8 @@ class _Flat:
     def _open(self) -> ParquetWriter:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = ParquetWriter(self._path, _COLUMNS)
+            columns = {name: _TYPES.get(name, "string") for name in _COLUMNS}
+            self._file = ParquetWriter(self._path, columns.items())
         return self._file
 
     def write(self, _: int, make_row: Callable[[], dict[str, Any]]) -> None:

@@ -19,8 +19,6 @@ from typing import Any
 
 from dagengine.prompts.json_values import require_shallow
 
-_TOO_DEEP = "nested too deeply"
-
 
 class FlawError(ValueError):
     """Says what is wrong with a JSON text, as the end of a sentence about its place."""
@@ -29,11 +27,7 @@ class FlawError(ValueError):
 def read_json(text: str) -> Any:
     """The value of one JSON text; raises FlawError."""
     try:
-        value = _RAISING.decode(text.rstrip())  # else what ends too early ends on the next line
-        require_shallow(text, value)
-        return value
-    except RecursionError:
-        raise FlawError(_TOO_DEEP) from None
+        return _decode(_RAISING, text.rstrip())  # else what ends too early ends on the next line
     except json.JSONDecodeError as error:
         raise FlawError(f"not JSON: {error.msg} at column {error.colno}") from None
 
@@ -44,12 +38,17 @@ def read_marked(text: str) -> Any:
     Raises FlawError for a text that is not JSON as a whole.
     """
     try:
-        value = _MARKING.decode(text)
-        require_shallow(text, value)
-    except RecursionError:
-        raise FlawError(_TOO_DEEP) from None
+        return _decode(_MARKING, text)
     except json.JSONDecodeError as error:
         raise FlawError(str(error)) from None
+
+
+def _decode(decoder: json.JSONDecoder, text: str) -> Any:
+    try:
+        value = decoder.decode(text)
+        require_shallow(text, value)
+    except RecursionError:
+        raise FlawError("nested too deeply") from None
     return value
 
 

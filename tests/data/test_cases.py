@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from dagengine.data import Cases, ConversationalGolden, Golden, read_cases
 from dagengine.data.cases import strict
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.loading import load_cases
 from dagengine.test_case import (
     ArenaTestCase,
     ConversationalTestCase,
@@ -406,9 +405,9 @@ def test_a_file_without_cases_is_refused_beforehand(
 
 def test_loading_a_whole_file_stops_at_its_first_bad_line(tmp_path: Path) -> None:
     good = ['{"input": "a"}'] * 1500
-    assert len(load_cases(lines(tmp_path / "a.jsonl", *good))) == 1500
+    assert len(list(strict(read_cases(lines(tmp_path / "a.jsonl", *good))))) == 1500
     with pytest.raises(InputError, match="line 1501: the field 'input' is missing"):
-        load_cases(lines(tmp_path / "a.jsonl", *good, "{}"))
+        list(strict(read_cases(lines(tmp_path / "a.jsonl", *good, "{}"))))
 
 
 @given(st.text(string.printable, max_size=40))

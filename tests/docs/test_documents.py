@@ -31,9 +31,9 @@ from servers.decision_server import DecisionServer
 from servers.openai_server import OpenAIServer
 
 import dagengine
-from dagengine import evaluate
+from dagengine import evaluate, read_cases
 from dagengine.judges import OpenAIBatchJudge
-from dagengine.loading import load_cases, load_judge, load_metrics
+from dagengine.loading import load_judge, load_metrics
 from dagengine.report import draw
 from dagengine.results import OutcomeKind
 
@@ -201,7 +201,7 @@ def test_the_readme_has_the_two_commands_and_links_that_exist() -> None:
 
 
 def test_the_example_agrees_with_its_labels_as_its_readme_says() -> None:
-    cases = load_cases(EXAMPLE / "cases.jsonl")
+    cases: list[Any] = list(read_cases(EXAMPLE / "cases.jsonl"))
     assert len(cases) >= 30
     judge = load_judge(f"{EXAMPLE / 'judge.py'}:judge", None)
     metrics = load_metrics(str(EXAMPLE / "metrics.py"))

@@ -7,6 +7,7 @@ import json
 import subprocess
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from dagengine import evaluate
+from dagengine import evaluate, read_cases
 from dagengine.cli.commands import app
 from dagengine.improvement.replaying import SIDES, observe_run, replay_judges
 from dagengine.improvement.rungs import with_escalation
-from dagengine.loading import load_cases, load_judge, load_metrics
+from dagengine.loading import load_judge, load_metrics
 from dagengine.reliability.fitting.escalation import (
     NEVER,
     UNKNOWN,
@@ -112,7 +113,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (metric,) = load_metrics("metrics.py:plain")
     for side in SIDES:
         judge = load_judge(f"judges.py:{side}", None)
-        evaluate(load_cases("cases.jsonl"), [metric], model=judge, out=side, show=False)
+        evaluate("cases.jsonl", [metric], model=judge, out=side, show=False)
     return tmp_path
 
 
@@ -241,7 +242,7 @@ def test_a_useful_cascade_is_proved_and_intervals_hold_what_the_population_says(
 
 def test_the_replay_of_a_tree_is_what_the_cascade_does(folder: Path) -> None:
     (metric,) = load_metrics("metrics.py:sure")
-    cases = load_cases("cases.jsonl")
+    cases: list[Any] = list(read_cases("cases.jsonl"))
     rows = [row for side in SIDES for row in observe_run(Path(side), metric, cases, side)]
     replayed = replay_judges(metric, rows, cases, "additional_metadata.label")
     assert len(replayed.judged) == COUNT
@@ -290,7 +291,7 @@ def test_a_store_has_both_judges_and_nothing_is_asked(folder: Path) -> None:
     (metric,) = load_metrics("metrics.py:plain")
     for side in SIDES:
         judge = load_judge(f"judges.py:{side}", None)
-        evaluate(load_cases("cases.jsonl"), [metric], model=judge, store="a.db", show=False)
+        evaluate("cases.jsonl", [metric], model=judge, store="a.db", show=False)
     judges = ("--small", "judges.py:small", "--large", "judges.py:large", "--store", "a.db")
     stored = run("metrics.py:sure", *judges, *TREE[5:])
     assert stored.exit_code == 0, stored.output

@@ -332,6 +332,12 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     return f"did you mean {near!r}?" if near else ""
 
 
+def near_hint(word: str, known: Iterable[str]) -> str:
+    """`did_you_mean` in brackets, to be put behind the word; empty if none is near."""
+    near = did_you_mean(word, known)
+    return f" ({near})" if near else ""
+
+
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """The known name nearest to `word`, as `did_you_mean` finds it; empty if none is near."""
     import difflib  # only a mistake needs it

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dagengine.errors import nearest
+from dagengine.errors import near_hint
 from dagengine.prompts.evidence import as_data
 from dagengine.test_case import TestCase, case_label, read_field
 
@@ -118,8 +118,7 @@ class Places:
         if named:
             kind, number = _NAME, named[0]
         elif number is None or number >= self._count > 0:
-            near = nearest(name, (key for key in self._named if isinstance(key, str)))
-            hint = f" (did you mean {near!r}?)" if near else ""
+            hint = near_hint(name, (key for key in self._named if isinstance(key, str)))
             raise ValueError(f"no case has the name or the place {name!r}{hint}")
         else:
             kind = _PLACE

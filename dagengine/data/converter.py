@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -20,7 +22,7 @@ from dagengine.data.json_lines import finite
 from dagengine.data.presets import PRESETS, preset_called, text_of, turns_of
 from dagengine.data.readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json, read_written
-from dagengine.errors import InputError, did_you_mean
+from dagengine.errors import InputError, near_hint
 from dagengine.system.terminal import few, plain
 from dagengine.test_case import (
     CASE_TYPES,
@@ -168,8 +170,9 @@ class Converter:
     def _chats(self, flat: Mapping[str, Any]) -> set[str]:
         """The columns that are turns; none in a row with another column for the input or turns."""
         chats = _CHATS & flat.keys()
-        targets = {self.target_of(column)[0] for column in flat} if chats else chats
-        return set() if {"input", "turns"} & targets else {*chats}
+        if chats and {"input", "turns"} & {self.target_of(column)[0] for column in flat}:
+            return set()
+        return {*chats}
 
     def _target(self, column: str) -> tuple[str, str]:
         """The field of a column, and the key inside of it; an empty one if it is left out."""
@@ -237,13 +240,11 @@ class Converter:
 
     def options(self) -> str:
         """The mapping of columns, as options of the command."""
-        options = [f"--map {self.preset}"] if self.preset else []
-        options += [
-            f"--map {pair(column, target or '')}"
-            for column, target in self.map.items()
-            if FIELD_OF.get(column) != (target or "")
-        ]
-        options += [f"--delimiter {pair(*item)}" for item in self.delimiters.items()]
+        options = [f"--map {self.preset}"] * bool(self.preset)
+        for column, target in self.map.items():
+            if FIELD_OF.get(column) != (target or ""):
+                options.append(f"--map {pair(column, target or '')}")
+        options += map("--delimiter {}".format, starmap(pair, self.delimiters.items()))
         return " ".join(options)
 
 
@@ -282,12 +283,7 @@ def _suggest(wrong: str, names: Sequence[str], partner: str, swapped: str) -> st
     """Say what was meant: the usual slip is the order of the two, `--map field=column`."""
     if partner in names:
         return f"; the column comes first: --map {swapped}"
-    return _like(wrong, names)
-
-
-def _like(name: str, known: Sequence[str]) -> str:
-    near = did_you_mean(name, known)
-    return f" ({near})" if near else ""
+    return near_hint(wrong, names)
 
 
 def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
@@ -303,23 +299,20 @@ def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
         columns.append(column)
         return ""
 
-    complaints = [complaint for complaint in sentences(error, model, unknown) if complaint]
-    reasons = [
-        f"{complaint}: its cell is empty" if complaint in absent else complaint
-        for complaint in complaints
-    ]
+    reasons = list(filter(None, sentences(error, model, unknown)))
+    for index, complaint in enumerate(reasons):
+        reasons[index] += ": its cell is empty" * (complaint in absent)
     if not columns:
         return "; ".join(reasons)
     # Each column that is no field, with the field of this meaning if it is written nearly so.
     names = list(model.model_fields)
     described = [
-        f"{column!r:.{_NAME}}{_like(column, [field_like(column, names)])}" for column in columns
+        f"{column!r:.{_NAME}}{near_hint(column, [field_like(column, names)])}" for column in columns
     ]
     plural = "s" * (len(described) > 1)
     reasons.append(f"unknown field{plural} {few(described, _COLUMNS)}")
-    own = list(model.__annotations__)
-    inherited = [name for name in names if name not in own]
-    return f"{'; '.join(reasons)}\n  {model.__name__} has: {', '.join((*own, *inherited))}"
+    own_first = ", ".join(dict.fromkeys([*model.__annotations__, *names]))
+    return f"{'; '.join(reasons)}\n  {model.__name__} has: {own_first}"
 
 
 def pair(column: str, value: str) -> str:
@@ -355,9 +348,11 @@ def _are_cases(convert: Converter, records: Sequence[Record]) -> Iterator[bool]:
 
 def _has_chat(row: Mapping[Any, Any]) -> bool:
     """Return whether a column has the name of turns and a list of messages."""
-    chats = [open_cell(cell) for name, cell in row.items() if _rank(name_of(name), "turns")]
-    lists = [chat for chat in chats if isinstance(chat, list) and chat]
-    return any(all(isinstance(item, Mapping) for item in chat) for chat in lists)
+    for name, cell in row.items():
+        chat = open_cell(cell) if _rank(name_of(name), "turns") else None
+        if isinstance(chat, list) and chat and all(isinstance(item, Mapping) for item in chat):
+            return True
+    return False
 
 
 def _trials(convert: Converter, rows: Sequence[Any], columns: Sequence[str]) -> Iterator[Converter]:
@@ -372,20 +367,20 @@ def _map_columns(
     convert: Converter, rows: Sequence[Any], names: Sequence[str], columns: Sequence[str]
 ) -> Converter | None:
     """Map what fits a field, and ignore the rest; None if no column can be the input."""
-    single, talk = (_map_fields(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
-    fields, turns = ({trial.columns.get(name) for name in names} for trial in (single, talk))
-    is_talk = "turns" in turns and not convert.goldens | (fields >= _ANSWERED)
-    if not is_talk and "input" not in fields:
+    trial, talk = (_map_fields(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
+    fields, turns = (set(map(each.columns.get, names)) for each in (trial, talk))
+    if "turns" in turns and not convert.goldens | (fields >= _ANSWERED):
+        trial = talk
+    elif "input" not in fields:
         return None
-    trial = talk if is_talk else single
     used = {*trial.columns}
     used |= {name.partition(".")[0] for name in used}
     for column, name in FIELD_OF.items():  # their own names are fields, if they fit
         is_guessed = name in (*_SINGLE, *_TALK)
         if column not in names or not (is_guessed or not _fits(convert, rows, column, name)):
             used.add(column)
-    rest: dict[str, str | None] = {column: None for column in columns if column not in used}
-    return replace(trial, map=trial.map | rest)
+    rest = [column for column in columns if column not in used]
+    return replace(trial, map=trial.map | dict.fromkeys(rest))
 
 
 def _names(rows: Sequence[Any]) -> list[str]:
@@ -445,7 +440,7 @@ def _fits(
     cases = [trial(Record("", {**row, **dict.fromkeys(least, "")})) for row in rows]
     if any(isinstance(case, InvalidCase) for case in cases):
         return False
-    values = list(filter(None, (getattr(case, field) for case in cases)))
+    values = list(filter(None, map(attrgetter(field), cases)))
     if field in _LISTS:
         return bool(values) and (mark != "|" or any(len(value) > 1 for value in values))
     if field == "name":

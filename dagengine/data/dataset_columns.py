@@ -76,8 +76,10 @@ def load_named(
     field. Raises InputError for a row that is not a case, and for a column of `columns` that no row
     has.
     """
-    rows = (record.value for record in table_of(source).read())
-    header = {str(key): None for row in rows if isinstance(row, Mapping) for key in row}
+    header = dict[str, None]()
+    for _, row in table_of(source).read():
+        if isinstance(row, Mapping):
+            header |= dict.fromkeys(map(str, row))
     fields = set(_field_names(goldens)).difference(columns.values())
     own = {name: FIELD_OF[name] for name in header if FIELD_OF.get(name) in fields}
     every = {**own, **columns}
@@ -130,10 +132,9 @@ def save_rows(
     rows: list[dict[str, Any]] = []
     for golden in (*goldens, *cases):
         # Its own fields come first, then those that all kinds share: so people read a row.
-        own = [name for name in type(golden).__annotations__ if name in fields]
         values = finite(golden.model_dump(mode="json", exclude_none=True))
-        names = [name for name in dict.fromkeys([*own, *values]) if name in fields]
-        rows.append({name: values[name] for name in names if name in values})
+        names = dict.fromkeys([*type(golden).__annotations__, *values])
+        rows.append({name: values[name] for name in names if name in values and name in fields})
     if not rows:
         raise InputError("No goldens found: the data set has no goldens to save")
     if file_type == "csv":
@@ -168,5 +169,7 @@ def _write(rows: list[dict[str, Any]], file_type: str, file: TextIO) -> None:
         writer.writeheader()
         for row in rows:
             # A cell is a text: lists and objects are JSON in it.
-            nested = {name: row[name] for name in row if isinstance(row[name], list | dict)}
-            writer.writerow(row | {n: json.dumps(nested[n], ensure_ascii=False) for n in nested})
+            for name, cell in row.items():
+                if isinstance(cell, list | dict):
+                    row[name] = json.dumps(cell, ensure_ascii=False)
+            writer.writerow(row)

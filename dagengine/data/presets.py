@@ -207,9 +207,9 @@ def _messages(chat: Any) -> list[tuple[str, str, dict[str, Any]]]:
         keys = next((pair for pair in _KEYS if more.keys() >= {*pair}), ("", ""))
         role, content = more.pop(keys[0], None), more.pop(keys[1], None)
         if isinstance(content, list) and content:  # a text in parts
-            parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-            texts = [text for text in parts if isinstance(text, str)]
-            content = "\n".join(texts) if len(texts) == len(parts) else None
+            texts: list[Any] = [part.get("text") for part in content if isinstance(part, Mapping)]
+            if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
+                content = "\n".join(texts)
         if not isinstance(role, str) or not isinstance(content, str):
             return []
         messages.append((_ROLES.get(role.lower(), role), content, more))
@@ -222,9 +222,7 @@ def text_of(chat: Any) -> Any:
         return chat
     messages = _messages(chat)
     is_talk = sum(role != "system" or "name" in more for role, _, more in messages) > 1
-    texts = [
-        f"{more.get('name') or role}: {text}" if is_talk else text for role, text, more in messages
-    ]
+    texts = [f"{more.get('name') or role}: " * is_talk + text for role, text, more in messages]
     return "\n\n".join(texts) if texts else chat
 
 

@@ -1,35 +1,53 @@
 """How a session ends: it says what came of it, writes recordings and its run, and checks gates.
 
-A gate is a share of cases that must pass, or an earlier run that must not have been better.
+A gate is a share of cases that must pass, or an earlier run that must not have been better. Every
+process writes a folder for its own cases. With pytest-xdist, those of the workers are inside the
+folder of the run until the controller has put them together.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import itertools
 import os
 import pickle
+import platform
 import re
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dagengine.errors import DagengineError, InputError, did_you_mean
+from dagengine.execution.local_executor import LocalExecutor
+from dagengine.question import Usage
+from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.run import load_run
+from dagengine.record.values import JudgeRecord, Manifest, MetricRecord
+from dagengine.record.writer import RunWriter
 from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
 from dagengine.reliability.statistics.intervals import Interval
+from dagengine.report.page.run_page import write_run_page
+from dagengine.results import CaseResult, Spent, Totals
 from dagengine.system.regular_files import noting_writes
 from dagengine.system.terminal import few, replaced_line
+from dagengine.test_case import CASE_TYPES
 from dagengine.testing.recordings import TestFiles
-from dagengine.testing.session_run import SessionRun
-from dagengine.testing.session_summary import Outcome, Summary
+from dagengine.testing.session_summary import Outcome, Summary, in_order, label_of
 from dagengine.testing.verdicts import Verdict
 
 if TYPE_CHECKING:
     from dagengine.testing.plugin import Sent, Workers
 
+
+_PARTS = ".workers"
+_NUMBER = re.compile(r" #\d+$")  # of a case, behind the name of its test
+_CASES = {kind.__name__: kind for kind in CASE_TYPES}
 _FORM = re.compile(
     r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>[\d.]+)(?P<sign>%?)"
 )
@@ -243,3 +261,113 @@ def against(folder: Path, summary: Summary) -> Iterator[tuple[bool, str]]:
             f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "
             f"{low:+.0%} to {high:+.0%}, {result.differing} differ, p = {result.p:.2g}){word}",
         )
+
+
+@dataclass(slots=True)
+class SessionRun:
+    """What a session judged: rows by test, the metrics, and the judges by their identities.
+
+    A row is called like its test, `#2` and so on where a test judges several cases. Metrics of
+    one name are one metric.
+    """
+
+    rows: dict[str, list[CaseResult]] = field(default_factory=dict[str, list[CaseResult]])
+    metrics: dict[str, MetricRecord] = field(default_factory=dict[str, MetricRecord])
+    judges: dict[str, JudgeRecord] = field(default_factory=dict[str, JudgeRecord])
+    spent: list[Spent] = field(default_factory=list[Spent])
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _known: set[int] = field(default_factory=set[int])
+
+    def note(self, test: str, row: CaseResult) -> None:
+        """Keep the row of a test."""
+        self.rows.setdefault(test, []).append(row)
+
+    def define(self, engine: LocalExecutor) -> None:
+        """Keep what an engine's metrics are, and who answers them."""
+        if id(engine) not in self._known:
+            self._known.add(id(engine))
+            judges = judges_of(engine.plan, engine.judges, engine.limits.prices)
+            self._define(metrics_of(engine.plan, trees=True), judges)
+
+    def _define(self, metrics: Iterable[MetricRecord], judges: Sequence[JudgeRecord]) -> None:
+        for judge in judges:
+            self.judges.setdefault(judge.identity, judge)
+        indices = [list(self.judges).index(judge.identity) for judge in judges]
+        for metric in metrics:
+            self.metrics.setdefault(metric.name, _with_numbers(metric, indices))
+
+    def save(self, folder: Path, totals: Totals) -> None:
+        """Write the folder, which the session holds (`sole_writer`), and its page.
+
+        Raises InputError if it cannot be written.
+        """
+        self._write(folder, totals, held=True)
+        write_run_page(load_run(folder))
+
+    def _write(self, folder: Path, totals: Totals, *, held: bool) -> None:
+        manifest = Manifest(
+            dagengine=importlib.metadata.version("dagengine"),
+            python=platform.python_version(),
+            started=self.started,
+            command="pytest",
+            metrics=tuple(self.metrics.values()),
+            judges=tuple(self.judges.values()),
+        )
+        with RunWriter(folder, manifest, lambda: (totals, self.spent), held=held) as writer:
+            indices = itertools.count()
+            for test, rows in self.rows.items():
+                for number, row in enumerate(rows):
+                    writer.add(replace(row, index=next(indices), case=label_of(test, number)))
+
+    def save_part(self, folder: Path, worker: str, totals: Totals) -> None:
+        """Write what one worker judged, for `gather`."""
+        self._write(folder / _PARTS / worker, totals, held=False)
+
+    @classmethod
+    def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:
+        """Rows of all workers, in the order of these tests; their parts are removed."""
+        whole = cls()
+        for part in sorted((folder / _PARTS).glob("*")):
+            run = load_run(part)
+            whole.started = min(whole.started, run.manifest.started)
+            whole._define(run.manifest.metrics, run.manifest.judges)
+            # A manifest has the places of judges in its own list: other parts have other places.
+            judges = run.manifest.judges
+            for used in run.manifest.usage:
+                usage = Usage(used.input_tokens, used.output_tokens, used.cached_tokens)
+                judge = "" if used.judge is None else judges[used.judge].identity
+                whole.spent.append(
+                    Spent(used.metric, used.node, judge, used.asked, used.calls, used.failed, usage,
+                          used.cost, used.seconds)
+                )  # fmt: skip
+            for row, case in zip(run.rows(), run.cases(), strict=True):
+                fields = dict(case)
+                for name in ("index", "hash"):
+                    fields.pop(name, None)
+                kind = _CASES.get(fields.pop("type"))
+                shown = None if kind is None else kind.model_validate(fields)
+                whole.note(_NUMBER.sub("", row.case), replace(row, test_case=shown))
+        shutil.rmtree(folder / _PARTS, ignore_errors=True)
+        whole.arrange(order)
+        return whole
+
+    def arrange(self, tests: Iterable[str]) -> None:
+        """Put rows into the order of the tests, and metrics into that of the rows."""
+        self.rows = in_order(self.rows, tests)
+        rows = itertools.chain.from_iterable(self.rows.values())
+        names = (result.metric for row in rows for result in row.metrics)
+        self.metrics = in_order(self.metrics, names)
+
+
+def _with_numbers(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:
+    """The metric with other places of judges."""
+    nodes = tuple(
+        node.model_copy(
+            update={
+                "judges": tuple(places[judge] for judge in node.judges),
+                "metric": None if node.metric is None else _with_numbers(node.metric, places),
+            }
+        )
+        for node in metric.nodes
+    )
+    return metric.model_copy(update={"nodes": nodes})

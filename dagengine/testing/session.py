@@ -57,7 +57,7 @@ from dagengine.testing.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from dagengine.testing.session_run import SessionRun
+    from dagengine.testing.ending import SessionRun
 
 
 R = TypeVar("R")
@@ -89,7 +89,7 @@ class Evaluations:
         self.item: pytest.Item | None = None
         self.run: SessionRun | None = None
         if config.getoption("evals_out"):  # few sessions need it, and it takes long to load
-            from dagengine.testing.session_run import SessionRun
+            from dagengine.testing.ending import SessionRun
 
             self.run = SessionRun()
         self._excuse: Callable[[Verdict], str] = lambda verdict: ""

@@ -137,11 +137,13 @@ class Summary:
     def lines(self) -> list[str]:
         """Lines for a terminal; nothing without an evaluation."""
         by_metric = defaultdict[str, list[Outcome]](list)
-        decisions = dict[str, str]()  # by case: all of its metrics were judged again together
+        decisions = dict[
+            tuple[str, int], str
+        ]()  # by case: all of its metrics were judged again together
         for outcome in self.all:
             by_metric[outcome.metric].append(outcome)
             if outcome.decision is not None:
-                decisions[outcome.label] = outcome.decision
+                decisions[outcome.test, outcome.number] = outcome.decision
         lines = list(starmap(_line, by_metric.items()))
         if decisions:
             counts = Counter(decisions.values())

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from dagengine.data.json_lines import value_of
-from dagengine.errors import InputError, did_you_mean
+from dagengine.errors import InputError, near_hint
 from dagengine.system.terminal import counted
 from dagengine.traces.records import DAMAGES
 from dagengine.traces.scores import Score
@@ -393,7 +393,6 @@ def backend_of(text: str, environment: Mapping[str, str]) -> Backend:
     name, _, url = text.partition("=")
     kind = BACKENDS.get(name.lower())
     if kind is None:
-        near = did_you_mean(name, BACKENDS)
-        hint = f" ({near})" if near else ""
+        hint = near_hint(name, BACKENDS)
         raise InputError(f"--to takes {', '.join(BACKENDS)}, not {name!r:.40}{hint}")
     return kind(url or None, environment)

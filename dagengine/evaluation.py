@@ -297,7 +297,7 @@ def names_first(*accepted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             __tracebackhide__ = True
             try:
-                check_settings(door, [name for name in kwargs if name not in accepted])
+                check_settings(door, itertools.filterfalse(accepted.__contains__, kwargs))
             except TypeError as error:  # the caller's line is what is wrong, not ours
                 raise error.with_traceback(None) from None
             return door(*args, **kwargs)

@@ -115,7 +115,7 @@ def load_metrics(
         announce = on_copy or (lambda line: None)
         values = _without_originals(_metrics_in(code), code, path, announce)
     else:
-        values = [*code] if isinstance(code, list | tuple) else [code]
+        values = _members(code)
     metrics = [_as_metric(value, path) for value in dict.fromkeys(values)]
     if not metrics:
         # A class may stand where a metric was meant; to import one alone is not a mistake.
@@ -164,10 +164,8 @@ def _metrics_in(module: ModuleType) -> list[Any]:
     values = list(vars(module).values())
     candidates: list[Any] = []
     for value in values:
-        if isinstance(value, BaseMetric):
-            candidates.append(value)
-        elif _has_a(BaseMetric, value):
-            candidates += value
+        if _has_a(BaseMetric, value):
+            candidates += _members(value)
     metrics = [value for value in candidates if isinstance(value, BaseMetric)]
     nested = _inner_targets(metrics) if len(metrics) > 1 else []
     outer: list[Any] = []
@@ -177,9 +175,14 @@ def _metrics_in(module: ModuleType) -> list[Any]:
     return outer or [value for value in values if isinstance(value, Graph)]
 
 
+def _members(value: Any) -> list[Any]:
+    """The members of a list or tuple; anything else alone."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
 def _has_a(kind: Any, value: object) -> bool:
-    """Return whether a value is a list or tuple with a member of a kind."""
-    return isinstance(value, list | tuple) and any(isinstance(member, kind) for member in value)
+    """Return whether a value is of a kind, or a list or tuple with a member of it."""
+    return any(isinstance(member, kind) for member in _members(value))
 
 
 def _inner_targets(metrics: Sequence[BaseMetric]) -> list[Any]:
@@ -233,8 +236,7 @@ def _originals(value: Any) -> Iterator[Any]:
 def _variable(module: ModuleType, value: object) -> str:
     """The name of the variable that holds a value, alone or in a list."""
     for name, variable in vars(module).items():
-        members = variable if isinstance(variable, list | tuple) else ()
-        if variable is value or any(member is value for member in members):
+        if any(member is value for member in _members(variable)):
             return name
     return "a metric"
 
@@ -244,13 +246,12 @@ def _metrics_called(module: ModuleType, path: Path, name: str) -> list[Any]:
     if value is None:
         kinds = (BaseMetric, Graph)
         own = vars(module).items()
-        names = [name for name, value in own if isinstance(value, kinds) or _has_a(kinds, value)]
+        names = [name for name, value in own if _has_a(kinds, value)]
         raise InputError(f"{path} has no {name!r}; it has {', '.join(names) or 'no metric at all'}")
-    if isinstance(value, list | tuple):
-        if not value:
-            raise InputError(f"{path}: the list {name} is empty; add metrics to it")
-        return list(value)
-    return [value]
+    members = _members(value)
+    if not members:
+        raise InputError(f"{path}: the list {name} is empty; add metrics to it")
+    return members
 
 
 def _as_metric(value: object, path: Path) -> BaseMetric:

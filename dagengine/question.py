@@ -105,7 +105,7 @@ class Options:
             raise ValueError(f"top_logprobs must lie in 0..20, got {self.top_logprobs}")
         if self.sample < 0:
             raise ValueError(f"sample must not be negative, got {self.sample}")
-        for name in ("max_tokens", "max_characters", "max_items"):
+        for name in ("max_tokens", *_BOUNDS):
             most = getattr(self, name)
             if most is not None and (not isinstance(most, int) or most < 1):
                 raise ValueError(f"{name} must be a whole number from 1 on, got {most!r:.80}")
@@ -172,7 +172,7 @@ class FirstMatch:
         for pattern, value in self.patterns:
             if match := re.search(pattern, text):
                 return {"reason": text, self.field: match.group(1) if value is None else value}
-        raise _unparseable((pattern for pattern, _ in self.patterns), text)
+        raise _unparseable(dict(self.patterns), text)
 
     def span(self, text: str, /) -> Span | None:
         """Span of the first group of the deciding pattern, or all of it if it has no group."""
@@ -305,11 +305,9 @@ class Question(Generic[T]):
         Raise UnsupportedQuoteError when it quotes what is not in the material.
         """
         # A copy comes first: its quotes are in the material, since it is the material.
-        copied = None if self.check is None else self.check(answer.value)
-        if copied is not None:
+        if self.check is not None and (copied := self.check(answer.value)) is not None:
             raise CopiedError(copied, answer.text, answer.usage.counts)
-        misquoted = None if self.quotes is None else self.quotes(answer.value)
-        if misquoted is not None:
+        if self.quotes is not None and (misquoted := self.quotes(answer.value)) is not None:
             raise misquoting(misquoted, answer)
 
     def again(self, raw: str, complaint: str) -> Question[T]:

@@ -363,13 +363,11 @@ class ArenaTestCase(_Case):
             return fields
         if len(listed) < 2:
             raise ValueError("An arena test case must have at least two contestants.")
-        contestants = [Contestant.model_validate(contestant) for contestant in listed]
-        if len({contestant.name for contestant in contestants}) < len(contestants):
+        contestants = map(Contestant.model_validate, listed)
+        by_name = {contestant.name: contestant.test_case for contestant in contestants}
+        if len(by_name) < len(listed):
             raise ValueError("All contestant names must be unique.")
-        return {
-            **fields,
-            "contestants": {contestant.name: contestant.test_case for contestant in contestants},
-        }
+        return {**fields, "contestants": by_name}
 
     @model_validator(mode="after")
     def _one_task(self) -> Self:
@@ -475,11 +473,11 @@ def _in_list(items: list[Any], segment: str, rest: str, path: str) -> tuple[Any,
     if numbers is None:
         return _in_each(items, range(len(items)), path), ""
     count, begin_number = len(items), int(numbers[1])
-    begin = begin_number + count if begin_number < 0 else begin_number
+    begin = begin_number + count * (begin_number < 0)
     if numbers[2] is None:
         return (items[begin_number], rest) if 0 <= begin_number < count else (None, "")
     end_number = int(numbers[2])
-    indices = range(max(begin, 0), (end_number + count if end_number < 0 else end_number) + 1)
+    indices = range(max(begin, 0), end_number + count * (end_number < 0) + 1)
     if not indices or indices[-1] >= count:
         return None, ""
     if rest and not _NUMBERS.fullmatch(rest.partition(".")[0]):

@@ -100,10 +100,7 @@ class Buffer:
         self.dropped = 0
         self.raised: BaseException | None = None
         # pytest-xdist gives its worker no public name: it is known by its class.
-        self._worker: Any = next(
-            (plugin for plugin in session.config.pluginmanager.get_plugins()
-             if type(plugin).__name__ == "WorkerInteractor"), None,
-        )  # fmt: skip
+        self._worker: Any = plugin_of_class(session.config, "WorkerInteractor")
 
     @property
     def _stopping(self) -> bool:
@@ -336,6 +333,12 @@ class Buffer:
                     if isinstance(event, str) or event.when == "setup":
                         self._log(held, event)
         self._drop()
+
+
+def plugin_of_class(config: pytest.Config, name: str) -> Any:
+    """The plugin whose class is called so, which has no public name; None without one."""
+    plugins = config.pluginmanager.get_plugins()
+    return next((plugin for plugin in plugins if type(plugin).__name__ == name), None)
 
 
 def evaluation_of(

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -37,6 +37,7 @@ from dagengine.results import CaseResult, Spent, Totals
 from dagengine.system.regular_files import noting_writes
 from dagengine.system.terminal import few, replaced_line
 from dagengine.test_case import CASE_TYPES
+from dagengine.testing.deferral import plugin_of_class
 from dagengine.testing.recordings import TestFiles
 from dagengine.testing.session_summary import Outcome, Summary, in_order, label_of
 from dagengine.testing.verdicts import Verdict
@@ -75,8 +76,7 @@ class Ending:
 
         pytest has written the file by then: gates come after the fixtures of the session.
         """
-        plugins = config.pluginmanager.get_plugins()
-        junit: Any = next((plugin for plugin in plugins if type(plugin).__name__ == "LogXML"), None)
+        junit = plugin_of_class(config, "LogXML")
         if junit is None or not self.failing:
             return
         for number, line in enumerate(self.failing, 1):

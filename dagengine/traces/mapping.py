@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -213,16 +213,20 @@ def _tree(tops: Iterable[TraceStep], steps: Sequence[TraceStep]) -> Iterator[tup
                 waiting += [(child, depth + 1) for child in reversed(below)]
 
 
+def _ids_within(tops: Iterable[TraceStep], steps: Sequence[TraceStep]) -> set[str]:
+    """The ids of spans, and of all that are in them."""
+    return {step.span.span_id for step, _ in _tree(tops, steps)}
+
+
 def _within(tops: Iterable[TraceStep], steps: Sequence[TraceStep]) -> list[TraceStep]:
-    """Spans with all that are in them: the tree finds them, `steps` has them in order of time."""
-    ids = {step.span.span_id for step, _ in _tree(tops, steps)}
+    """Spans with all that are in them, in their order of time."""
+    ids = _ids_within(tops, steps)
     return [step for step in steps if step.span.span_id in ids]
 
 
 def _parts_of(root: TraceStep, steps: list[TraceStep], session: str | None, id: str) -> CaseParts:
     """Parts of the case of a span and the spans in it."""
-    spans = [step.span for step in steps]
-    passages = [text for span in spans for text in span.documents or ()]
+    passages = list(chain.from_iterable(step.span.documents or () for step in steps))
     if root.span.kind in (TOOL, RETRIEVER):
         answer = root.span.output if root.span.kind == TOOL else "\n\n".join(passages) or None
         text_in, text_out = _as_text(root.span.input), _as_text(answer)
@@ -253,7 +257,7 @@ def _groups(root: TraceStep, steps: list[TraceStep]) -> Iterator[list[TraceStep]
         for step in steps
         if step is not root and (step.span.kind in _BESIDE or _GUARD.search(step.span.name))
     ]
-    hidden = {step.span.span_id for step, _ in _tree(aside, steps)}
+    hidden = _ids_within(aside, steps)
     working = [step for step in steps if step.span.span_id not in hidden]
     own = _within([root], working)
     speakers = _topmost(own, lambda step: step.text_in or step.text_out)
@@ -267,11 +271,15 @@ def _topmost(steps: list[TraceStep], text: TextOf) -> list[TraceStep]:
     limit = math.inf  # what is deeper is in the span that spoke last
     for step, depth in _tree(_tops(steps), steps):
         if depth <= limit:
-            speaks = bool(text(step))
-            speakers += [step] if speaks else []
-            limit = depth if speaks else math.inf
-    ranks = [_RANKS.get(step.span.kind, 1) for step in speakers]
-    best = [step for step, rank in zip(speakers, ranks, strict=True) if rank == min(ranks)]
+            limit = math.inf
+            if text(step):
+                speakers.append(step)
+                limit = depth
+
+    def rank(step: TraceStep) -> int:
+        return _RANKS.get(step.span.kind, 1)
+
+    _, best = next(groupby(sorted(speakers, key=rank), key=rank), (0, ()))
     return sorted(best, key=lambda step: step.raw.start)
 
 

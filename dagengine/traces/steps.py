@@ -11,7 +11,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -112,14 +112,29 @@ class ToolRequest:
     arguments: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SpanMessage:
     """One message: its texts, the calls that it asks for, and results of calls by their id."""
 
     role: str
-    texts: tuple[str, ...] = ()
-    calls: tuple[ToolRequest, ...] = ()
-    results: tuple[tuple[str | None, Any], ...] = ()
+    texts: list[str] = field(default_factory=list[str])
+    calls: list[ToolRequest] = field(default_factory=list[ToolRequest])
+    results: list[tuple[str | None, Any]] = field(default_factory=list[tuple[str | None, Any]])
+
+    def take(self, part: Any) -> None:
+        """Add a part of its content: a text, a call or the result of one."""
+        inner = part
+        if isinstance(part, Mapping):
+            inner = json_of_kind(part.get("message_content"), dict, part)
+            kind = inner.get("type")
+            if kind == "tool_call":
+                self.calls.append(_call(inner))
+            elif kind == "tool_call_response":
+                self.results.append((_id(inner, "id"), inner.get("response", inner.get("result"))))
+            elif kind in (None, "text", "input_text", "output_text"):
+                inner = inner.get("content", inner.get("text"))
+        if isinstance(inner, str):
+            self.texts.append(inner)
 
 
 Dialogue = dict[str, list[SpanMessage]]
@@ -286,8 +301,7 @@ def _documents(attributes: Mapping[str, Any]) -> list[str] | None:
     """The texts that were retrieved; None if none was captured."""
     listed = from_json(first_of(attributes, "gen_ai.retrieval.documents", *_OUT))
     listed = listed.get("documents") if isinstance(listed, Mapping) else listed
-    documents = [item for item in json_of_kind(listed, list, ()) if isinstance(item, Mapping)]
-    texts = [first_of(document, *_CONTENT) for document in documents]
+    texts = [first_of(document, *_CONTENT) for document in _mappings_in(listed)]
     names = sorted(filter(None, map(_DOCUMENT.fullmatch, attributes)), key=lambda n: int(n[1]))
     texts += map(attributes.get, map(itemgetter(0), names))
     return [*map(str, filter(None, texts))] or None
@@ -312,11 +326,8 @@ def dialogue_of(span: RawSpan, logs: Iterable[RawLog]) -> Dialogue:
     for prefix, role in _FLAT.items():
         dialogue[role] += map(_message, _nested_messages(span.attributes, prefix))
     events = [*span.events, *((log.event, log.attributes) for log in logs)]
-    events += [
-        (str(body.get("event.name", "")), dict(body))
-        for body in json_of_kind(span.attributes.get("events"), list, ())
-        if isinstance(body, Mapping)
-    ]
+    for body in _mappings_in(span.attributes.get("events")):
+        events.append((str(body.get("event.name", "")), dict(body)))
     for name, body in events:
         if name == _CHOICE:
             text = body.get("message")
@@ -335,8 +346,7 @@ def _take_attributes(dialogue: Dialogue, attributes: Mapping[str, Any]) -> None:
         # Before there were messages it was the text itself. What was cut off is no JSON any more.
         if isinstance(value, str) and not _CUT.match(value):
             value = [{"role": role, "content": value}]
-        if isinstance(value, list):
-            dialogue[role] += [_message(item) for item in value if isinstance(item, Mapping)]
+        dialogue[role] += map(_message, _mappings_in(value))
 
 
 def text_for(role: str, value: Any, depth: int = _DEPTH) -> str | None:
@@ -372,18 +382,18 @@ def _message(value: Mapping[str, Any]) -> SpanMessage:
     role = str(value.get("role") or value.get("type") or "")
     role = _ROLES.get(role, role if value.get("role") else ASSISTANT)
     content = _content_of(value)
-    parts = value.get("parts") or value.get("contents") or ()
-    results: list[tuple[str | None, Any]] = []
+    parts: list[Any] = of_type(value.get("parts") or value.get("contents"), list, [])
+    message = SpanMessage(role)
     if role == TOOL and content is not None:
-        results.append((_id(value, "tool_call_id", "id"), content))
+        message.results.append((_id(value, "tool_call_id", "id"), content))
     elif isinstance(content, str):
-        parts = [content, *(parts if isinstance(parts, list) else ())]
+        parts = [content, *parts]
     elif isinstance(content, list):
         parts = [*content, *parts]
-    message = _message_of_parts(role, parts if isinstance(parts, list) else ())
-    requests = json_of_kind(value.get("tool_calls"), list, ())
-    calls = [_call(call) for call in requests if isinstance(call, Mapping)]
-    return SpanMessage(role, message.texts, (*message.calls, *calls), (*results, *message.results))
+    for part in parts:
+        message.take(part)
+    message.calls += map(_call, _mappings_in(value.get("tool_calls")))
+    return message
 
 
 def _content_of(value: Mapping[str, Any]) -> Any:
@@ -393,26 +403,6 @@ def _content_of(value: Mapping[str, Any]) -> Any:
     if parts and isinstance(parts, list) and all(isinstance(part, Mapping) for part in parts):
         return parts
     return content
-
-
-def _message_of_parts(role: str, parts: Iterable[Any]) -> SpanMessage:
-    texts: list[Any] = []
-    calls: list[ToolRequest] = []
-    results: list[tuple[str | None, Any]] = []
-    for part in parts:
-        if not isinstance(part, Mapping):
-            texts.append(part)
-            continue
-        inner = json_of_kind(part.get("message_content"), dict, part)
-        kind = inner.get("type")
-        if kind == "tool_call":
-            calls.append(_call(inner))
-        elif kind == "tool_call_response":
-            results.append((_id(inner, "id"), inner.get("response", inner.get("result"))))
-        elif kind in (None, "text", "input_text", "output_text"):
-            texts.append(inner.get("content", inner.get("text")))
-    texts = [text for text in texts if isinstance(text, str)]
-    return SpanMessage(role, tuple(texts), tuple(calls), tuple(results))
 
 
 def _call(value: Mapping[str, Any]) -> ToolRequest:
@@ -473,6 +463,11 @@ def json_data(value: Any) -> Any:
     except ValueError:
         return None if _CUT.match(value) else value
     return of_type(data, str | list | dict, value)
+
+
+def _mappings_in(value: Any) -> list[Mapping[str, Any]]:
+    """The mappings in a list, which may be written as JSON text; none in anything else."""
+    return [item for item in json_of_kind(value, list, ()) if isinstance(item, Mapping)]
 
 
 def json_of_kind(value: Any, kind: type, otherwise: Any) -> Any:

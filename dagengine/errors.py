@@ -329,13 +329,13 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     `cutoff` (0 to 1) is how alike both have to be, as `difflib` counts it.
     """
     near = nearest(word, known, cutoff=cutoff)
-    return f"did you mean {near!r}?" if near else ""
+    return near and f"did you mean {near!r}?"
 
 
 def near_hint(word: str, known: Iterable[str]) -> str:
     """`did_you_mean` in brackets, to be put behind the word; empty if none is near."""
     near = did_you_mean(word, known)
-    return f" ({near})" if near else ""
+    return near and f" ({near})"
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
@@ -343,7 +343,7 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     import difflib  # only a mistake needs it
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
-    return str(near[0]) if near else ""
+    return next(iter(near), "")
 
 
 answer_absent(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from dagengine.errors import InputError, load_extra
@@ -35,11 +35,6 @@ DISTANCES = {
 def needs(package: str) -> Any:
     """The module of an optional package; raises MissingExtraError when it is not there."""
     return load_extra(_PACKAGES[package], "this score needs", "scorers")
-
-
-@dataclass(frozen=True)
-class _Tokenizer:
-    tokenize: Callable[[str], list[str]]
 
 
 def _texts(**texts: object) -> None:
@@ -93,7 +88,7 @@ class Scorer(Answering):
                 "the target has no ASCII letters or digits, and ROUGE's tokenizer knows only "
                 "these; pass tokenizer=, for instance str.split"
             )
-        own = _Tokenizer(tokenizer) if tokenizer else None
+        own = SimpleNamespace(tokenize=tokenizer) if tokenizer else None
         kind = rouge_type(score_type)
         rouge = needs("rouge-score").RougeScorer([kind], use_stemmer, tokenizer=own)
         return float(rouge.score(target, prediction)[kind].fmeasure)

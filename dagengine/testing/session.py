@@ -272,7 +272,7 @@ class Evaluations:
                 notes = card_notes(self._config.getoption("evals_card"), metrics, asked_judges)
                 self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
-        index = 0 if ahead else self._handed_over
+        index = self._handed_over * (not ahead)
         judging = _Judging(case, metrics, engine, judges, mark, index, asks, recorder)
         return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
 

@@ -82,7 +82,10 @@ class Verdict:
     @property
     def error(self) -> EvaluationFailed | AnswerMissingError | None:
         """The error that it raises in its test; None when every metric passed, or votes say so."""
-        if self.votes.decision == "passed" if self.votes else not self.failed:
+        passed = not self.failed
+        if self.votes is not None:
+            passed = self.votes.decision == "passed"
+        if passed:
             return None
         return AnswerMissingError(self) if self.is_missing else EvaluationFailed(self)
 
@@ -139,9 +142,10 @@ def _headline(verdict: Verdict, result: MetricResult) -> str:
     """Score, threshold, metric and node in one line; what votes say in front of it."""
     prefix, votes = "", verdict.votes
     if votes is not None:
-        p = "" if votes.p is None else f"p = {votes.p:.2f}, "
-        cast = votes.failed + votes.passed
-        prefix = f"{votes.decision} ({p}{votes.failed} of {cast} votes failed): "
+        votes_failed = f"{votes.failed} of {votes.failed + votes.passed} votes failed"
+        if votes.p is not None:
+            votes_failed = f"p = {votes.p:.2f}, {votes_failed}"
+        prefix = f"{votes.decision} ({votes_failed}): "
     failure = result.failure
     if failure is not None:
         # What a recording lacks tells nothing about the judge.

@@ -233,9 +233,13 @@ def _list(value: Mapping[str, Any], *names: str) -> list[Any]:
 def records_of_any(value: Any, leave_out: LeaveOut) -> Iterator[RawRecord]:
     """The records in a value of a file, or in an array of such values.
 
-    What is damaged, or no span of a tool that is known, is left out, alone.
+    What is damaged (an error in the place of a value), or no span of a tool that is known, is left
+    out, alone.
     """
     items = of_type(value, list, [value])
+    if isinstance(value, Exception):
+        leave_out(value)
+        return
     if isinstance(value, Mapping) and isinstance(value.get("data"), list):
         items = value["data"]
     for item in items:

@@ -305,7 +305,7 @@ class _Courier:
         gone = {score.key for score in absent}
         scores = [score for score in request.scores if score.key not in gone]
         sent.problems[problem] -= len(scores)
-        for again in backend.requests(scores) if scores else ():
+        for again in backend.requests(scores):
             self._make(again)
 
     def _answer(self, request: ScoreRequest) -> _Answer:

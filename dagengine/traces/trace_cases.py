@@ -63,8 +63,8 @@ class TraceCases(Cases):
         lines = [line for part in largest[:_TURNS] for line in mapping_lines(part)]
         if self._traces.unit.is_session:
             lines.insert(0, f"session {largest[0].session} ({counted(len(largest), 'trace')}):")
-            extra = len(largest) - _TURNS
-            lines += [f"and {counted(extra, 'more trace')}"] if extra > 0 else []
+            if (extra := len(largest) - _TURNS) > 0:
+                lines.append(f"and {counted(extra, 'more trace')}")
         cases = [self._traces.case(parts) for parts in first]
         silent = [case for case in cases if isinstance(case, InvalidCase) and case.nothing_to_judge]
         if silent:
@@ -91,14 +91,14 @@ class Traces:
     def _records(self) -> Iterator[RawRecord]:
         for path in self._files:
             for position, value in _values(path):
-                flaws = [value] if isinstance(value, Exception) else list[Exception]()
-                count = 0
-                for record in () if flaws else records_of_any(value, flaws.append):
+                flaws, count = list[Exception](), 0
+                for record in records_of_any(value, flaws.append):
                     count += 1
                     yield record
                 if flaws:
-                    words = f"{len(flaws)} of its parts are left out ({flaws[0]})"
-                    words = words if count else f"no traces ({flaws[0]}); {_EXPECTED}"
+                    words = f"no traces ({flaws[0]}); {_EXPECTED}"
+                    if count:
+                        words = f"{len(flaws)} of its parts are left out ({flaws[0]})"
                     self._flaws.append(InvalidCase(position, words))
 
     def parts(self) -> Iterator[list[CaseParts]]:

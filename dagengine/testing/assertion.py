@@ -21,7 +21,7 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult
 from dagengine.test_case import TestCase
-from dagengine.testing.verdicts import EvaluationFailed, Verdict
+from dagengine.testing.verdicts import Assertion, EvaluationFailed, Verdict
 
 if TYPE_CHECKING:
     from dagengine.testing.session import Evaluations
@@ -48,12 +48,11 @@ def assert_test(
     __tracebackhide__ = True
     session = _session()
     try:
-        metrics = as_metrics(metrics)
+        assertion = Assertion(test_case, as_metrics(metrics), settings, at_once=run_async)
         if session is not None:
-            caller = sys._getframe(2)  # behind `names_first`
-            session.check(caller, test_case, metrics, settings, at_once=run_async)
+            session.check(sys._getframe(2), assertion)  # its caller is behind `names_first`
             return
-        verdict = _verdict(test_case, metrics, settings, at_once=run_async)
+        verdict = _verdict(assertion)
     except (DagengineError, EvaluationFailed, TypeError) as error:
         # The caller's line is what is wrong, not ours.
         raise error.with_traceback(None) from error.__cause__
@@ -67,9 +66,9 @@ def assert_at_once(
     """The row of a case, judged now; in a test that pytest runs with all its other cases."""
     __tracebackhide__ = True
     check_settings(assert_at_once, settings)
-    metrics, session = as_metrics(metrics), _session()
+    session = _session()
     judge = _verdict if session is None else session.verdict
-    verdict = judge(test_case, metrics, settings, at_once=True)
+    verdict = judge(Assertion(test_case, as_metrics(metrics), settings))
     if verdict.is_missing and (failed := verdict.error) is not None:
         raise failed
     return verdict.row
@@ -84,14 +83,12 @@ def _session() -> Evaluations | None:
     return session
 
 
-def _verdict(
-    test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool
-) -> Verdict:
+def _verdict(asserted: Assertion) -> Verdict:
     """The verdict of its own run."""
     rows: list[CaseResult] = []
-    engine = LocalExecutor(metrics, settings, at_once=at_once)
-    sync(lambda: engine.judge(engine.cases([test_case]), OnRow(rows.append)))
-    print_verbose(metrics, rows[0])
+    engine = LocalExecutor(asserted.metrics, asserted.settings, at_once=asserted.at_once)
+    sync(lambda: engine.judge(engine.cases([asserted.case]), OnRow(rows.append)))
+    print_verbose(asserted.metrics, rows[0])
     judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
     return Verdict(rows[0], engine.plan, judges)
 

@@ -36,7 +36,6 @@ from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
 from dagengine.gateway.limits import DEFAULT_LIMITS
 from dagengine.gateway.pipeline import Sink
-from dagengine.graph.graph import Metric, as_metrics
 from dagengine.judges import open_judges
 from dagengine.question import Judge, durable_identity
 from dagengine.results import Attempt, CaseResult, Waiting
@@ -49,6 +48,7 @@ from dagengine.testing.plugin import Sent
 from dagengine.testing.recordings import Recorder, TestFiles
 from dagengine.testing.session_summary import Summary
 from dagengine.testing.verdicts import (
+    Assertion,
     EvaluationFailed,
     Pending,
     Verdict,
@@ -104,46 +104,36 @@ class Evaluations:
         self.is_cut = False
         self.buffer = Buffer(session, self, _WAITING * limits.max_in_flight)
 
-    def check(
-        self,
-        caller: FrameType,
-        case: Any,
-        metrics: Sequence[Metric],
-        settings: Settings,
-        *,
-        at_once: bool,
-    ) -> None:
+    def check(self, caller: FrameType, assertion: Assertion) -> None:
         """Have a case judged; raises EvaluationFailed now or, where nobody would catch it, later.
 
         `caller` is the frame that called `assert_test`.
         """
         __tracebackhide__ = True
-        held, frames = self.buffer.current, None
+        held, frames, metrics = self.buffer.current, None, assertion.metrics
         # What a verbose metric prints belongs into the test's own output.
         verbose = any(getattr(metric, "verbose_mode", False) for metric in metrics)
         if held is not None and not Mark.of(held.item).immediate and not verbose:
             frames = frames_between(caller, held.code)
         if held is None or frames is None:
-            verdict = self.verdict(case, metrics, settings, at_once=at_once)
+            verdict = self.verdict(assertion)
             print_verbose(metrics, verdict.row)
             error = self.error_of(verdict)
             if error is not None:
                 raise error
             return
-        future = self._begin(case, metrics, settings, at_once=at_once)
-        held.verdicts.append(Pending(future, case, traceback_of(frames)))
-        used = [settings.get("model"), settings.get("app"), metrics, *metrics]
+        future = self._begin(assertion)
+        held.verdicts.append(Pending(future, assertion.case, traceback_of(frames)))
+        used = [*map(assertion.settings.get, ("model", "app")), metrics, *metrics]
         used += [getattr(metric, "model", None) for metric in metrics]
         self._guard.hold(held.item, future, used)
 
-    def verdict(
-        self, case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
-    ) -> Verdict:
+    def verdict(self, assertion: Assertion) -> Verdict:
         """The verdict, for which the test waits."""
         __tracebackhide__ = True
-        verdict = self._first_verdict(case, metrics)
+        verdict = self._first_verdict(assertion)
         if verdict is None:
-            future = self._begin(case, metrics, settings, at_once=at_once, ahead=True)
+            future = self._begin(assertion, ahead=True)
             try:
                 wait_for(future, self.still_waiting)
             finally:
@@ -153,7 +143,7 @@ class Evaluations:
             self.count_verdict(self.item, verdict)
         return verdict
 
-    def _first_verdict(self, case: Any, metrics: Sequence[Metric]) -> Verdict | None:
+    def _first_verdict(self, assertion: Assertion) -> Verdict | None:
         """Verdict of the first attempt at a test, for the same call of an attempt in its place.
 
         Later attempts ask again.
@@ -161,9 +151,9 @@ class Evaluations:
         if getattr(self.item, "execution_count", 1) > 1:
             return None
         for pending in self.buffer.known:
-            if pending.case == case:
+            if pending.case == assertion.case:
                 verdict = pending.future.result()
-                if [m.metric for m in verdict.row.metrics] == [m.spec().name for m in metrics]:
+                if [result.metric for result in verdict.row.metrics] == assertion.names:
                     self.buffer.known.remove(pending)
                     return verdict
         return None
@@ -251,29 +241,27 @@ class Evaluations:
         repetition: int = parameters.get("dagengine_repetition", 1) - 1
         return int(rerun * times + repetition)
 
-    def _begin(
-        self, case: Any, metrics: Sequence[Metric], settings: Settings, *,
-        at_once: bool, ahead: bool = False,
-    ) -> Future[Verdict]:  # fmt: skip
+    def _begin(self, assertion: Assertion, *, ahead: bool = False) -> Future[Verdict]:
         """Check everything in the test's thread, then hand the case over."""
-        desk = self._shared.desk(settings)
+        desk = self._shared.desk(assertion.settings)
         asks, recorder = self.files.asking(desk.gateway, self.item, self._attempt)
-        engine = self._shared.engine(desk, metrics, settings, asks, at_once=at_once)
-        cases = engine.cases([case])
+        engine = self._shared.engine(desk, assertion, asks)
+        cases = engine.cases([assertion.case])
         if self.run is not None:
             self.run.define(engine)
         judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
             asked_judges = [judges[index] for index in engine.plan.asked]
-            names = (*(metric.spec().name for metric in metrics), *asked_judges)
+            names = (*assertion.names, *asked_judges)
             if names not in self._cards:  # its note is kept once
                 self._cards.add(names)
-                notes = card_notes(self._config.getoption("evals_card"), metrics, asked_judges)
+                card = self._config.getoption("evals_card")
+                notes = card_notes(card, assertion.metrics, asked_judges)
                 self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
         index = self._handed_over * (not ahead)
-        judging = _Judging(case, metrics, engine, judges, mark, index, asks, recorder)
+        judging = _Judging(assertion, engine, judges, mark, index, asks, recorder)
         return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
 
 
@@ -284,8 +272,7 @@ class _Judging:
     `index` is its turn among the cases, `judges` the identities of those of the engine.
     """
 
-    case: Any
-    metrics: Sequence[Metric]
+    assertion: Assertion
     engine: LocalExecutor
     judges: tuple[str, ...]
     mark: Mark
@@ -299,16 +286,16 @@ class _Judging:
         plan, votes = self.engine.plan, None
         row = await judge_case(self.engine, cases, self.place)
         failed = may_change(plan, self.engine.judges, row) if self.mark.votes > 1 else []
-        if failed and isinstance(self.case, CASE_TYPES):
+        if failed and isinstance(self.assertion.case, CASE_TYPES):
             votes = await vote(partial(self._again, failed), self.mark)
         return self.lacking[0] if self.lacking else self._verdict_of(row, plan, votes)
 
     async def _again(self, failed: Sequence[int], number: int) -> bool | None:
         """Whether what failed passes as another sample."""
-        failing = [self.metrics[index] for index in failed]
+        failing = [self.assertion.metrics[index] for index in failed]
         fresh = Resampled(self.asks, number * SAMPLES)
         engine = self.engine.also(failing, gateway=fresh)
-        row = await judge_case(engine, engine.cases([self.case]), self.place)
+        row = await judge_case(engine, engine.cases([self.assertion.case]), self.place)
         verdict = self._verdict_of(row, engine.plan)
         if verdict.is_missing:
             self.lacking.append(verdict)
@@ -375,21 +362,13 @@ class SharedRun:
             self._desks.append(desk)
         return desk
 
-    def engine(
-        self,
-        desk: Desk,
-        metrics: Sequence[Metric],
-        settings: Settings,
-        asks: Asks,
-        *,
-        at_once: bool = True,
-    ) -> LocalExecutor:
+    def engine(self, desk: Desk, assertion: Assertion, asks: Asks) -> LocalExecutor:
         """The metrics compiled, their judges open; cases ask through `asks`, the desk's gateway.
 
         Keys are read and clients made now, in the caller's environment. Raises what `LocalExecutor`
         raises, and JudgeSetupError.
         """
-        listed = as_metrics(metrics)
+        listed, settings, at_once = assertion.metrics, assertion.settings, assertion.at_once
         own: Settings = {"model": settings.get("model"), "app": settings.get("app")}
         # An attribute that is replaced is a change, one that is changed in place is none.
         parts: list[Any] = [asks]

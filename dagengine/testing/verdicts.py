@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import RecordingMissError
+from dagengine.execution.local_executor import Settings
+from dagengine.graph.graph import Metric
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.system.terminal import one_line, plain
@@ -88,6 +90,21 @@ class Verdict:
         if passed:
             return None
         return AnswerMissingError(self) if self.is_missing else EvaluationFailed(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assertion:
+    """A case that a test asserts to pass metrics; not `at_once`, one node runs at a time."""
+
+    case: Any
+    metrics: Sequence[Metric]
+    settings: Settings
+    at_once: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the metrics."""
+        return [metric.spec().name for metric in self.metrics]
 
 
 @dataclass(slots=True, eq=False)

@@ -193,15 +193,15 @@ class Gate:
         """Return whether the gate holds, and what to say about it; nothing judged does not hold."""
         mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
         passed = sum(outcome.success is True for outcome in mine)
-        others = [outcome for outcome in mine if outcome.has_not_passed]
-        failed = [outcome.label for outcome in others]
+        not_passed = [outcome for outcome in mine if outcome.has_not_passed]
+        failed = [outcome.label for outcome in not_passed]
         cases = passed + len(failed)
         if not cases:
             return False, f"--evals-min {self.text}: nothing was judged{self._hint(outcomes)}"
         holds = passed >= self.least * cases - 1e-9
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
-        lost = sum(outcome.success is None for outcome in others)
+        lost = sum(outcome.success is None for outcome in not_passed)
         share += f", {lost} without a score among them" * bool(lost)
         listed = f"; not passed: {few(failed)}" * (not holds)
         return holds, f"--evals-min {self.text}: {word}, {share}{listed}"

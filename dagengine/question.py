@@ -112,9 +112,11 @@ class Options:
 
     def __repr__(self) -> str:
         """Identity of options in stored answers, as it was before there were bounds."""
-        settings = [f"{name}={getattr(self, name)!r}" for name in _ALWAYS]
-        bounds = [(name, getattr(self, name)) for name in _BOUNDS]
-        settings += [f"{name}={bound}" for name, bound in bounds if bound is not None]
+        settings = list[str]()
+        for name in (*_ALWAYS, *_BOUNDS):
+            value = getattr(self, name)
+            if name in _ALWAYS or value is not None:
+                settings.append(f"{name}={value!r}")
         return f"Options({', '.join(settings)})"
 
     @property

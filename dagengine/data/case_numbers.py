@@ -44,8 +44,9 @@ def read_digest(case: TestCase, paths: Collection[str], *, blanks: bool = True) 
     Equal in every process. Without `blanks`, texts that differ in blanks only have one digest.
     """
     text = json.dumps([as_data(read_field(case, path)) for path in sorted(paths) or JUDGED])
-    read = text if blanks else re.sub(r"(?:\\[nrt]|\s)+", "", text)
-    return hashlib.sha256(read.encode()).hexdigest()
+    if not blanks:
+        text = re.sub(r"(?:\\[nrt]|\s)+", "", text)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_gap(cell: Any) -> bool:

@@ -108,7 +108,7 @@ def _number_rows(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
 
 def _file(path: Path) -> Table:
     if not path.exists():
-        hint = "; of a pipe the name is /dev/stdin" if str(path) == "-" else ""
+        hint = "; of a pipe the name is /dev/stdin" * (str(path) == "-")
         raise InputError(f"there is no file {path}{hint}")
     if path.is_dir():
         raise InputError(f"{path} is a folder; choose a file in it")

@@ -140,7 +140,8 @@ def end(
         with noting_writes() as written:
             run.save(Path(out), summary.totals)
         ending.take([(True, f"run folder: {Path(out)}")])
-        ending.take((True, line) for line in [replaced_line(written)] if line)
+        if line := replaced_line(written):
+            ending.take([(True, line)])
     gates: Sequence[str] = config.getoption("evals_min") or ()
     ending.take(Gate.read(text).check(summary.all) for text in gates)
     return ending

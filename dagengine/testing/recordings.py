@@ -171,8 +171,8 @@ class TestFiles:
     @property
     def recorders(self) -> list[Recorder]:
         """Everything that answers were taken from, or put into."""
-        recorders = (recorder for _, recorder in self._asks.values())
-        return list(dict.fromkeys(recorder for recorder in recorders if recorder is not None))
+        recorders = map(itemgetter(1), self._asks.values())
+        return list(dict.fromkeys(filter(None, recorders)))
 
     def asking(
         self, gateway: Gateway, item: pytest.Item | None, attempt: int = 0
@@ -310,7 +310,7 @@ class Recording:
                 if self.answers.get(key) != answer:
                     self.answers[key] = answer
                     self.used.add(key)
-            answers = {**self.answers, **self.new}
+            answers = self.answers | self.new
             if only_used:
                 answers = {key: answer for key, answer in answers.items() if key in self.used}
             lines = sorted(answers.values(), key=itemgetter("node", "key"))

@@ -169,14 +169,15 @@ class Summary:
 
 def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
     """Sort a mapping in the order of the names; others come last."""
-    first = [name for name in dict.fromkeys(names) if name in found]
-    return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
+    order = dict.fromkeys([*filter(found.__contains__, names), *sorted(found)])
+    return {name: found[name] for name in order}
 
 
 def _line(name: str, outcomes: list[Outcome]) -> str:
     """One metric: how many passed of those with a score, and what has none."""
-    results = [outcome.success for outcome in outcomes if outcome.success is not None]
-    share = Share.of(passed := sum(results), len(results))
+    successes = Counter(outcome.success for outcome in outcomes)
+    passed, results = successes[True], successes[True] + successes[False]
+    share = Share.of(passed, results)
     kinds = Counter(outcome.kind for outcome in outcomes if outcome.kind != "ok")
     missing = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
     name = one_line(name, _NAME)
@@ -185,5 +186,5 @@ def _line(name: str, outcomes: list[Outcome]) -> str:
     if share is None:
         return f"{name}: {counted(len(outcomes), 'case')}, {mean}{missing}"
     rate = f"{share.value:.0%}, 95 % interval {share.low:.0%} to {share.high:.0%}"
-    scored = " scored" if missing else ""
-    return f"{name}: {passed} of {len(results)}{scored} passed ({rate}), {mean}{missing}"
+    scored = " scored" * bool(missing)
+    return f"{name}: {passed} of {results}{scored} passed ({rate}), {mean}{missing}"

@@ -40,6 +40,8 @@ _FIRST = 20  # cases of which the largest is shown
 _TURNS = 3  # traces of a session that are shown
 _OPENINGS = (b"[", b"{")  # first lines of JSON that is indented
 _LOOKED = 1000  # traces whose kinds of spans are named
+_AT_ONCE = 1000  # records that are inserted by one statement
+_CACHE = 32 * 1024  # KiB of the temporary database in memory
 _EXPECTED = (
     'traces are OTLP JSON lines ({"resourceSpans": …} or {"resourceLogs": …}), or an export of '
     "Jaeger, Langfuse or Phoenix"
@@ -259,10 +261,6 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-_AT_ONCE = 1000  # records that are inserted by one statement
-_CACHE = 32 * 1024  # KiB
-
-
 def temporary_database(owner: object, tables: str, cache: int) -> sqlite3.Connection:
     """A database that is gone with its owner; of it at most `cache` KiB are in memory."""
     # An empty name is a file of sqlite's own, without a place in any folder.
@@ -301,10 +299,7 @@ class Joined:
             )
             self._file.executemany(
                 "INSERT INTO records SELECT number, ?, ? FROM traces WHERE id = ?",
-                [
-                    (isinstance(record, RawSpan), pack_record(record), record.trace_id)
-                    for record in batch
-                ],
+                [(isinstance(r, RawSpan), pack_record(r), r.trace_id) for r in batch],
             )
             self._file.executemany(
                 "UPDATE traces SET session = ? WHERE id = ? AND session IS NULL",

@@ -28,7 +28,7 @@ from dagengine.data.cases import Cases
 from dagengine.data.converter import no_case
 from dagengine.data.golden import GOLDEN_TYPES
 from dagengine.errors import EngineClosedError, InputError
-from dagengine.execution.executor import OnRow
+from dagengine.execution.flow import Caller, CallSource, OnRow
 from dagengine.execution.local_executor import (
     Figures,
     LocalExecutor,
@@ -37,7 +37,6 @@ from dagengine.execution.local_executor import (
     check_settings,
 )
 from dagengine.execution.runner import failed_row
-from dagengine.execution.sources import Caller, CallSource
 from dagengine.gateway.answering import node_at_work
 from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks

@@ -31,8 +31,8 @@ from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.readers import CHECKED
 from dagengine.errors import InputError, metric_failed
 from dagengine.execution.app import as_app
-from dagengine.execution.cluster.coordinator import Workers, cluster_of
-from dagengine.execution.executor import Executor, OnRow, Source
+from dagengine.execution.cluster.coordinator import Executor, Workers, cluster_of
+from dagengine.execution.flow import OnRow, Pace, Source, rows_as_read
 from dagengine.execution.interrupts import kept_judges, sync
 from dagengine.execution.local_executor import (
     LocalExecutor,
@@ -40,7 +40,6 @@ from dagengine.execution.local_executor import (
     case_problems,
     check_settings,
 )
-from dagengine.execution.sources import Pace, rows_as_read
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.record.definition import judges_of, standing_lines
 from dagengine.record.recording import (

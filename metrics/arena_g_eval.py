@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.evaluation import evaluate
-from dagengine.execution.executor import Source
+from dagengine.execution.flow import Source
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode

@@ -46,7 +46,7 @@ from dagengine.data.cases import AsyncCases, read_cases, strict
 from dagengine.errors import InputError
 from dagengine.estimate.counting import forecast
 from dagengine.estimate.estimates import Forecast
-from dagengine.execution.executor import Source
+from dagengine.execution.flow import Source
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import check_settings
 from dagengine.graph.graph import as_metrics

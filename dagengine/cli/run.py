@@ -435,7 +435,7 @@ def _judge(
     executor: Executor, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
 ) -> None:
     """Judge every case; an interrupt keeps the finished rows and says how to continue."""
-    from dagengine.execution.executor import OnRow
+    from dagengine.execution.flow import OnRow
     from dagengine.execution.interrupts import sync
     from dagengine.report.progress import progress_bar
 

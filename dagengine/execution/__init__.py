@@ -1,7 +1,7 @@
 """A plan run over cases: the laws of who runs and what counts, and the tasks that obey."""
 
-from dagengine.execution.cluster.coordinator import Workers
-from dagengine.execution.executor import Executor, OnRow, RunObserver
+from dagengine.execution.cluster.coordinator import Executor, Workers
+from dagengine.execution.flow import OnRow, RunObserver
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.unknown import answer_absent

@@ -27,7 +27,7 @@ from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.data.readers import CHECKED
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
-from dagengine.execution.executor import RunObserver, Source
+from dagengine.execution.flow import RunObserver, Source
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce

@@ -13,7 +13,7 @@ from dagengine.errors import DagengineError
 from dagengine.execution.node_run import judge_unit
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.single_flight import SingleFlight
-from dagengine.gateway.urgency import FIRST
+from dagengine.gateway.waiting import FIRST
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import Failure

@@ -20,22 +20,23 @@ import anyio
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, complete_golden
-from dagengine.execution.executor import JudgedCase, RunObserver
+from dagengine.execution.flow import (
+    Caller,
+    CallSource,
+    CaseSource,
+    CaseTerms,
+    FedSource,
+    JudgedCase,
+    PulledSource,
+    RowsInOrder,
+    RunObserver,
+)
 from dagengine.execution.grading import Took
 from dagengine.execution.node_run import Calls, GatewayAsk, judge_unit, questions_of, read_inputs
 from dagengine.execution.path_odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
-from dagengine.execution.sources import (
-    Caller,
-    CallSource,
-    CaseTerms,
-    FedSource,
-    PulledSource,
-    RowsInOrder,
-    Source,
-)
 from dagengine.execution.speculation import ahead, bringing, deciding_units
 from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
@@ -122,7 +123,7 @@ class Runner:
         self._gateway = gateway
         self._judges = judges
         self._constants = constants or RunOnce(plan)
-        self._source: Source[Item | Caller] = PulledSource(())
+        self._source: CaseSource[Item | Caller] = PulledSource(())
         most = gateway.run.limits.max_in_flight
         self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.run.resting)
         self._goldens: deque[tuple[int, Golden | ConversationalGolden, CaseTerms]] = deque()

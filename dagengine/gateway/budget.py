@@ -1,14 +1,26 @@
-"""What a run has spent, and whether another call fits into what it may spend."""
+"""What a run may spend a minute and in all, and has spent, by metric, node and judge."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
 from dagengine.errors import InputError, OverBudgetError
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.prices import Price, find_price
-from dagengine.question import Judge, Question, Usage, model_of
+from dagengine.question import NO_USAGE, Judge, Question, Usage, model_of
+from dagengine.results import Spent
+
+_CHARACTERS = 4.0  # per token, in English, before anything is learnt
+_OVERHEAD = 64.0  # tokens around a prompt: roles, the answer's schema
+_OUTPUT = 256.0
+_WEIGHT = 0.1  # of the newest answer, once there are some
+_BURST = 1.0  # seconds' worth that may start at once
 
 
 class Account:
@@ -132,18 +144,6 @@ class Budget:
                 account.spent += cost or 0.0
 
 
-_CHARACTERS = 4.0  # per token, in English, before anything is learnt
-
-
-_OVERHEAD = 64.0  # tokens around a prompt: roles, the answer's schema
-
-
-_OUTPUT = 256.0
-
-
-_WEIGHT = 0.1  # of the newest answer, once there are some
-
-
 class Estimates:
     """Guesses the tokens of one judge's calls."""
 
@@ -171,3 +171,98 @@ class Estimates:
 def _length(question: Question[Any]) -> float:
     characters = sum(len(message["content"]) for message in question.messages)
     return characters + _OVERHEAD * _CHARACTERS
+
+
+@dataclass(slots=True)
+class Entry:
+    """The sums of one node at one judge."""
+
+    asked: int = 0
+    calls: int = 0
+    failed: int = 0
+    usage: Usage = NO_USAGE
+    cost: float | None = 0.0
+    seconds: float = 0.0
+
+    def spend(self, calls: int, failed: int, usage: Usage, cost: float | None, s: float) -> None:
+        self.calls += calls
+        self.failed += failed
+        self.usage += usage
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        self.seconds += s
+
+
+class Ledger:
+    """The sums of one run: in all, and by metric, node and judge (`entries`).
+
+    `asked` counts questions, `cached` those that the store answered, `calls` all calls, `retried`
+    those after the first of a question, `failed` those without an answer that fits. `saved` are US
+    dollars that prompt tokens from caches cost less than others.
+    """
+
+    def __init__(self) -> None:
+        self.asked = self.cached = self.calls = self.retried = self.failed = 0
+        self.usage = NO_USAGE
+        self.saved = 0.0
+        self.entries: defaultdict[tuple[str, str, str], Entry] = defaultdict(Entry)
+
+    def count_call(
+        self,
+        question: Question[Any],
+        judge: str,
+        *,
+        failed: bool,
+        usage: Usage,
+        cost: float | None,
+        seconds: float,
+    ) -> None:
+        """Count one attempt to get an answer."""
+        metric, node = question.asker or ("", question.name)
+        self.entries[metric, node, judge].spend(1, failed, usage, cost, seconds)
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """Questions and tokens so far, by metric, node and judge."""
+        sums = attrgetter(*Entry.__slots__)
+        # It may be read from any thread.
+        return tuple(Spent(*key, *sums(entry)) for key, entry in list(self.entries.items()))
+
+    def add(self, spent: Iterable[Spent]) -> None:
+        """Take over what another process counted."""
+        for part in spent:
+            entry = self.entries[part.metric, part.node, part.judge]
+            entry.asked += part.asked
+            entry.spend(part.calls, part.failed, part.usage, part.cost, part.seconds)
+
+
+class RateLimit:
+    """A rate as the time at which everything that has started would be paid for.
+
+    (The generic cell rate algorithm, ITU-T I.371: a leaky bucket in one number.) A single
+    amount may be larger than any bucket; whatever follows it waits the longer. `taken` is what has
+    started in all, `per_minute` the rate at the moment.
+    """
+
+    def __init__(self, per_minute: float) -> None:
+        """`per_minute` units are let through in a minute."""
+        self._paid = -math.inf
+        self.taken = 0.0
+        self.change(per_minute)
+
+    def change(self, per_minute: float) -> None:
+        """From now on so many units are let through in a minute; none of them with 0."""
+        self.per_minute = per_minute
+        self._seconds = 60.0 / per_minute if per_minute > 0 else 0.0
+
+    def opens_at(self) -> float:
+        """When the next amount may start; the first one may at any time."""
+        return self._paid - _BURST if self.per_minute > 0 else math.inf
+
+    def take(self, amount: float, now: float) -> None:
+        """Start `amount` units at `now`."""
+        self._paid = max(self._paid, now) + amount * self._seconds
+        self.taken += amount
+
+    def correct(self, difference: float) -> None:
+        """Correct what was taken by an amount, which may be negative."""
+        self._paid += difference * self._seconds

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError
 from dagengine.gateway.answering import secrets_of
-from dagengine.gateway.budget import Account, Budget
-from dagengine.gateway.ledger import Ledger
+from dagengine.gateway.budget import Account, Budget, Ledger
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
 from dagengine.gateway.limits import CHANGEABLE
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
@@ -34,8 +33,7 @@ from dagengine.gateway.pipeline import (
 )
 from dagengine.gateway.request import JudgeState, Request
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
-from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waiting import Resting, Waits, merge_waits
+from dagengine.gateway.waiting import Resting, Urgency, Waits, merge_waits
 from dagengine.gateway.window.whole_prompts import WholePrompts
 from dagengine.prompts.decisions import harmless_question
 from dagengine.question import (
@@ -50,7 +48,7 @@ from dagengine.question import (
 from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, OpenStore
-from dagengine.store.entries import key_of, short_key
+from dagengine.store.file import key_of, short_key
 from dagengine.system.threads import EventLoop
 
 T = TypeVar("T", bound=BaseModel)

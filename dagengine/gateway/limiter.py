@@ -15,13 +15,12 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.errors import JUDGE_FAILURES, JudgeError, JudgeTimeoutError, ProviderError
+from dagengine.gateway.budget import RateLimit
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
-from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.laws.throughput import ThroughputLimit
 from dagengine.gateway.limits import Limits
-from dagengine.gateway.urgency import Queue, Urgency
-from dagengine.gateway.waiting import Resting, one_waits, reason
+from dagengine.gateway.waiting import Queue, Resting, Urgency, one_waits, reason
 from dagengine.question import Question, Usage, judge_name
 from dagengine.results import Waiting
 

@@ -10,7 +10,7 @@ from dagengine.gateway.limiter import Call, JudgeLimiter
 from dagengine.gateway.packs.packing import Participant, Pause
 from dagengine.gateway.packs.prompt_cache import StickyPlaces
 from dagengine.gateway.prices import Price
-from dagengine.gateway.urgency import Urgency
+from dagengine.gateway.waiting import Urgency
 from dagengine.gateway.window.whole_prompts import WholePrompts
 from dagengine.question import NO_FACTS, Judge, Question, ServerFacts
 from dagengine.results import JudgeCall

@@ -12,8 +12,7 @@ from dagengine.errors import InputError
 from dagengine.question import Message
 from dagengine.record.run import Run
 from dagengine.results import CaseResult
-from dagengine.store.entries import UNREADABLE, question_by
-from dagengine.store.file import connect_to_read, unpack
+from dagengine.store.file import UNREADABLE, connect_to_read, question_by, unpack
 from dagengine.store.notices import question_parts
 
 Prompt = list[Message]

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from dagengine.compiler.plan import NONE, Plan, compile_metrics
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
-from dagengine.execution.executor import JudgedCase, RunObserver
+from dagengine.execution.flow import JudgedCase, RunObserver
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.graph.graph import Metric

@@ -20,7 +20,7 @@ import anyio
 import networkx as nx
 
 from dagengine.compiler.plan import Plan, Unit
-from dagengine.execution.executor import JudgedCase
+from dagengine.execution.flow import JudgedCase
 from dagengine.execution.grading import step_of
 from dagengine.execution.node_run import read_inputs, together
 from dagengine.execution.scheduler import CaseState

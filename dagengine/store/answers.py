@@ -27,21 +27,19 @@ from pydantic import BaseModel
 from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMissError
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Claims
-from dagengine.store.entries import (
+from dagengine.store.file import (
     AnswerEntry,
     DamagedError,
+    connect,
+    connect_to_read,
     entry_of,
+    explain_errors,
     failure_entry,
     failure_of,
     find,
     insert,
     key_of,
     revive,
-)
-from dagengine.store.file import (
-    connect,
-    connect_to_read,
-    explain_errors,
     storable_text,
     transaction,
 )

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.store.entries import UNREADABLE, DamagedError, answer_fields
 from dagengine.store.file import (
+    UNREADABLE,
+    DamagedError,
+    answer_fields,
     connect,
     connect_to_read,
     explain_errors,

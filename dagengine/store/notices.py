@@ -20,8 +20,16 @@ from dagengine.errors import InputError
 from dagengine.prompts.evidence import split_evidence
 from dagengine.question import Judge, Question, judge_name
 from dagengine.redaction import public_value
-from dagengine.store.entries import UNREADABLE, DamagedError, find, holds, key_of
-from dagengine.store.file import names, storable_text, unpack
+from dagengine.store.file import (
+    UNREADABLE,
+    DamagedError,
+    find,
+    holds,
+    key_of,
+    names,
+    storable_text,
+    unpack,
+)
 from dagengine.system.terminal import few
 
 REWORDED = "its instructions differ from those stored"

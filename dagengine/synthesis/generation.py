@@ -16,7 +16,7 @@ from dagengine.errors import InputError
 from dagengine.estimate.counting import estimate
 from dagengine.estimate.estimates import Estimate
 from dagengine.evaluation import write_page_or_warn
-from dagengine.execution.executor import OnRow
+from dagengine.execution.flow import OnRow
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
 from dagengine.record.recording import manifest_of

@@ -31,7 +31,7 @@ import anyio.to_thread
 from dagengine.data.converter import Item
 from dagengine.data.json_lines import JsonLines
 from dagengine.errors import InputError
-from dagengine.execution.executor import OnRow, RunObserver
+from dagengine.execution.flow import OnRow, RunObserver
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.execution.node_run import only
 from dagengine.gateway.gateway import Resampled

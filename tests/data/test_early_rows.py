@@ -15,8 +15,7 @@ from programs.commands import start_command
 
 from dagengine.data.json_lines import beside
 from dagengine.data.result_rows import RowWriter, read_rows
-from dagengine.execution.executor import OnRow
-from dagengine.execution.sources import RowsInOrder
+from dagengine.execution.flow import OnRow, RowsInOrder
 from dagengine.results import CaseResult, MetricResult
 
 

@@ -9,7 +9,6 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from trio.testing import MockClock
 from dagengine import Limits, a_evaluate, evaluate, stream
 from dagengine.dataset import App, ConversationalGolden, EvaluationDataset, Golden
 from dagengine.errors import DagengineError, InputError
-from dagengine.execution.cluster.coordinator import chunk_size
-from dagengine.execution.sources import Chunks, PulledSource
+from dagengine.execution.cluster.coordinator import Chunks
+from dagengine.execution.flow import PulledSource
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -458,7 +457,7 @@ def test_chunks_for_workers_get_shorter_so_that_none_is_long_at_the_end(
     count: int, places: int
 ) -> None:
     source = PulledSource(range(1, count + 1))
-    firsts, items = zip(*Chunks(source, partial(chunk_size, count, places)), strict=True)
+    firsts, items = zip(*Chunks(source, count, places), strict=True)
     sizes = list(map(len, items))
     assert list(itertools.chain(*items)) == list(range(1, count + 1))
     assert list(firsts) == list(itertools.accumulate(sizes, initial=0))[:-1]
@@ -470,4 +469,5 @@ def test_chunks_for_workers_get_shorter_so_that_none_is_long_at_the_end(
 
 
 def test_chunks_of_a_source_whose_length_is_not_known_are_all_alike() -> None:
-    assert {chunk_size(None, 8, taken) for taken in (0, 64, 1 << 20)} == {64}
+    chunks = Chunks(PulledSource(range(1, 64 * 20 + 1)), None, 8)
+    assert [len(items) for _, items in chunks] == [64] * 20

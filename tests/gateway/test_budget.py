@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from dagengine import a_evaluate
 from dagengine.errors import InputError, OverBudgetError
 from dagengine.gateway import Gateway, Limits, prices
-from dagengine.gateway.budget import Estimates
-from dagengine.gateway.laws.rate_limit import RateLimit
+from dagengine.gateway.budget import Estimates, RateLimit
 from dagengine.gateway.prices import Price, find_price
 from dagengine.question import Capabilities, Question, Usage
 from dagengine.results import OutcomeKind

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import dagengine
-from dagengine.execution.executor import OnRow
+from dagengine.execution.flow import OnRow
 from dagengine.execution.local_executor import LocalExecutor
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric

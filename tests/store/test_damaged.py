@@ -22,8 +22,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.results import EvaluationResult
 from dagengine.results.totals import cost_line
-from dagengine.store.entries import DamagedError, answer_fields
-from dagengine.store.file import connect, connect_to_read
+from dagengine.store.file import DamagedError, answer_fields, connect, connect_to_read
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(name=f"c{n}", input=f"number {n}") for n in range(8)]

@@ -42,8 +42,7 @@ from dagengine.question import (
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
 from dagengine.results.totals import cost_line
 from dagengine.store.answers import Journal
-from dagengine.store.entries import entry_of, find, insert, key_of
-from dagengine.store.file import connect
+from dagengine.store.file import connect, entry_of, find, insert, key_of
 from dagengine.store.maintenance import AnswerSelection, count, open_to_look
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import voted

@@ -40,7 +40,7 @@ from rich.table import Table
 import dagengine.evaluation  # noqa: F401 - imported before the clock starts
 from dagengine import Limits, evaluate
 from dagengine.execution import Workers
-from dagengine.execution.cluster import dask_workers
+from dagengine.execution.cluster import dask_cluster
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -326,7 +326,7 @@ def main(
     repeats: Annotated[int, typer.Option(help="Runs; the shortest is shown.")] = 3,
 ) -> None:
     """Measure, simulate and print."""
-    dask_workers._PATIENCE = 120  # workers may be slow to start here
+    dask_cluster._PATIENCE = 120  # workers may be slow to start here
 
     def load(count: int, latency: float) -> Load:
         return Load(count, calls, latency, round(seconds / latency) * count * calls)

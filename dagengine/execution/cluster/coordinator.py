@@ -33,16 +33,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import sniffio
 
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.converter import Item
-from dagengine.errors import InputError
+from dagengine.errors import InputError, load_extra
 from dagengine.execution.app import as_app
-from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask
 from dagengine.execution.cluster.leases import CALLS, MONEY, PLACES, Leases
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
 from dagengine.execution.cluster.worker import (
@@ -57,17 +56,19 @@ from dagengine.execution.cluster.worker import (
     pack_value,
     tell_leased,
 )
-from dagengine.execution.executor import RunObserver, Source
-from dagengine.execution.local_executor import Settings
-from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
+from dagengine.execution.flow import PulledSource, RowsInOrder, RunObserver, Source
+from dagengine.execution.local_executor import LocalExecutor, Settings
+from dagengine.gateway.budget import Ledger
 from dagengine.gateway.inner_metrics import current_host
-from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.waiting import merge_waits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
 from dagengine.system.file_locks import available
+
+if TYPE_CHECKING:
+    from dagengine.execution.cluster.dask_cluster import DaskWorkers
 
 LOCAL = "local"
 
@@ -150,7 +151,7 @@ def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers |
 
 
 class Cluster:
-    """An `Executor` whose workers do the work. They get chunks, so nobody can wait for one case.
+    """Metrics whose workers judge the cases. They get chunks, so nobody can wait for one case.
 
     Raises MissingExtraError without Dask, and InputError for a judge that asks in batches.
     """
@@ -159,7 +160,7 @@ class Cluster:
 
     def __init__(self, build: Build, limits: Limits, app_in_flight: int, workers: Workers) -> None:
         if workers.address != LOCAL:
-            require_dask()
+            load_extra("distributed", "a cluster of several machines needs", "cluster")
         self._engine = build(limits, app_in_flight)
         batched = any(judge.capabilities.batched for judge in self._engine.asked_judges)
         require_shareable({"batch": batched})
@@ -274,22 +275,20 @@ class Cluster:
         if address == LOCAL:
             # Each of them makes at least one call at a time.
             return Pool.of(min(wanted, self.limits.max_in_flight), _PLACES)
+        from dagengine.execution.cluster.dask_cluster import DaskWorkers
+
         return DaskWorkers.at(address, wanted)
 
     def keeping(self, result: Callable[[], Any]) -> AbstractContextManager[None]:
         """As of an engine; no worker has an `on_attempt`."""
         return self._engine.keeping(result)
 
-    async def judge(
-        self, cases: Cases | AsyncCases, observer: RunObserver, first: int = 0, step: int = 1
-    ) -> None:
+    async def judge(self, cases: Any, observer: RunObserver, first: int = 0, step: int = 1) -> None:
         """Open, have every case judged, and close; raises what `open` and `run` raise."""
         async with self.open():
             await self.run(cases, observer, first, step)
 
-    async def run(
-        self, cases: Cases | AsyncCases, observer: RunObserver, first: int = 0, step: int = 1
-    ) -> None:
+    async def run(self, cases: Any, observer: RunObserver, first: int = 0, step: int = 1) -> None:
         """Have every case judged; rows come in the order of the cases.
 
         `row_finished` is called as soon as a row is here: from a process of this machine a moment
@@ -302,7 +301,7 @@ class Cluster:
             raise InputError("a cluster judges all cases of a source: leave out the part of them")
         cases, slots = _pullable(cases), await self._places()
         source: PulledSource[Item] = PulledSource(cases)
-        chunks = Chunks(source, partial(chunk_size, cases.count(), slots))
+        chunks = Chunks(source, cases.count(), slots)
         rows = RowsInOrder(observer)
         waiting: set[asyncio.Task[ChunkResult]] = set()
         watching = asyncio.create_task(self._watch())
@@ -333,7 +332,7 @@ class Cluster:
             raise source.error
 
     def _hand_out(
-        self, chunks: Chunks[Item], rows: RowsInOrder, places: int, waiting: int
+        self, chunks: Chunks, rows: RowsInOrder, places: int, waiting: int
     ) -> set[asyncio.Task[ChunkResult]]:
         """Hand out as many chunks more as there is room for."""
         behind = (chunks.taken - rows.next) // _CHUNK
@@ -368,17 +367,36 @@ class Cluster:
         return max(1, sum(threads.values()))
 
 
-def chunk_size(count: int | None, places: int, taken: int) -> int:
-    """The length of the next chunk, when so many of so many cases (None: not known) are taken.
+class Chunks:
+    """The items of a source in chunks, each with the index of its first item.
 
     Chunks get shorter towards the end. A worker that got the last long one would be at work while
     the others have nothing left to do.
     """
-    if count is None:
-        return _CHUNK
-    # A few cases are handed out one by one, so that every place gets some.
-    least = _LEAST if count > _LEAST * _CHUNKS * places else 1
-    return max(least, min(_CHUNK, (count - taken) // (_CHUNKS * places)))
+
+    def __init__(self, source: PulledSource[Any], count: int | None, places: int) -> None:
+        """`count` items (None: not known) go to so many places; so many are `taken`."""
+        self._items: Iterator[Any] = iter(source.take, None)
+        self._count, self._places = count, places
+        self.taken = 0
+
+    def __iter__(self) -> Chunks:
+        return self
+
+    def __next__(self) -> tuple[int, list[Any]]:
+        items = list(itertools.islice(self._items, self._size()))
+        if not items:
+            raise StopIteration
+        first, self.taken = self.taken, self.taken + len(items)
+        return first, items
+
+    def _size(self) -> int:
+        if self._count is None:
+            return _CHUNK
+        slots = _CHUNKS * self._places
+        # A few cases are handed out one by one, so that every place gets some.
+        least = _LEAST if self._count > _LEAST * slots else 1
+        return max(least, min(_CHUNK, (self._count - self.taken) // slots))
 
 
 def _pullable(cases: Cases | AsyncCases) -> Cases:
@@ -403,3 +421,7 @@ def _connection_explained() -> Iterator[None]:
 def _add(rows: RowsInOrder, news: Sequence[CaseResult]) -> None:
     for row in news:
         rows.add(row)
+
+
+Executor = LocalExecutor | Cluster
+"""What judges cases: this process, or the workers of a cluster."""

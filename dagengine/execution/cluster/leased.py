@@ -13,12 +13,11 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.execution.cluster.leases import AMOUNT, CALLS, MONEY, PLACES, QUESTION, SHARE
-from dagengine.gateway.budget import Account
-from dagengine.gateway.laws.rate_limit import RateLimit
+from dagengine.gateway.budget import Account, RateLimit
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
 from dagengine.gateway.limits import Limits
 from dagengine.question import Answer, DurableNames, Judge, Question
-from dagengine.store.entries import entry_of, key_of, revive
+from dagengine.store.file import entry_of, key_of, revive
 
 T = TypeVar("T", bound=BaseModel)
 Say = Callable[..., None]

@@ -23,7 +23,7 @@ from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
 from dagengine.execution.cluster.leased import Leased, Say
 from dagengine.execution.cluster.processes import telling
-from dagengine.execution.executor import RunObserver
+from dagengine.execution.flow import RunObserver
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric

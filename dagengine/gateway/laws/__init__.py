@@ -2,7 +2,6 @@
 
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
-from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.laws.throughput import ThroughputLimit
 
-__all__ = ["AdaptiveConcurrency", "CircuitBreaker", "RateLimit", "ThroughputLimit"]
+__all__ = ["AdaptiveConcurrency", "CircuitBreaker", "ThroughputLimit"]

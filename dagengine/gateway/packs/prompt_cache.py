@@ -21,8 +21,7 @@ from typing import Any, Final
 import anyio
 from pydantic import BaseModel
 
-from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waiting import Resting
+from dagengine.gateway.waiting import Resting, Urgency
 from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
 from dagengine.question import Judge, Question, ServerFacts, schema_json
 

@@ -34,9 +34,8 @@ from dagengine.errors import InputError, MissingExtraError, ProviderError
 from dagengine.evaluation import a_evaluate, evaluate, stream
 from dagengine.execution import Workers, sync
 from dagengine.execution.cluster import coordinator as cluster
-from dagengine.execution.cluster import dask_workers, processes
-from dagengine.execution.executor import OnRow
-from dagengine.execution.sources import RowsInOrder
+from dagengine.execution.cluster import processes
+from dagengine.execution.flow import OnRow, RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -69,7 +68,7 @@ import os
 from pathlib import Path
 
 from dagengine.judges import ScriptedJudge
-from dagengine.store.entries import key_of
+from dagengine.store.file import key_of
 
 LOG = Path(__file__).with_name("asked.txt")
 
@@ -294,7 +293,8 @@ def test_cases_that_kill_every_worker_end_the_run(folder: Path, address: str) ->
 def test_an_address_where_nobody_answers_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_workers, "_PATIENCE", 0)  # an attempt cut off leaves its socket open
+    # An attempt that is cut off leaves its socket open.
+    monkeypatch.setattr("dagengine.execution.cluster.dask_cluster._PATIENCE", 0)
     with pytest.raises(InputError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: .*dask sch"):
         run(folder, "--cluster", "tcp://127.0.0.1:9")
     assert not (folder / "asked.txt").exists()
@@ -303,7 +303,7 @@ def test_an_address_where_nobody_answers_is_named(
 def test_workers_that_are_not_there_are_missed(
     folder: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_workers, "_PATIENCE", 3)
+    monkeypatch.setattr("dagengine.execution.cluster.dask_cluster._PATIENCE", 3)
     with pytest.raises(InputError, match=r"has \d of 9 workers"):
         run(folder, "--cluster", scheduler, "--workers", "9")
 

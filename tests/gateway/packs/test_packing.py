@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from dagengine import Limits, a_evaluate
 from dagengine.errors import ProviderError, RefusedError, UnparseableError
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
-from dagengine.gateway.urgency import Urgency
+from dagengine.gateway.waiting import Urgency
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
 from dagengine.metrics.dag import (

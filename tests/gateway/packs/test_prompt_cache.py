@@ -21,8 +21,7 @@ from dagengine.gateway.packs.prompt_cache import (
     least_shared,
     sticky_places,
 )
-from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waiting import Resting
+from dagengine.gateway.waiting import Resting, Urgency
 from dagengine.judges import OpenAIJudge
 from dagengine.judges.wire.dialects.demands import Demands
 from dagengine.judges.wire.requests import RequestForm

@@ -9,8 +9,6 @@ from multiprocessing import forkserver
 import programs.commands  # noqa: F401 - which says what the fork server imports
 import pytest
 
-from dagengine.execution.cluster import dask_workers
-
 
 @contextmanager
 def dask_cluster(workers: int = 2, deaths: int = 1) -> Iterator[str]:
@@ -38,5 +36,6 @@ def dask_cluster(workers: int = 2, deaths: int = 1) -> Iterator[str]:
         dask.config.set(settings),
         distributed.LocalCluster(host="127.0.0.1", n_workers=workers, **own) as cluster,
     ):
-        patch.setattr(dask_workers, "_PATIENCE", 120)  # also where every processor is busy
+        # Also where every processor is busy.
+        patch.setattr("dagengine.execution.cluster.dask_cluster._PATIENCE", 120)
         yield cluster.scheduler_address

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.gateway.urgency import Queue, Urgency
+from dagengine.gateway.waiting import Queue, Urgency
 
 PLACES = st.integers(0, 9)
 ACTS = st.lists(

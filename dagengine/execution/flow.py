@@ -1,14 +1,12 @@
-"""Where a run takes its cases from, and the order in which its rows leave.
+"""How cases come into a run, and how its rows leave it.
 
-Cases are pulled from an iterable, or fed by an async one; a cluster takes them in chunks. No source
-ever ends a run by raising. The failure is kept in `error`, the source counts as ended, and what
-came before is finished first.
+Cases are pulled from an iterable, or fed by an async one. No source ever ends a run by raising. The
+failure is kept in `error`, the source counts as ended, and what came before is finished first.
 """
 
 from __future__ import annotations
 
 import contextvars
-import itertools
 import math
 from collections import OrderedDict, deque
 from collections.abc import (
@@ -21,15 +19,75 @@ from collections.abc import (
     Iterator,
 )
 from contextlib import AbstractContextManager, ExitStack, aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import anyio
 
+from dagengine.compiler.plan import Unit
 from dagengine.errors import InputError
-from dagengine.execution.executor import RunObserver
-from dagengine.results import CaseResult
+from dagengine.execution.scheduler import CaseState
+from dagengine.graph.values import Given, NodeValue
+from dagengine.results import CaseResult, Failure
 from dagengine.system.threads import EventLoop, Kept
+from dagengine.test_case import TestCase
+
+Source = Iterable[Any] | AsyncIterable[Any]
+"""What can be evaluated: whatever `read_cases` takes, and data sets."""
+AskUnit = Callable[[Unit, Callable[[], Given]], Awaitable[NodeValue | Failure]]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCase:
+    """A case that has its results: what its nodes gave, and how to ask a unit once more."""
+
+    index: int
+    case: TestCase
+    state: CaseState
+    ask: AskUnit
+
+
+class RunObserver:
+    """Follows a run; a subclass overrides what it wants to hear of.
+
+    `case_judged` comes first, then `row_finished`. `row` comes before the latter if all earlier
+    rows have been handed out, and otherwise as soon as they have. Who is not `in_order` hears of no
+    `row`. What a method raises ends the run.
+    """
+
+    in_order = True
+
+    def case_judged(self, case: JudgedCase) -> None:
+        """A case has its results; more may be asked about it. On a cluster nobody hears of it."""
+
+    def row(self, row: CaseResult) -> None:
+        """The next row, in the order of the cases."""
+
+    def row_finished(self, row: CaseResult) -> None:
+        """A row is finished, also one that has to wait for an earlier one."""
+
+    async def all_judged(self) -> None:
+        """Every case has its row, and more may be asked. On a cluster nobody hears of it."""
+
+
+class OnRow(RunObserver):
+    """Hands every row on: in the order of the cases, and to `on_finished` when it is finished."""
+
+    def __init__(
+        self,
+        on_row: Callable[[CaseResult], object],
+        on_finished: Callable[[CaseResult], object] | None = None,
+    ) -> None:
+        self._on_row, self._on_finished = on_row, on_finished
+
+    def row(self, row: CaseResult) -> None:
+        self._on_row(row)
+
+    def row_finished(self, row: CaseResult) -> None:
+        if self._on_finished is not None:
+            self._on_finished(row)
+
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -82,29 +140,6 @@ class PulledSource(Generic[T_co]):
             return None
         self._taken += 1
         return item
-
-
-class Chunks(Generic[T]):
-    """The items of a source in chunks, each with the index of its first item.
-
-    `size` gives the length of the next chunk from how many items were `taken`; the last one may be
-    smaller.
-    """
-
-    def __init__(self, source: PulledSource[T], size: Callable[[int], int]) -> None:
-        self._items: Iterator[T] = iter(source.take, None)
-        self._size = size
-        self.taken = 0
-
-    def __iter__(self) -> Chunks[T]:
-        return self
-
-    def __next__(self) -> tuple[int, list[T]]:
-        items = list(itertools.islice(self._items, self._size(self.taken)))
-        if not items:
-            raise StopIteration
-        first, self.taken = self.taken, self.taken + len(items)
-        return first, items
 
 
 class FedSource(Generic[T_co]):
@@ -243,7 +278,7 @@ class CallSource(RunObserver):
             self._work.close()
 
 
-Source = PulledSource[T] | FedSource[T] | CallSource
+CaseSource = PulledSource[T] | FedSource[T] | CallSource
 """Cases one by one, without waiting."""
 
 

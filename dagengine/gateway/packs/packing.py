@@ -172,7 +172,7 @@ class Packing:
             if entry.pack is None:
                 self._waiting.remove(entry)
             else:
-                entry.pack.drop(entry)
+                entry.pack.abandon(entry)
             raise
         return entry.pack
 
@@ -256,11 +256,7 @@ class Pack:
         try:
             call: Call = await self._once.get("enter", self._enter)
         except BaseException:
-            # Cancelled when the places of all were there already: its own goes back, once.
-            had_place = entry in self.entries and self._call is not None
-            self.drop(entry)
-            if had_place and self._call is not None:
-                self.sender.leave(self._call)
+            self.abandon(entry)
             raise
         return call
 
@@ -285,6 +281,15 @@ class Pack:
         if isinstance(outcome, JudgeError):
             raise outcome
         return outcome
+
+    def abandon(self, entry: PackEntry) -> None:
+        """Go on without a question that was cancelled before it went aboard."""
+        # The places of all may be there already, also before it has heard of its pack: its own
+        # goes back, once.
+        had_place = entry in self.entries
+        self.drop(entry)
+        if had_place and self._call is not None:
+            self.sender.leave(self._call)
 
     def drop(self, entry: PackEntry) -> None:
         """Go on without a question; what is in progress already stays so."""

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from graphs.packing_judge import PackingJudge
+from graphs.questions import ask_about
 from graphs.trees import yes_no
 from trio.testing import MockClock
 
 from dagengine import Limits, a_evaluate
 from dagengine.errors import ProviderError, RefusedError, UnparseableError
+from dagengine.gateway.budget import Budget
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
+from dagengine.gateway.packs.packing import (
+    PackCounts,
+    PackEntry,
+    Packing,
+    PackSender,
+    Participant,
+    Pause,
+)
+from dagengine.gateway.pipeline import in_time
 from dagengine.gateway.waiting import Urgency
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
@@ -260,6 +272,34 @@ async def test_one_of_a_pack_that_is_stopped_leaves_the_others_alone() -> None:
     fails, holds = done.rows[0].metrics
     assert (fails.outcome, fails.failure and fails.failure.node) == ("provider_error", "summary")
     assert holds.score == 1.0
+
+
+async def test_one_that_is_stopped_as_its_pack_has_its_places_gives_its_own_back() -> None:
+    judge, packing, limiter, limits = PackingJudge(), Packing(), Limiter(2), Limits()
+    own = JudgeLimiter("packing", limits)
+    limiter.open(own)
+    sender = PackSender(
+        judge, Packs(2, 1000), own, limiter, Budget(limits), None, PackCounts(),
+        lambda question: False, partial(in_time, own),
+    )  # fmt: skip
+    scopes: dict[str, anyio.CancelScope] = {}
+
+    async def ask(name: str) -> None:
+        packing.ready()
+        pause = Pause(Participant(packing))
+        entry = PackEntry(sender, ask_about(name), 1, Urgency(), pause)
+        with anyio.CancelScope() as scopes[name]:
+            pack = await packing.join(entry, 2)
+            call = await pack.enter(entry)
+            for neighbour in scopes.keys() - {name}:  # it has not heard of its pack yet
+                scopes[neighbour].cancel()
+            limiter.leave(own, call, None)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, "one")
+        group.start_soon(ask, "two")
+    assert sum(scope.cancelled_caught for scope in scopes.values()) == 1
+    assert limiter.in_flight == 0
 
 
 @VIRTUAL

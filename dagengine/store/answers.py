@@ -12,8 +12,8 @@ import logging
 import os
 import shlex
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMissError
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
-from dagengine.store.claims import LOOKS, Claims
+from dagengine.store.claims import LOOKS, Ask, Claims, Wait
 from dagengine.store.file import (
     AnswerEntry,
     DamagedError,
@@ -144,11 +144,7 @@ class Answers(Protocol):
     def damaged(self) -> int: ...
 
     async def get(
-        self,
-        judge: Judge,
-        question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
-        waiting: AbstractContextManager[None] | None = None,
+        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
     ) -> Answer[T]:
         """The answer that is there, or the one that `ask` gets.
 
@@ -169,11 +165,7 @@ class BothAnswers:
         return self._store.damaged
 
     async def get(
-        self,
-        judge: Judge,
-        question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
-        waiting: AbstractContextManager[None] | None = None,
+        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
     ) -> Answer[T]:
         """The answer of either, or the one that `ask` gets, which both keep."""
         shared = partial(self._shared.get, judge, question, ask, waiting)
@@ -249,11 +241,7 @@ class OpenStore:
                     _log.warning(_EDITED, code[0], name, count, *where)
 
     async def get(
-        self,
-        judge: Judge,
-        question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
-        waiting: AbstractContextManager[None] | None = None,
+        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
     ) -> Answer[T]:
         """The stored answer, or the one that `ask` gets, which is then stored.
 
@@ -317,8 +305,8 @@ class OpenStore:
         claims: Claims,
         key: bytes,
         question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
-        waiting: AbstractContextManager[None] | None,
+        ask: Ask[T],
+        waiting: Wait,
     ) -> Answer[T]:
         """Ask, unless another process that asks the same question is faster.
 
@@ -359,7 +347,7 @@ class OpenStore:
         key: bytes,
         name: str,
         question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
+        ask: Ask[T],
     ) -> Answer[T]:
         """Ask and store the answer; also when that is the judge's own failure."""
         try:

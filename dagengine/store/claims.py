@@ -11,8 +11,17 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -25,6 +34,9 @@ from dagengine.system.file_locks import available, hold_byte, lock, lock_whole, 
 from dagengine.system.regular_files import descriptor
 
 T = TypeVar("T", bound=BaseModel)
+Ask = Callable[[], Awaitable[Answer[T]]]
+Wait = AbstractContextManager[None] | None
+"""Is entered while a question waits for another process that asks the same."""
 
 # Seconds between looks for the answer to a question that another process asks.
 LOOKS = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -109,8 +121,55 @@ class _Place(NamedTuple):
     begin: int
 
 
-class SharedAnswers:
-    """The answers that the processes of one run share where it has no store; used as an open store.
+@dataclass(slots=True)
+class Turn:
+    """What was `heard` of a question from another process, and the `data` of its answer here."""
+
+    heard: bytes = b""
+    data: bytes = b""
+
+
+class CommonAnswers(ABC):
+    """The answers that the processes of one run share; used as an open store.
+
+    The first one that has a question asks it. Judges without a durable identity are asked in every
+    process.
+    """
+
+    replays = False
+    damaged = 0
+
+    def __init__(self) -> None:
+        self._names = DurableNames()
+
+    async def get(
+        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
+    ) -> Answer[T]:
+        """The answer that a process of this run has, or the one that `ask` gets."""
+        name = self._names.of(judge)
+        if name is None:
+            return await ask()
+        key = key_of(name, question)
+        async with self._turn(key, waiting or nullcontext()) as turn:
+            if turn.heard:
+                fields = json.loads(turn.heard.decode(errors="surrogatepass"))
+                stored = revive(question, fields, "cached")
+                if stored is not None:
+                    return stored
+            answer = await ask()
+            entry = entry_of(key, name, question, answer)
+            turn.data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
+            return answer
+
+    @abstractmethod
+    def _turn(
+        self, key: bytes, waiting: AbstractContextManager[None]
+    ) -> AbstractAsyncContextManager[Turn]:
+        """Wait until another process has answered, or this one may ask; then tell the others."""
+
+
+class SharedAnswers(CommonAnswers):
+    """Common answers of the processes of one machine, where the run has no store.
 
     A folder holds a table of all questions, which every process maps into its memory, and the
     answers of each process in its own file. A place in the table says who asks a question, or where
@@ -118,17 +177,13 @@ class SharedAnswers:
     its buckets new questions take the places of old ones: of very many questions only the latest
     are known, and an old one is asked again.
 
-    Its files are closed with the process. Judges without a durable identity are asked in every
-    process.
+    Its files are closed with the process.
     """
-
-    replays = False
-    damaged = 0
 
     def __init__(self, folder: Path) -> None:
         """`folder` exists, and every process of the run gets the same one."""
+        super().__init__()
         self._folder = folder
-        self._names = DurableNames()
         self._process = os.getpid()
         self._table_file = _open_file(folder / "table")
         # Every process holds the byte of its number as long as it lives.
@@ -139,59 +194,34 @@ class SharedAnswers:
         self._own = _open_file(self._answers_of(self._process))
         self._end = os.fstat(self._own).st_size
 
-    async def get(
-        self,
-        judge: Judge,
-        question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
-        waiting: AbstractContextManager[None] | None = None,
-    ) -> Answer[T]:
-        """The answer that a process of this run has, or the one that `ask` gets."""
-        name = self._names.of(judge)
-        if name is None:
-            return await ask()
-        key, waited = key_of(name, question), 0.0
+    @asynccontextmanager
+    async def _turn(self, key: bytes, waiting: AbstractContextManager[None]) -> AsyncIterator[Turn]:
+        waited, turn = 0.0, Turn()
         for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
             place, mine = self._claim(key)
-            if mine:
-                return await self._ask_for_all(place, name, key, question, ask)
-            if place.length:
-                with self._answers_of(place.process).open("rb") as file:
-                    file.seek(place.begin)
-                    text = file.read(place.length).decode(errors="surrogatepass")
-                answer = revive(question, json.loads(text), "cached")
-                if answer is not None:
-                    return answer
-            if place.length or waited >= _PATIENCE:
-                return await ask()
-            with waiting or nullcontext():
+            if mine or place.length or waited >= _PATIENCE:
+                break
+            with waiting:
                 await anyio.sleep(wait)
             waited += wait
-        raise AssertionError("unreachable")
-
-    async def _ask_for_all(
-        self,
-        place: _Place,
-        name: str,
-        key: bytes,
-        question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
-    ) -> Answer[T]:
-        """Ask for all processes, and hand the answer on."""
-        entry = None
+        if not mine and place.length:
+            with self._answers_of(place.process).open("rb") as file:
+                file.seek(place.begin)
+                turn.heard = file.read(place.length)
         try:
-            answer = await ask()
-            entry = entry_of(key, name, question, answer)
-            return answer
+            yield turn
         finally:
-            # A failure empties the place, so that another process may ask.
-            data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
-            begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
-            record = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
-            with hold_byte(self._table_file, place.at // _BUCKET * _BUCKET):
-                now = _PLACE.unpack_from(self._table, place.at)
-                if now[:2] == (place.key, self._process):  # no other question took the place
-                    self._table[place.at : place.at + _PLACE.size] = record
+            if mine:
+                self._hand_on(place, turn.data)
+
+    def _hand_on(self, place: _Place, data: bytes) -> None:
+        """Note the answer to a question at its place; a failure lets another process ask."""
+        begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
+        record = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
+        with hold_byte(self._table_file, place.at // _BUCKET * _BUCKET):
+            now = _PLACE.unpack_from(self._table, place.at)
+            if now[:2] == (place.key, self._process):  # no other question took the place
+                self._table[place.at : place.at + _PLACE.size] = record
 
     def _claim(self, key: bytes) -> tuple[_Place, bool]:
         """The place of a question, and whether it is for this process to ask it."""

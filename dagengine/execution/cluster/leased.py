@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
 
 import anyio
-from pydantic import BaseModel
 
 from dagengine.execution.cluster.leases import AMOUNT, CALLS, MONEY, PLACES, QUESTION, SHARE
 from dagengine.gateway.budget import Account, RateLimit
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
 from dagengine.gateway.limits import Limits
-from dagengine.question import Answer, DurableNames, Judge, Question
-from dagengine.store.file import entry_of, key_of, revive
+from dagengine.store.claims import CommonAnswers, Turn
 
-T = TypeVar("T", bound=BaseModel)
 Say = Callable[..., None]
 """Says something to whoever has the `Leases`: a kind, a name and values."""
 
@@ -155,22 +151,19 @@ class _Share:
         self.look()
 
 
-class Leased:
+class Leased(CommonAnswers):
     """What one worker has of what is common to all, for one run.
 
     It is the store of answers, the account and the limits of the worker's engine.
     """
 
-    replays = False
-    damaged = 0
-
     def __init__(self, limits: Limits, say: Say) -> None:
         """`say` tells whoever has the `Leases` of the run."""
+        super().__init__()
         self._say, self._limits = say, limits
         self.account = LeasedAccount(limits, say)
         self._limiter: Limiter
         self._shares: dict[str, _Share] = {}
-        self._names = DurableNames()
         self._questions: dict[bytes, tuple[anyio.Event, list[bytes]]] = {}
 
     def hear(self, kind: str, name: Any, value: Any) -> None:
@@ -239,33 +232,17 @@ class Leased:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    async def get(
-        self,
-        judge: Judge,
-        question: Question[T],
-        ask: Callable[[], Awaitable[Answer[T]]],
-        waiting: AbstractContextManager[None] | None = None,
-    ) -> Answer[T]:
-        """The answer that a worker of this run has, or the one that `ask` gets."""
-        name = self._names.of(judge)
-        if name is None:
-            return await ask()
-        key, data = key_of(name, question), b""
+    @asynccontextmanager
+    async def _turn(self, key: bytes, waiting: AbstractContextManager[None]) -> AsyncIterator[Turn]:
         heard, answers = self._questions[key] = anyio.Event(), list[bytes]()
+        turn = Turn()
         self._say(QUESTION, key)
         try:
-            with waiting or nullcontext(), anyio.move_on_after(_PATIENCE):
+            with waiting, anyio.move_on_after(_PATIENCE):
                 await heard.wait()
-            if answers and answers[0]:
-                fields = json.loads(answers[0].decode(errors="surrogatepass"))
-                answer = revive(question, fields, "cached")
-                if answer is not None:
-                    return answer
-            answer = await ask()
-            entry = entry_of(key, name, question, answer)
-            data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
-            return answer
+            turn.heard = b"".join(answers[:1])
+            yield turn
         finally:
             del self._questions[key]
             if not (answers and answers[0]):
-                self._say(QUESTION, key, data)  # a failure lets another worker ask
+                self._say(QUESTION, key, turn.data)  # a failure lets another worker ask

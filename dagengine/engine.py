@@ -40,7 +40,7 @@ from dagengine.execution.runner import failed_row
 from dagengine.gateway.answering import node_at_work
 from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks
-from dagengine.gateway.inner_metrics import Host, current_host, no_host
+from dagengine.gateway.inner_metrics import Host, current_host, working_for
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.results import CaseResult, Failure, OutcomeKind
 from dagengine.system.threads import EventLoop, KeptOpen, in_daemon_thread
@@ -135,7 +135,7 @@ class Engine(_Judges):
 
     def _open(self) -> KeptOpen[CallSource]:
         self._loop, self._process = EventLoop.here(), os.getpid()
-        with no_host():  # whoever opens it is no part of it
+        with working_for(None):  # whoever opens it is no part of it
             self._kept = KeptOpen(self._serving())
         return self._kept
 

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import Token
 from functools import partial, wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -180,24 +180,31 @@ def _ended_error() -> InputError:
     return InputError("this code belongs to a node that has ended, so it cannot ask questions")
 
 
+class working_for:
+    """Let what is called inside belong to a node; to no run, as a judge's own code, without one."""
+
+    __slots__ = ("_host", "_outer")
+
+    def __init__(self, host: Host | None) -> None:
+        self._host = host
+
+    def __enter__(self) -> None:
+        self._outer = node_at_work.set(self._host)
+
+    def __exit__(self, *_: object) -> None:
+        node_at_work.reset(self._outer)
+
+
 def current_host() -> Host | None:
     """The node that this code belongs to; None outside of a run."""
     host: Host | None = node_at_work.get()
     return host
 
 
-class _Wrapped(NamedTuple):
-    """A method of a class as it was, and what stands in its place."""
-
-    kind: type
-    name: str
-    plain: Callable[..., Any]
-    joined: Callable[..., Any]
-
-
 _wrapping = threading.Lock()
 _runs = 0  # in progress, with code of a caller
-_wrapped: tuple[_Wrapped, ...] = ()
+# Methods by class and name: as they were, and what stands in their place.
+_wrapped: dict[tuple[type, str], tuple[Callable[..., Any], Callable[..., Any]]] = {}
 
 
 @contextmanager
@@ -208,26 +215,24 @@ def joined_threads() -> Iterator[None]:
     `Thread.start` and `ThreadPoolExecutor.submit` are wrapped, as tracers do it. Python 3.11 has no
     event for a thread that starts, and no version has one for a job of a pool.
     """
-    global _runs, _wrapped
+    global _runs
     with _wrapping:
         _runs += 1
         if _runs == 1:
             start, submit = threading.Thread.start, ThreadPoolExecutor.submit
-            _wrapped = (
-                _Wrapped(threading.Thread, "start", start, _joined_start(start)),
-                _Wrapped(ThreadPoolExecutor, "submit", submit, _joined_submit(submit)),
-            )
-            for kind, name, _, joined in _wrapped:
+            _wrapped[threading.Thread, "start"] = start, _joined_start(start)
+            _wrapped[ThreadPoolExecutor, "submit"] = submit, _joined_submit(submit)
+            for (kind, name), (_, joined) in _wrapped.items():
                 setattr(kind, name, joined)
     try:
         yield
     finally:
         with _wrapping:
             _runs -= 1
-            if not _runs:
-                for kind, name, plain, joined in _wrapped:
-                    if getattr(kind, name) is joined:  # else another tool has wrapped it meanwhile
-                        setattr(kind, name, plain)
+            while not _runs and _wrapped:
+                (kind, name), (plain, joined) = _wrapped.popitem()
+                if getattr(kind, name) is joined:  # else another tool has wrapped it meanwhile
+                    setattr(kind, name, plain)
 
 
 def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,7 +240,7 @@ def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:
     def start_joined(thread: threading.Thread) -> None:
         host = current_host()
         if host is not None:
-            vars(thread)["run"] = partial(_working_for, host, thread.run)
+            vars(thread)["run"] = partial(_work_for, host, thread.run)
         start(thread)
 
     return start_joined
@@ -247,40 +252,20 @@ def _joined_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
         host = current_host()
         if host is None:
             return submit(pool, function, *arguments, **named)
-        with no_host():  # a thread that the pool starts now works for others later
-            return submit(pool, _working_for, host, function, *arguments, **named)
+        with working_for(None):  # a thread that the pool starts now works for others later
+            return submit(pool, _work_for, host, function, *arguments, **named)
 
     return submit_joined
 
 
-def _working_for(host: Host, function: Callable[..., R], /, *arguments: Any, **named: Any) -> R:
-    token = node_at_work.set(host)
-    try:
+def _work_for(host: Host, function: Callable[..., R], /, *arguments: Any, **named: Any) -> R:
+    with working_for(host):
         return function(*arguments, **named)
-    finally:
-        node_at_work.reset(token)
 
 
-@contextmanager
-def asking_nobody() -> Iterator[None]:
+def asking_nobody() -> working_for:
     """Refuse whatever is measured by what is called inside, as in a plan."""
-    token = node_at_work.set(_Nobody())
-    try:
-        yield
-    finally:
-        node_at_work.reset(token)
-
-
-class no_host:
-    """Let what is called inside belong to no run, as a judge's own code."""
-
-    __slots__ = ("_outer",)
-
-    def __enter__(self) -> None:
-        self._outer = node_at_work.set(None)
-
-    def __exit__(self, *_: object) -> None:
-        node_at_work.reset(self._outer)
+    return working_for(_Nobody())
 
 
 @contextmanager

@@ -165,20 +165,17 @@ class FedSource(Generic[T_co]):
 
     async def feed(self, news: Callable[[], None]) -> None:
         """Read to the end, a little ahead; `news` is called for every case and at the end."""
-        items: Any = None
         try:
-            items = aiter(self._items)
-            async for item in items:
-                self._taken += 1
-                self._buffer.append(item)
-                news()
-                while len(self._buffer) >= _AHEAD:
-                    self._space = anyio.Event()
-                    await self._space.wait()
+            async with aclosing(_each(self._items)) as items:
+                async for item in items:
+                    self._taken += 1
+                    self._buffer.append(item)
+                    news()
+                    while len(self._buffer) >= _AHEAD:
+                        self._space = anyio.Event()
+                        await self._space.wait()
         except Exception as error:  # noqa: BLE001 - the caller's generator may raise anything
             self.error = _broken(self._taken, error)
-        finally:
-            await _close(items)
         self.ended = True
         news()
 
@@ -282,14 +279,6 @@ CaseSource = PulledSource[T] | FedSource[T] | CallSource
 """Cases one by one, without waiting."""
 
 
-async def _close(items: object) -> None:
-    """Let an async generator clean up now, on the loop that it ran on."""
-    close: Callable[[], Awaitable[Any]] | None = getattr(items, "aclose", None)
-    if close is not None:
-        with anyio.CancelScope(shield=True):
-            await close()
-
-
 def _broken(row: int, error: Exception) -> InputError:
     why = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
     broken = InputError(f"the source of the cases failed at row {row}: {why}")
@@ -330,6 +319,11 @@ class RowsInOrder:
             self.next += self._step
             self._observer.row(ready)
         self._observer.row_finished(row)
+
+    def take(self, rows: Iterable[CaseResult]) -> None:
+        """Take several rows."""
+        for row in rows:
+            self.add(row)
 
     def rest(self) -> None:
         """After an interrupt: rows that wait for earlier ones are kept, too."""
@@ -377,12 +371,17 @@ async def rows_as_read(
 
 
 async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
+    """The items; an async generator cleans up in the end, on the loop that it ran on."""
     if not isinstance(items, AsyncIterable):
         for item in items:
             yield item
         return
+    iterator = aiter(items)
     try:
-        async for item in items:
+        async for item in iterator:
             yield item
     finally:
-        await _close(items)
+        close: Callable[[], Awaitable[Any]] | None = getattr(iterator, "aclose", None)
+        if close is not None:
+            with anyio.CancelScope(shield=True):
+                await close()

@@ -6,7 +6,6 @@ import gc
 import itertools
 import os
 from collections.abc import (
-    AsyncIterable,
     AsyncIterator,
     Callable,
     Iterable,
@@ -127,9 +126,8 @@ class Asking:
 def _limits_of(limits: object) -> Limits:
     if limits is None or isinstance(limits, Limits):
         return limits or DEFAULT_LIMITS
-    shown = (
-        ", ".join(f"{name}=…" for name in limits) if isinstance(limits, Mapping) else "max_calls=…"
-    )
+    names = limits if isinstance(limits, Mapping) else ("max_calls",)
+    shown = ", ".join(f"{name}=…" for name in names)
     raise InputError(
         f"limits must be a Limits object, for instance Limits({shown}), got {limits!r:.80}"
     )
@@ -243,10 +241,10 @@ class LocalExecutor(Figures):
         store = self._asking.store
         if self._gateway.replays or (store is not None and store.replay):
             return []
-        asked = {judge for unit in self.plan.units if unit.node.asks for judge in unit.judges}
+        asked = set[int]().union(*(unit.judges for unit in self.plan.units if unit.node.asks))
         judges = [self.judges[index] for index in sorted(asked)]
-        writers = [writer_of(judge) for judge in judges]
-        return list(dict.fromkeys([*judges, *(writer for writer in writers if writer is not None)]))
+        writers = (writer for writer in map(writer_of, judges) if writer is not None)
+        return list(dict.fromkeys([*judges, *writers]))
 
     def also(
         self, metrics: Sequence[Metric] | Metric, *, gateway: Asks | None = None
@@ -329,13 +327,7 @@ class LocalExecutor(Figures):
         """Have the account, the answers and the limits of several processes; before `open`."""
         self._asking = replace(self._asking, account=account, shared=answers, leased=leased)
 
-    async def judge(
-        self,
-        cases: Iterable[Item] | AsyncIterable[Item],
-        observer: RunObserver,
-        first: int = 0,
-        step: int = 1,
-    ) -> None:
+    async def judge(self, cases: Any, observer: RunObserver, first: int = 0, step: int = 1) -> None:
         """Open, judge every case, and close; raises what `open` and `run` raise.
 
         Inside a node it works on the event loop of the node's run, from whatever loop.
@@ -344,7 +336,7 @@ class LocalExecutor(Figures):
         async def work() -> None:
             async with self.open():
                 with self.at_work():
-                    await self.serve(cases, observer, self._gateway, first, step)
+                    await self.run(cases, observer, first, step)
                     await observer.all_judged()
 
         if self._host is None or self._host.loop.is_here:
@@ -352,13 +344,7 @@ class LocalExecutor(Figures):
         else:
             await in_daemon_thread(partial(self._host.call, work))
 
-    async def run(
-        self,
-        cases: Iterable[Item] | AsyncIterable[Item],
-        observer: RunObserver,
-        first: int = 0,
-        step: int = 1,
-    ) -> None:
+    async def run(self, cases: Any, observer: RunObserver, first: int = 0, step: int = 1) -> None:
         """Judge every case; rows come in the order of the cases, numbered from `first` on
         in steps of `step`.
 
@@ -388,7 +374,13 @@ class LocalExecutor(Figures):
         if isinstance(cases, Cases):
             items = cases.check()
             check_cases(self.plan, items)
-            _check_goldens(items, self._app)
+            some = any(isinstance(item, GOLDEN_TYPES) for item in items)
+            if some and self._app is None:
+                raise InputError("goldens have no output: give app=, the function that produces it")
+            if items and not some and self._app is not None:
+                raise InputError(
+                    "app= is for goldens, but the cases are test cases; leave out app="
+                )
             _make_room(self.plan, self.asked_judges, items)
         return cases
 
@@ -412,21 +404,12 @@ def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
     return cases
 
 
-def _check_goldens(items: Sequence[Item], app: App | None) -> None:
-    """Raise InputError when goldens have no app, or an app has no goldens."""
-    some = any(isinstance(item, GOLDEN_TYPES) for item in items)
-    if some and app is None:
-        raise InputError("goldens have no output: give app=, the function that produces it")
-    if items and not some and app is not None:
-        raise InputError("app= is for goldens, but the cases are test cases; leave out app=")
-
-
 def check_cases(plan: Plan, items: Sequence[Item]) -> None:
     """Raise InputError when a field that is read exists in no case's type.
 
     Also for what is wrong with one of the first 1,000 cases as a metric sees it.
     """
-    kinds: dict[Any, None] = dict.fromkeys(CASE_OF.get(type(item), type(item)) for item in items)
+    kinds: set[Any] = {CASE_OF.get(kind, kind) for kind in set(map(type, items))}
     for unit in plan.units:
         for path in unit.reads:
             if kinds and not any(has_field(kind, path) for kind in kinds):
@@ -459,44 +442,38 @@ def _make_room(plan: Plan, judges: Sequence[Judge], items: Sequence[Item]) -> No
         material = 0  # bytes of what the longest prompt shows of its case
         for case, paths in itertools.product(cases, reads):
             texts = [as_text(v) for path in paths if (v := read_field(case, path)) is not None]
-            material = max(material, sum(len(t.encode(errors="surrogatepass")) for t in texts))
+            material = max(material, len("".join(texts).encode(errors="surrogatepass")))
         for make_room in rooms:
             make_room(material)
 
 
 def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
     """Raise GraphError when a judge cannot do what a node asks of it."""
-    problems = [
-        Problem("judge-capability", f"node {unit.name!r}", reason, _hint(judge))
-        for unit in plan.units
-        if isinstance(unit.node, AskingNode)
-        for judge in (judges[index] for index in unit.judges)
-        if (reason := _refusal(judge, unit.node, unit.metric)) is not None
-    ]
-    problems += [
-        Problem(
-            "judge-capability",
-            f"metric {metric.spec.name!r}",
-            f"judged_reason=True needs a written reason, but {judge_name(judge.identity)} gives "
-            "no text",
-            _hint(judge),
-        )
-        for metric in plan.metrics
-        if metric.spec.judged_reason and metric.spec.include_reason
-        for judge in (judges[plan.judge_of(metric.spec.model)],)
-        if writer_of(judge) is None
-    ]
+    problems: list[Problem] = []
+
+    def add(where: str, judge: Judge, why: str | None) -> None:
+        hint = "use another judge for this metric, or change the node"
+        if judge.capabilities.decides:
+            hint = (
+                "give the judge a writer (DecisionJudge(…, writer='gpt-4o'), or by name "
+                "decisions/MODEL+gpt-4o), or use another judge"
+            )
+        if why is not None:
+            problems.append(Problem("judge-capability", where, why, hint))
+
+    for unit in plan.units:
+        if isinstance(unit.node, AskingNode):
+            for index in unit.judges:
+                judge = judges[index]
+                add(f"node {unit.name!r}", judge, _refusal(judge, unit.node, unit.metric))
+    for spec in (metric.spec for metric in plan.metrics):
+        judge = judges[plan.judge_of(spec.model)]
+        if spec.judged_reason and spec.include_reason and writer_of(judge) is None:
+            name = judge_name(judge.identity)
+            why = f"judged_reason=True needs a written reason, but {name} gives no text"
+            add(f"metric {spec.name!r}", judge, why)
     if problems:
         raise GraphError(problems)
-
-
-def _hint(judge: Judge) -> str:
-    if judge.capabilities.decides:
-        return (
-            "give the judge a writer (DecisionJudge(…, writer='gpt-4o'), or by name "
-            "decisions/MODEL+gpt-4o), or use another judge"
-        )
-    return "use another judge for this metric, or change the node"
 
 
 def _refusal(judge: Judge, node: AskingNode, metric: str) -> str | None:

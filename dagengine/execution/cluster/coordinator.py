@@ -30,8 +30,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, replace
-from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +61,7 @@ from dagengine.gateway.inner_metrics import current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.waiting import merge_waits
 from dagengine.graph.graph import Metric
-from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
+from dagengine.results import Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
 from dagengine.system.file_locks import available
 
@@ -251,8 +249,7 @@ class Cluster:
         left = self.limits.after(totals.calls, totals.cost or 0.0)
 
         def stated(*names: str) -> dict[str, float]:
-            values = zip(names, attrgetter(*names)(left), strict=True)
-            return {name: value for name, value in values if value is not None}
+            return {name: amount for name in names if (amount := getattr(left, name)) is not None}
 
         shares = stated(PLACES, "requests_per_minute", "tokens_per_minute")
         return Leases(shares, stated(CALLS, MONEY), left.remembered, workers)
@@ -266,9 +263,7 @@ class Cluster:
     async def _ask_counts(self, function: Callable[[str], Awaitable[Count | None]]) -> None:
         with suppress(OSError):  # the scheduler is gone
             counts = await self._client.run(function, self._job.run)
-            self._asked.update(
-                (count.engine, count) for count in counts.values() if count is not None
-            )
+            self._asked |= {count.engine: count for count in counts.values() if count is not None}
 
     def _connect(self) -> AbstractAsyncContextManager[Pool | DaskWorkers]:
         address, wanted = self._workers.address, self._workers.wanted
@@ -319,7 +314,7 @@ class Cluster:
             while waiting := waiting | self._hand_out(chunks, rows, slots, len(waiting)):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for part in await asyncio.gather(*done):
-                    _add(rows, part.rows)
+                    rows.take(part.rows)
                 slots = await self._places()
         finally:
             with anyio.CancelScope(shield=True):
@@ -349,7 +344,7 @@ class Cluster:
         try:
             with _connection_explained():
                 part: ChunkResult = await self._client.submit(
-                    judge_chunk, self._job, first, data, heard=partial(_add, rows)
+                    judge_chunk, self._job, first, data, heard=rows.take
                 )
         except WorkersDiedError:
             raise InputError(
@@ -416,11 +411,6 @@ def _connection_explained() -> Iterator[None]:
         raise InputError(
             f"the connection to the scheduler of the cluster was lost: {error}"
         ) from None
-
-
-def _add(rows: RowsInOrder, news: Sequence[CaseResult]) -> None:
-    for row in news:
-        rows.add(row)
 
 
 Executor = LocalExecutor | Cluster

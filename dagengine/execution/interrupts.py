@@ -12,7 +12,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio
 import sniffio
@@ -38,8 +38,8 @@ class _BlockedError(BaseException):
     """
 
 
-def _run_interruptible(work: Callable[[], Awaitable[R]]) -> R:
-    """Return what `work` gives in a loop; raises KeyboardInterrupt at an interrupt.
+class _Interruptible(Generic[R]):
+    """Work in an event loop of its own, which an interrupt cancels once.
 
     Without this a second interrupt is raised in the middle of closing what is open, which
     then may never end.
@@ -47,66 +47,70 @@ def _run_interruptible(work: Callable[[], Awaitable[R]]) -> R:
     The event loop hears an interrupt between two steps of tasks. A judge whose code blocks it
     (`time.sleep`) is interrupted in that code, every moment until the loop has heard.
     """
-    interrupts: list[float] = []
-    heard, reminded, thread = threading.Event(), threading.Event(), threading.get_ident()
-    failure: BaseException | None = None
-    results: list[R] = []
 
-    def remind() -> None:
-        while not heard.wait(_MOMENT):
-            reminded.set()
-            signal.pthread_kill(thread, signal.SIGINT)
+    def __init__(self, work: Callable[[], Awaitable[R]]) -> None:
+        self._work, self._thread = work, threading.get_ident()
+        self._interrupts: list[float] = []
+        self._heard, self._reminded = threading.Event(), threading.Event()
+        self._results: list[R] = []
+        self._failure: BaseException | None = None
 
-    async def watch(working: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT) as received:
-            tell: Any = signal.getsignal(signal.SIGINT)
+    def run(self) -> R:
+        """The result of the work; raises what it raises, and KeyboardInterrupt at an interrupt."""
+        try:
+            anyio.run(self._main)
+        except BaseException:  # code that blocked may have been the loop's own
+            if not self._interrupts:
+                raise
+        finally:
+            self._heard.set()
+        if self._interrupts and not self._results:
+            raise KeyboardInterrupt
+        if self._failure is not None:
+            raise self._failure
+        return self._results[0]
 
-            def note(number: int, frame: FrameType | None) -> None:
-                if reminded.is_set():
-                    reminded.clear()
-                    if not heard.is_set():
-                        working.cancel()  # before the next task blocks, too
-                        raise _BlockedError
-                    return
-                interrupts.append(time.monotonic())
-                if interrupts[-1] - interrupts[0] >= _MOMENT:
-                    os._exit(130)
-                if len(interrupts) == 1:
-                    threading.Thread(target=remind, daemon=True).start()
-                tell(number, frame)
-
-            signal.signal(signal.SIGINT, note)
-            task_status.started()
-            async for _ in received:
-                heard.set()
-                working.cancel()
-
-    async def main() -> None:
-        nonlocal failure
+    async def _main(self) -> None:
         async with anyio.create_task_group() as group:
-            working = anyio.CancelScope()
-            await group.start(watch, working)
-            with working:
+            self._working = anyio.CancelScope()
+            await group.start(self._watch)
+            with self._working:
                 try:
-                    results.append(await work())
+                    self._results.append(await self._work())
                 except anyio.get_cancelled_exc_class():
                     raise
                 except BaseException as error:  # noqa: BLE001 - comes out as it is, in no group
-                    failure = error
+                    self._failure = error
             group.cancel_scope.cancel()
 
-    try:
-        anyio.run(main)
-    except BaseException:  # code that blocked may have been the loop's own
-        if not interrupts:
-            raise
-    finally:
-        heard.set()
-    if interrupts and not results:
-        raise KeyboardInterrupt
-    if failure is not None:
-        raise failure
-    return results[0]
+    async def _watch(self, *, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as received:
+            self._tell: Any = signal.getsignal(signal.SIGINT)
+            signal.signal(signal.SIGINT, self._note)
+            task_status.started()
+            async for _ in received:
+                self._heard.set()
+                self._working.cancel()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal: an interrupt, or that the loop has not heard of it yet."""
+        if self._reminded.is_set():
+            self._reminded.clear()
+            if not self._heard.is_set():
+                self._working.cancel()  # before the next task blocks, too
+                raise _BlockedError
+            return
+        self._interrupts.append(time.monotonic())
+        if self._interrupts[-1] - self._interrupts[0] >= _MOMENT:
+            os._exit(130)
+        if len(self._interrupts) == 1:
+            threading.Thread(target=self._remind, daemon=True).start()
+        self._tell(number, frame)
+
+    def _remind(self) -> None:
+        while not self._heard.wait(_MOMENT):
+            self._reminded.set()
+            signal.pthread_kill(self._thread, signal.SIGINT)
 
 
 def _in_event_loop() -> bool:
@@ -222,7 +226,7 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
         unclaimed = signal.getsignal(signal.SIGINT) is signal.default_int_handler
         # On Windows event loops do not take signals.
         takes_signals = is_main and unclaimed and sys.platform != "win32"
-        return _run_interruptible(main) if takes_signals else anyio.run(main)
+        return _Interruptible(main).run() if takes_signals else anyio.run(main)
     with start_blocking_portal() as portal:
         return _result(portal, main)
 

@@ -175,8 +175,8 @@ class Gateway:
     @property
     def judges(self) -> dict[str, str]:
         """The states of the judges that were asked: "in order", or why not; from any thread."""
-        limiters = [state.limiter for state in list(self._states.values())]
-        return {judge_name(limiter.name): limiter.status for limiter in limiters}
+        states = list(self._states.values())
+        return {judge_name(state.limiter.name): state.limiter.status for state in states}
 
     @property
     def withdrawn(self) -> set[int]:
@@ -228,9 +228,9 @@ class Gateway:
 
     def try_again(self) -> None:
         """Let questions probe the judges that were given up."""
-        for limiter in (state.limiter for state in self._judges.values()):
-            limiter.breaker.try_again(anyio.current_time())
-            limiter.gone = anyio.Event()
+        for state in self._states.values():
+            state.limiter.breaker.try_again(anyio.current_time())
+            state.limiter.gone = anyio.Event()
 
     def facts(self, judge: Judge) -> ServerFacts:
         """The facts that the server of a judge told about itself; none before `meet`."""

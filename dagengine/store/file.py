@@ -8,8 +8,9 @@ import random
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -155,7 +156,7 @@ def _set_up(db: sqlite3.Connection, *, last: bool) -> bool:
             empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             for statement in _TABLES if empty else ():
                 db.execute(statement)
-            columns = [row[1] for row in db.execute("PRAGMA table_info(judges)")]
+            columns = [*map(itemgetter(1), db.execute("PRAGMA table_info(judges)"))]
             ours = _number(db, "application_id") == _APPLICATION
             if columns == ["id", "name"] and ours:  # of a judge's code, a digest
                 db.execute("ALTER TABLE judges ADD COLUMN code TEXT")
@@ -208,8 +209,7 @@ def unpack(data: bytes) -> str:
 
 def names(db: sqlite3.Connection, table: str) -> list[str]:
     """All judges or nodes of a store."""
-    rows: Iterable[tuple[str]] = db.execute(f"SELECT name FROM {table} ORDER BY name")
-    return [name for (name,) in rows]
+    return list(map(itemgetter(0), db.execute(f"SELECT name FROM {table} ORDER BY name")))
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
@@ -288,8 +288,8 @@ def insert(db: sqlite3.Connection, entries: Sequence[AnswerEntry]) -> int:
     with transaction(db):
         db.executemany("DELETE FROM answers WHERE key = ?", gone)
         for table, column in (("judges", 1), ("nodes", 2)):
-            values = sorted({(row[column],) for row in rows})
-            db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", values)
+            values = sorted(set(map(itemgetter(column), rows)))
+            db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", zip(values))
         return db.executemany(_INSERT, rows).rowcount
 
 

@@ -15,8 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagengine.errors import OverBudgetError, ProviderError
-from dagengine.execution.cluster import leased
-from dagengine.execution.cluster.leased import Leased
 from dagengine.execution.cluster.leases import (
     AMOUNT,
     QUESTION,
@@ -26,6 +24,7 @@ from dagengine.execution.cluster.leases import (
     SharedQuantity,
     SpentAmount,
 )
+from dagengine.execution.cluster.worker import Leased
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
@@ -353,7 +352,7 @@ async def test_what_a_store_lacks_another_worker_may_have_and_then_both_stores_h
 async def test_rates_are_divided_by_need_and_add_up_to_that_of_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leased, "_LOOK", 0.001)
+    monkeypatch.setattr("dagengine.execution.cluster.worker._LOOK", 0.001)
     run, pupil, ends = Run(Limits(requests_per_minute=600)), Pupil(), list[str]()
     pupil.open.set()
 

@@ -36,9 +36,8 @@ from dagengine.cli.send import send_all
 from dagengine.system.terminal import counted, plain
 
 if TYPE_CHECKING:
-    from dagengine.data.cases import Cases
-    from dagengine.data.shard import Shard
-    from dagengine.execution.executor import Executor
+    from dagengine.data.cases import Cases, Shard
+    from dagengine.execution.cluster.coordinator import Executor
     from dagengine.execution.local_executor import LocalExecutor
     from dagengine.gateway.limits import Limits
     from dagengine.graph.graph import MetricSpec
@@ -269,7 +268,7 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
 
     def part(self) -> Shard:
         """The shard to judge; raises InputError if it is not valid."""
-        from dagengine.data.shard import Shard
+        from dagengine.data.cases import Shard
 
         return Shard() if self.shard is None else Shard.parse(self.shard)
 

@@ -42,8 +42,7 @@ from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
-from dagengine.gateway.urgency import FIRST
-from dagengine.gateway.waiting import Resting
+from dagengine.gateway.waiting import FIRST, Resting
 from dagengine.graph.graph import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge, display_name

@@ -38,7 +38,7 @@ from dagengine.prompts.instructions import parts_of
 from dagengine.prompts.json_values import shallow_value
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import forms_of, secrets_of_environment
-from dagengine.store.entries import entry_of, failure_entry, failure_of, key_of, revive
+from dagengine.store.file import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.system.file_locks import one_writer
 from dagengine.system.regular_files import is_there, read_whole, write_whole
 

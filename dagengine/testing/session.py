@@ -30,7 +30,7 @@ import pytest
 
 from dagengine.compiler.plan import Plan
 from dagengine.evaluation import print_verbose
-from dagengine.execution.executor import OnRow
+from dagengine.execution.flow import OnRow
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Gateway, Resampled

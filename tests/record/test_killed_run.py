@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagengine.compiler.plan import compile_metrics
-from dagengine.execution.executor import OnRow
-from dagengine.execution.sources import RowsInOrder
+from dagengine.execution.flow import OnRow, RowsInOrder
 from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.run import load_run
 from dagengine.record.run_files import RunFiles

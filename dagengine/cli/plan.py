@@ -252,7 +252,7 @@ def _stored_answers(
 
 def judges_of(compiled: Plan, model: Any) -> list[Judge]:
     """The judges in the order of the plan, followed by their writers."""
-    from dagengine.estimate.packs import with_writers
+    from dagengine.estimate.walks import with_writers
     from dagengine.judges import as_judge
 
     return with_writers([as_judge(model if own is None else own) for own in compiled.models])

@@ -415,7 +415,7 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
     """
     from dagengine.cli.plan import too_long
     from dagengine.estimate.case_warnings import example_lines
-    from dagengine.estimate.packs import with_writers
+    from dagengine.estimate.walks import with_writers
     from dagengine.evaluation import fields_before
 
     if cases.count() is None or not executor.asked_judges:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from dagengine.compiler.plan import Plan
 from dagengine.estimate.counting import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead
-from dagengine.estimate.packs import answering
+from dagengine.estimate.walks import answering
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text

@@ -18,7 +18,6 @@ from pydantic import BaseModel
 
 from dagengine.compiler.plan import ALWAYS, Plan, Unit
 from dagengine.errors import UnsupportedError
-from dagengine.estimate.paths import UnitForecast
 from dagengine.execution.node_run import address_question
 from dagengine.gateway.inner_metrics import asking_nobody
 from dagengine.graph.first_questions import first_step
@@ -27,6 +26,7 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.values import Given, NodeValue, QuestionCount
 from dagengine.prompts.lengths.token_counts import size_of
 from dagengine.question import Judge, Question, schema_json, schema_of
+from dagengine.results import Verdict
 from dagengine.test_case import TestCase, read_field
 
 # Assumptions, as `ASSUMED` states them.
@@ -39,6 +39,21 @@ ASSUMED = (
 _DENSITY = 1.3
 _STAND_IN = "x" * _SENTENCE * _BYTES
 _NOTHING = QuestionCount.exactly(0)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitForecast:
+    """What a unit will do when it runs: fail, decide, or keep its readers waiting.
+
+    `rounds` counts the questions put one after the other (0: it asks nothing);
+    `verdict` is None if it is not known beforehand.
+    """
+
+    rounds: int = 0
+    verdict: Verdict | None = None
+    fails: bool = False
+
+
 _READY, _FAILING = UnitForecast(), UnitForecast(fails=True)
 
 

@@ -21,7 +21,7 @@ from dagengine import compile_metrics, evaluate
 from dagengine.errors import InputError
 from dagengine.estimate import Estimate, estimate, verdicts_of
 from dagengine.estimate.estimates import Bounds, cost
-from dagengine.estimate.paths import MOST_PATHS
+from dagengine.estimate.walks import MOST_PATHS
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,

@@ -29,7 +29,8 @@ from replays.rewardbench2 import (
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.reliability.statistics import Comparison, Interval
+from dagengine.reliability.statistics.comparisons import Comparison
+from dagengine.reliability.statistics.intervals import Interval
 
 WIDTH_OF_A_FILE = 130
 Recorded = Mapping[tuple[str, str], Scored]

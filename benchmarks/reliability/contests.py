@@ -98,7 +98,7 @@ def main() -> None:
 
 def truth(whole: Any) -> dict[str, float]:
     """The figures of all cases of a population."""
-    from dagengine.reliability.statistics import best_of
+    from dagengine.reliability.statistics.majorities import best_of
 
     right = np.zeros(CASES, int)
     picks = [best_of(whole[:, :, : scores + 1], right) for scores in range(RUNS)]

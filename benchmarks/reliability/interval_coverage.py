@@ -19,23 +19,26 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.reliability.statistics import (
-    accuracy,
-    bootstrap,
-    brier_score,
+from dagengine.reliability.statistics.agreement import (
     cohen_kappa,
     entropy,
-    first_wins,
     fleiss_kappa,
     flip_rate,
     icc,
     krippendorff_alpha,
+    missing_rate,
+)
+from dagengine.reliability.statistics.associations import (
+    Compared,
+    Measured,
+    brier_score,
+    first_wins,
     length_bias,
     longer_wins,
-    missing_rate,
     position_consistency,
 )
-from dagengine.reliability.statistics.preferences import Compared, Measured
+from dagengine.reliability.statistics.confusion import accuracy
+from dagengine.reliability.statistics.intervals import bootstrap
 
 SIZES = ((20, 10), (50, 5), (50, 20), (200, 10))
 

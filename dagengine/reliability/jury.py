@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
+from dagengine.reliability.statistics.agreement import krippendorff_alpha
 from dagengine.results import CaseResult
 from dagengine.voting.panels import Vote, leading
 

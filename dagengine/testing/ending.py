@@ -99,7 +99,7 @@ def check_options(config: pytest.Config) -> None:
         compare_shares([(True, False)])
     card: str | None = config.getoption("evals_card")
     if card is not None:
-        from dagengine.reliability.card.card_faces import read_card
+        from dagengine.reliability.card.faces import read_card
 
         read_card(Path(card))
 

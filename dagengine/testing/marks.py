@@ -136,7 +136,7 @@ def card_notes(path: str | None, metrics: Sequence[Metric], judges: Sequence[str
             "votes: no judge card says how noisy this judge is (dagengine benchmark makes one, "
             "--evals-card names it); the rule's own assumption holds"
         ]
-    from dagengine.reliability.card.card_faces import read_card
+    from dagengine.reliability.card.faces import read_card
     from dagengine.reliability.fingerprint import Binding, bind, changes
 
     card = read_card(Path(path)).binding

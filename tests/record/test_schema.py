@@ -30,7 +30,7 @@ from dagengine.record import load_run
 from dagengine.record.labels import Label, LabelFile, Retraction, read_labels
 from dagengine.record.run import case_of, rows_at
 from dagengine.record.values import Manifest
-from dagengine.reliability.card.card_faces import read_card
+from dagengine.reliability.card.faces import read_card
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,11 +24,11 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.question import Question
-from dagengine.reliability.card.card_faces import read_card
-from dagengine.reliability.card.card_words import bought, scores_needed
 from dagengine.reliability.card.contests import Ties, contest_card
+from dagengine.reliability.card.faces import read_card
 from dagengine.reliability.card.values import Contest, JudgeCard
-from dagengine.reliability.statistics import best_of
+from dagengine.reliability.card.words import bought, scores_needed
+from dagengine.reliability.statistics.majorities import best_of
 from dagengine.reliability.verdict_files import read_verdicts
 from dagengine.test_case import LLMTestCase
 

@@ -21,7 +21,7 @@ from dagengine.reliability.fitting import (
     pick_examples,
     solved_cases,
 )
-from dagengine.reliability.statistics import Unknown
+from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.test_case import LLMTestCase
 
 

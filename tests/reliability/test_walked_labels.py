@@ -13,9 +13,9 @@ from dagengine.record.labels import LABELS, LabelFile
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card
 from dagengine.reliability.card.build import check_labels
-from dagengine.reliability.card.card_faces import card_page, markdown, print_card
+from dagengine.reliability.card.faces import card_page, markdown, print_card
 from dagengine.reliability.card.fail_if import failures, parse
-from dagengine.reliability.card.four_questions import answers
+from dagengine.reliability.card.words import answers
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import walked_answers
 from dagengine.view.labelling import At, Labelling

@@ -16,7 +16,7 @@ from dagengine.errors import InputError
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.run import load_run
 from dagengine.reliability.fitting import FittedThreshold
-from dagengine.reliability.statistics import Unknown
+from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.view.labelling import At, Labelling
 from dagengine.view.opened import OpenRun
 from dagengine.view.planned import PLAN, LabelPlan, label_plan, planned_cases, write_plan

@@ -29,7 +29,8 @@ from dagengine.reliability import Observations
 from dagengine.reliability.card.repeats import again
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics import flip_rate, icc, steady_votes
+from dagengine.reliability.statistics.agreement import flip_rate, icc
+from dagengine.reliability.statistics.majorities import steady_votes
 from dagengine.store.maintenance import open_to_look, records
 from dagengine.voting.panels import Curtailed, Rule, Sprt
 

@@ -18,7 +18,7 @@ from recordings import Folder, expected_figures
 
 from dagengine.reliability import Observations
 from dagengine.reliability.observations import Condition, Observation, Reading, vote_of
-from dagengine.reliability.statistics import (
+from dagengine.reliability.statistics.agreement import (
     flip_rate,
     majority,
     majority_share,

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dagengine.reliability.statistics import Comparison, Picks, best_of, compare_repeated
+from dagengine.reliability.statistics.comparisons import Comparison, compare_repeated
+from dagengine.reliability.statistics.majorities import Picks, best_of
 
 FOLDER = "rewardbench2_ensembling"
 SCORES = range(1, 9)

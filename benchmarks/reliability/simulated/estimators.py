@@ -15,25 +15,23 @@ from typing import Any
 
 from rows import Answer, Trial
 
-from dagengine.reliability.statistics import (
-    Comparison,
-    Corrected,
-    Unknown,
+from dagengine.reliability.statistics.agreement import flip_rate, icc, icc_interval
+from dagengine.reliability.statistics.associations import debiased_calibration_error
+from dagengine.reliability.statistics.comparisons import Comparison, compare_measures
+from dagengine.reliability.statistics.confusion import (
     ac1_interval,
     balanced_accuracy_interval,
-    bootstrap,
-    compare_measures,
-    corrected_difference,
-    corrected_mean,
-    corrected_rate,
-    debiased_calibration_error,
-    flip_rate,
-    flips_of_votes,
-    icc,
-    icc_interval,
     kappa_interval,
     label_kappa,
 )
+from dagengine.reliability.statistics.corrected import (
+    Corrected,
+    corrected_difference,
+    corrected_mean,
+    corrected_rate,
+)
+from dagengine.reliability.statistics.intervals import Unknown, bootstrap
+from dagengine.reliability.statistics.majorities import flips_of_votes
 from simulated.votes_needed import POPULATIONS, Odds, drawn, flips
 
 # Intervals.

@@ -15,13 +15,9 @@ from typing import Any
 
 from rich.table import Table
 
-from dagengine.reliability.statistics import (
-    Comparison,
-    Interval,
-    compare_means,
-    compare_shares,
-    flip_rate,
-)
+from dagengine.reliability.statistics.agreement import flip_rate
+from dagengine.reliability.statistics.comparisons import Comparison, compare_means, compare_shares
+from dagengine.reliability.statistics.intervals import Interval
 from simulated.votes_needed import flips
 
 stats = import_module("scipy.stats")

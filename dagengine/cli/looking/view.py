@@ -50,7 +50,7 @@ def view(
     Ctrl-C.
     """
     load_extra("dagengine.view.server", "view needs", "view")
-    from dagengine.reliability.card.card_faces import read_card
+    from dagengine.reliability.card.faces import read_card
     from dagengine.view.server import open_runs, serve
 
     noise = None if card is None else read_card(card)

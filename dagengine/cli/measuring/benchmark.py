@@ -183,7 +183,7 @@ def _write(
     card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse] = ()
 ) -> None:
     """Print the card, write its files, and exit as the conditions say."""
-    from dagengine.reliability.card.card_faces import card_page, markdown, print_card, write_card
+    from dagengine.reliability.card.faces import card_page, markdown, print_card, write_card
 
     report(card=card)
     print_card(card, verbose=options.verbose)
@@ -207,7 +207,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> N
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
     """Say whether a card is still valid for the current metrics and judges."""
-    from dagengine.reliability.card.card_faces import read_card
+    from dagengine.reliability.card.faces import read_card
     from dagengine.reliability.fingerprint import changes
 
     card = read_card(path)
@@ -231,11 +231,11 @@ def _card_name(path: Path) -> str:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
-    from dagengine.reliability.card.card_faces import print_contrasts, read_card
     from dagengine.reliability.card.contrasts import between_cards
+    from dagengine.reliability.card.faces import print_contrasts, read_card
     from dagengine.reliability.card.fail_if import worse
+    from dagengine.reliability.card.measures import COMPARED
     from dagengine.reliability.fingerprint import changes
-    from dagengine.reliability.statistics.measures import COMPARED
 
     before, after = read_card(old), read_card(new)
     measures = [condition.measure for condition in conditions] or COMPARED

@@ -13,7 +13,6 @@ from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card import (
     case_results,
-    influences,
     label_agreement,
     node_cards,
     repeats,
@@ -47,7 +46,7 @@ from dagengine.reliability.labels import (
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
-from dagengine.reliability.statistics.measures import mean_score
+from dagengine.reliability.statistics.sums import mean_score
 from dagengine.system.terminal import counted
 from dagengine.test_case import LLMTestCase, TestCase, case_label
 
@@ -293,9 +292,9 @@ class _Maker:
             threshold=whole.threshold,
             settings=tuple(settings),
             across=(
-                *influences.flips_between_settings(whole.runs),
-                *influences.agreement_of_judges(whole.runs, whole.threshold),
-                *influences.position_bias(whole.runs, self.replay, self.cases, symmetry),
+                *repeats.flips_between_settings(whole.runs),
+                *repeats.agreement_of_judges(whole.runs, whole.threshold),
+                *repeats.position_bias(whole.runs, self.replay, self.cases, symmetry),
             ),
             labels=tuple(
                 LabelMeaning(
@@ -343,8 +342,8 @@ class _Maker:
             ),
             more=(
                 *repeats.agreement_of_runs(runs, threshold),
-                *influences.bias_by_place(runs, replay),
-                *influences.bias_by_length(runs, self.cases, marked.by_case),
+                *repeats.bias_by_place(runs, replay),
+                *repeats.bias_by_length(runs, self.cases, marked.by_case),
                 *calibrated,
                 *effects,
             ),

@@ -10,17 +10,15 @@ from functools import cache
 from itertools import compress
 from random import Random
 
-from dagengine.reliability.card.bounded_figures import figure_of
 from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
+from dagengine.reliability.card.measures import figure_of, measure_of
 from dagengine.reliability.card.repeats import outcome, score
 from dagengine.reliability.card.values import CaseSpread, Disagreement, Figure, Outcomes, Segment
 from dagengine.reliability.labels import Vote
 from dagengine.reliability.runs import Runs
+from dagengine.reliability.statistics.agreement import deviation_of, majority
 from dagengine.reliability.statistics.comparisons import holm
-from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.intervals import LEAST_GROUPS, jackknife
-from dagengine.reliability.statistics.measures import measure_of
-from dagengine.reliability.statistics.spread import deviation_of
 from dagengine.reliability.statistics.sums import Sums, difference, present, quotient, stats, total
 from dagengine.test_case import TestCase, case_label
 

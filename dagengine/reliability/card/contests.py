@@ -12,13 +12,12 @@ from typing import Any, Literal
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.bounded_figures import figure, figure_of
 from dagengine.reliability.card.build import keys_of, named_setting, own_rules
 from dagengine.reliability.card.case_results import segments_of
 from dagengine.reliability.card.contrasts import contrast_of, correct_together, near
-from dagengine.reliability.card.influences import flips_between_settings
 from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withhold_intervals
-from dagengine.reliability.card.repeats import not_repeats
+from dagengine.reliability.card.measures import figure, figure_of
+from dagengine.reliability.card.repeats import flips_between_settings, not_repeats
 from dagengine.reliability.card.values import (
     BestOf,
     Contest,
@@ -39,8 +38,8 @@ from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import Given, labels_of
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.agreement import majority
 from dagengine.reliability.statistics.comparisons import compare_repeated
-from dagengine.reliability.statistics.correlations import majority
 from dagengine.reliability.statistics.intervals import clusters_of
 from dagengine.reliability.statistics.majorities import Picks, best_of, flips_of_votes
 from dagengine.reliability.statistics.sums import mean, numpy

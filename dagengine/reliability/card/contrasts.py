@@ -13,7 +13,14 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
-from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure_of
+from dagengine.reliability.card.measures import (
+    COMPARED,
+    MEASURES,
+    NOT_RANDOM,
+    CaseResults,
+    Measure,
+    figure_of,
+)
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -41,14 +48,7 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     clusters_of,
 )
-from dagengine.reliability.statistics.measures import (
-    COMPARED,
-    MEASURES,
-    CaseResults,
-    Measure,
-    mean_score,
-)
-from dagengine.reliability.statistics.sums import Sums, numpy, quotient
+from dagengine.reliability.statistics.sums import Sums, mean_score, numpy, quotient
 
 
 @dataclass(frozen=True)

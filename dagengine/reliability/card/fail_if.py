@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from dagengine.errors import InputError
-from dagengine.reliability.card.card_words import difference, full, place, title
+from dagengine.reliability.card.measures import MEASURES
 from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every_setting
 from dagengine.reliability.card.verdict import verdict
-from dagengine.reliability.statistics.measures import MEASURES
+from dagengine.reliability.card.words import difference, full, place, title
 from dagengine.results.conditions import Condition, parse_condition
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
-from dagengine.reliability.card.bounded_figures import NOT_RANDOM, figure, figure_of, reaching
+from dagengine.reliability.card.measures import NOT_RANDOM, figure, figure_of, reaching
 from dagengine.reliability.card.repeats import Unlike, outcome, score
 from dagengine.reliability.card.values import (
     Calibration,
@@ -20,10 +20,15 @@ from dagengine.reliability.card.values import (
 )
 from dagengine.reliability.labels import Kind, Labels, Vote
 from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics.calibration import (
+from dagengine.reliability.statistics.agreement import majority
+from dagengine.reliability.statistics.associations import (
     brier_score,
     debiased_calibration_error,
+    group_correlation,
+    kendall,
+    pearson,
     reliability,
+    spearman,
 )
 from dagengine.reliability.statistics.confusion import (
     Confusion,
@@ -38,17 +43,9 @@ from dagengine.reliability.statistics.confusion import (
     people_agreement,
 )
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
-from dagengine.reliability.statistics.correlations import (
-    group_correlation,
-    kendall,
-    majority,
-    pearson,
-    spearman,
-)
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
-from dagengine.reliability.statistics.measures import mean_score
-from dagengine.reliability.statistics.sums import mean, present
+from dagengine.reliability.statistics.sums import mean, mean_score, present
 from dagengine.system.terminal import counted
 
 T = TypeVar("T")

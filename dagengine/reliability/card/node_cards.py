@@ -16,19 +16,17 @@ from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import CaseNoise, attribute, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
-from dagengine.reliability.card.bounded_figures import figure, figure_of
+from dagengine.reliability.card.measures import MEASURES, figure, figure_of
 from dagengine.reliability.card.repeats import mean_of_runs
 from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
 from dagengine.reliability.labels import CriterionLabels, NodeAnswers, Vote
 from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.agreement import krippendorff_alpha, majority
 from dagengine.reliability.statistics.confusion import accuracy
-from dagengine.reliability.statistics.correlations import majority
-from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
 from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.majorities import steady_votes
-from dagengine.reliability.statistics.measures import MEASURES
 from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
 from dagengine.results import Verdict
 from dagengine.system.terminal import counted

@@ -17,7 +17,7 @@ from pydantic import model_serializer
 
 from dagengine.reliability.fingerprint import Binding
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.statistics.calibration import ReliabilityBin
+from dagengine.reliability.statistics.associations import ReliabilityBin
 from dagengine.reliability.statistics.majorities import Kind as VotesKind
 from dagengine.system.terminal import counted, one_line
 

@@ -17,12 +17,6 @@ from itertools import zip_longest
 from typing import Literal
 
 from dagengine.errors import InputError
-from dagengine.reliability.card.card_words import (
-    bounded_or_why,
-    estimate,
-    number,
-    runs_of_cases,
-)
 from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
@@ -30,6 +24,12 @@ from dagengine.reliability.card.values import (
     Needs,
     SettingCard,
     Voted,
+)
+from dagengine.reliability.card.words import (
+    bounded_or_why,
+    estimate,
+    number,
+    runs_of_cases,
 )
 from dagengine.reliability.statistics.comparisons import compare_shares, labels_within
 from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle

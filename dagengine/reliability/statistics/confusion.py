@@ -25,8 +25,7 @@ from statistics import NormalDist
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.consistency import flip_rate
-from dagengine.reliability.statistics.inter_rater import cohen_kappa
+from dagengine.reliability.statistics.agreement import cohen_kappa, flip_rate
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     LEAST_WORTH,

@@ -8,6 +8,7 @@ same formula on other totals. This makes bootstrap intervals cheap.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -240,6 +241,12 @@ def counting_votes(row: Iterable[Vote | None], missing: Missing) -> list[Vote | 
 def present(row: Iterable[Item | None]) -> list[Item]:
     """The values of a row that are there."""
     return [value for value in row if value is not None]
+
+
+def mean_score(row: Sequence[float | None]) -> float | None:
+    """The mean of the scores that there are; None without any."""
+    scores = present(row)
+    return statistics.fmean(scores) if scores else None
 
 
 def numbers(row: Iterable[float | None]) -> list[float]:

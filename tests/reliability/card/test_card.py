@@ -22,10 +22,8 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNo
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
-from dagengine.reliability.card.card_faces import markdown
-from dagengine.reliability.card.card_words import title
+from dagengine.reliability.card.faces import markdown
 from dagengine.reliability.card.fail_if import failures, parse
-from dagengine.reliability.card.four_questions import QUESTIONS, answers
 from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
@@ -34,6 +32,7 @@ from dagengine.reliability.card.values import (
     SettingCard,
 )
 from dagengine.reliability.card.verdict import verdict as verdict_of
+from dagengine.reliability.card.words import QUESTIONS, answers, title
 from dagengine.reliability.fingerprint import bind, changes
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind

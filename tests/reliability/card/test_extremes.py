@@ -18,11 +18,10 @@ from pydantic import TypeAdapter
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import card_page, make_card
-from dagengine.reliability.card.card_faces import markdown
-from dagengine.reliability.card.card_words import estimate, number
 from dagengine.reliability.card.contrasts import between_cards
-from dagengine.reliability.card.four_questions import answers
+from dagengine.reliability.card.faces import markdown
 from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
+from dagengine.reliability.card.words import answers, estimate, number
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

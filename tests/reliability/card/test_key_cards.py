@@ -16,9 +16,9 @@ from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card.build import make_card
-from dagengine.reliability.card.four_questions import answers
 from dagengine.reliability.card.node_cards import key_cards
 from dagengine.reliability.card.values import JudgeCard, KeyCard
+from dagengine.reliability.card.words import answers
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
 from dagengine.test_case import LLMTestCase

@@ -20,13 +20,14 @@ pytest.importorskip("scipy")
 
 from dagengine.errors import InputError
 from dagengine.reliability.card import make_card, print_card, read_card, write_card
-from dagengine.reliability.card.card_faces import card_page
+from dagengine.reliability.card.faces import card_page
 from dagengine.reliability.card.fail_if import condition, failures
 from dagengine.reliability.card.values import JudgeCard, Needs, SettingCard
 from dagengine.reliability.card.verdict import Verdict, parse_needs, verdict
 from dagengine.reliability.observations import Condition, Observation
-from dagengine.reliability.statistics import departures, labels_to_decide, labels_within
+from dagengine.reliability.statistics.comparisons import labels_to_decide, labels_within
 from dagengine.reliability.statistics.confusion import labels_to_settle
+from dagengine.reliability.statistics.exchangeability import departures
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics import (
+from dagengine.reliability.statistics.comparisons import (
     Comparison,
     cases_needed,
     compare_means,
@@ -20,9 +20,9 @@ from dagengine.reliability.statistics import (
     compare_shares,
     compare_unpaired,
     holm,
-    label_kappa,
     visible_difference,
 )
+from dagengine.reliability.statistics.confusion import label_kappa
 from dagengine.reliability.statistics.intervals import Interval, Unknown
 
 stats = pytest.importorskip("scipy.stats")

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusion_matrix
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics import label_kappa
 from dagengine.reliability.statistics.confusion import (
     Confusion,
     ac1_interval,
@@ -22,6 +21,7 @@ from dagengine.reliability.statistics.confusion import (
     baseline_interval,
     kappa_interval,
     label_ceiling,
+    label_kappa,
     label_rates,
     people_agreement,
 )

@@ -15,31 +15,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics import (
-    accuracy,
-    brier_score,
+from dagengine.reliability.statistics.agreement import (
     cohen_kappa,
     entropy,
-    first_wins,
     fleiss_kappa,
     flip_rate,
     icc,
     krippendorff_alpha,
-    label_kappa,
-    length_bias,
-    list_bias,
-    longer_wins,
-    majority_baseline,
     majority_share,
     missing_effect,
     missing_rate,
-    position_consistency,
-    position_preference,
-    reliability,
     score_spread,
     total_agreement,
 )
-from dagengine.reliability.statistics.preferences import Compared, Measured
+from dagengine.reliability.statistics.associations import (
+    Compared,
+    Measured,
+    brier_score,
+    first_wins,
+    length_bias,
+    list_bias,
+    longer_wins,
+    position_consistency,
+    position_preference,
+    reliability,
+)
+from dagengine.reliability.statistics.confusion import accuracy, label_kappa, majority_baseline
 
 PROPERTY = settings(max_examples=40)
 Rows = list[list[Any]]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics import (
+from dagengine.reliability.statistics.corrected import (
     Corrected,
     corrected_difference,
     corrected_mean,

@@ -16,21 +16,18 @@ from hypothesis import strategies as st
 from interval_coverage import coverage, noisy_judge
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.reliability.statistics import (
-    Interval,
-    accuracy,
-    bootstrap,
+from dagengine.reliability.statistics.agreement import (
     entropy,
     fleiss_kappa,
     flip_rate,
     icc,
     krippendorff_alpha,
-    label_kappa,
     score_spread,
-    spearman,
     total_agreement,
 )
-from dagengine.reliability.statistics.intervals import variance_of
+from dagengine.reliability.statistics.associations import spearman
+from dagengine.reliability.statistics.confusion import accuracy, label_kappa
+from dagengine.reliability.statistics.intervals import Interval, bootstrap, variance_of
 from dagengine.reliability.statistics.sums import SummedMeasure, mean
 
 pytest.importorskip("numpy")

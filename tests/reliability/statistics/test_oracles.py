@@ -8,17 +8,10 @@ from typing import Any
 
 import pytest
 
-from dagengine.reliability.statistics import (
-    Comparison,
-    Corrected,
-    cohen_kappa,
-    compare_shares,
-    corrected_mean,
-    fleiss_kappa,
-    holm,
-    icc,
-    kappa_interval,
-)
+from dagengine.reliability.statistics.agreement import cohen_kappa, fleiss_kappa, icc
+from dagengine.reliability.statistics.comparisons import Comparison, compare_shares, holm
+from dagengine.reliability.statistics.confusion import kappa_interval
+from dagengine.reliability.statistics.corrected import Corrected, corrected_mean
 from dagengine.reliability.statistics.intervals import Interval
 
 pytest.importorskip("statsmodels")

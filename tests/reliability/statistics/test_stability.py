@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics import (
+from dagengine.reliability.statistics.agreement import drift, icc, icc_interval
+from dagengine.reliability.statistics.associations import (
     debiased_calibration_error,
-    drift,
     group_correlation,
-    icc,
-    icc_interval,
     kendall,
     pearson,
     spearman,

@@ -12,11 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics import SteadyVotes, flips_of_votes, steady_votes
 from dagengine.reliability.statistics.confusion import kappa_interval
 from dagengine.reliability.statistics.intervals import Interval
-from dagengine.reliability.statistics.majorities import _by_orders, _exact, majority_odds
-from dagengine.reliability.statistics.mixture import Mixture
+from dagengine.reliability.statistics.majorities import (
+    Mixture,
+    SteadyVotes,
+    _by_orders,
+    _exact,
+    flips_of_votes,
+    majority_odds,
+    steady_votes,
+)
 
 pytest.importorskip("scipy")
 

@@ -29,7 +29,7 @@ from dagengine.metrics import (
 from dagengine.metrics.arena_g_eval import compare, outcome_in
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.record.run import load_run
-from dagengine.reliability.statistics import Comparison, compare_shares
+from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
 from dagengine.report.page.drafts import drafts_of
 from dagengine.results.summary import Share
 from dagengine.results.worst import badness

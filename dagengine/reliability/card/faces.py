@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError, require_format
-from dagengine.reliability.card import card_words as words
-from dagengine.reliability.card.four_questions import QUESTIONS, answers, detectable_difference
+from dagengine.reliability.card import words
+from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import (
     FORMAT,
     Contrast,
@@ -30,7 +30,7 @@ from dagengine.reliability.card.values import (
     page_form,
 )
 from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, verdict
-from dagengine.reliability.statistics.measures import measure_of
+from dagengine.reliability.card.words import QUESTIONS, answers, detectable_difference
 from dagengine.results.html import document
 from dagengine.system.regular_files import write_whole
 from dagengine.system.terminal import counted, plain, standard_console

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -44,14 +44,12 @@ class CaseClasses:
         # The units of each metric in order; none of one that puts no question.
         self.units_of: list[tuple[int, ...]] = []
         for metric in plan.metrics:
-            slots = (plan.slots[number] for number in metric.slots)
-            units = sorted({slot.unit for slot in slots if slot.unit != NONE})
-            nodes = [plan.units[unit].node for unit in units]
-            asks = any(n.asks or (n.whole_case and n.grades) for n in nodes)
-            self.units_of.append(tuple(units) if asks else ())
+            units = sorted({plan.slots[number].unit for number in metric.slots} - {NONE})
+            nodes = (plan.units[unit].node for unit in units)
+            asks = any(node.asks or (node.whole_case and node.grades) for node in nodes)
+            self.units_of.append(tuple(units) * asks)
         self._known: dict[object, CaseClass] = {}
         self._find_paths = lru_cache(_CLASSES)(self._paths)
-        self._wanted_by = lru_cache(_CLASSES)(self._wanted_metrics)
 
     def look(self, case: TestCase) -> tuple[CaseClass, Mapping[int, UnitEstimate]]:
         """The class of a case, and the estimates of its units."""
@@ -61,7 +59,8 @@ class CaseClasses:
             if all(read_field(case, path) is not None for path, _ in metric.required)
             and nothing_to_judge(metric.spec.judged, case) is None
         )
-        estimates = self._lookahead.look(case, self._wanted_by(metrics))
+        wanted = set[int]().union(*map(self.units_of.__getitem__, metrics))
+        estimates = self._lookahead.look(case, sorted(wanted))
         key = metrics, tuple((p.forecast, p.asked, len(p.keys)) for p in estimates.values())
         case_class = self._known.get(key)
         if case_class is None:
@@ -70,9 +69,6 @@ class CaseClasses:
             case_class = self._known[key] = self._case_class(metrics, estimates)
         return case_class, estimates
 
-    def _wanted_metrics(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
-
     def _paths(self, metric: int, forecasts: tuple[UnitForecast, ...]) -> Paths:
         units = self.units_of[metric]
         return self._walker.paths(metric, dict(zip(units, forecasts, strict=True)))
@@ -80,40 +76,35 @@ class CaseClasses:
     def _case_class(
         self, metrics: tuple[int, ...], estimates: Mapping[int, UnitEstimate]
     ) -> CaseClass:
-        paths = {
-            metric: self._find_paths(
-                metric, tuple(estimates[u].forecast for u in self.units_of[metric])
-            )
-            for metric in metrics
-            if self.units_of[metric]
-        }
+        paths, alone, reasons = dict[int, Paths](), dict[int, Bounds](), dict[int, Bounds]()
         asked = dict.fromkeys(estimates, _NONE)
         words = dict.fromkeys(estimates, _NONE)
         for unit, estimate in estimates.items():
             if not self._plan.units[unit].constant:
                 asked[unit], words[unit] = estimate.asked, QuestionCount.exactly(len(estimate.keys))
-        chances = _joint_chances(paths.values())
-        sure = frozenset().union(*(ways.sure for ways in paths.values()))
-        reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
+        for metric in metrics:
+            if units := self.units_of[metric]:
+                ways = self._find_paths(metric, tuple(estimates[u].forecast for u in units))
+                paths[metric], alone[metric] = ways, _joint([ways], asked, ways.chances())
+            reasons[metric] = self._reason(metric, paths.get(metric))
+        every = [*paths.values()]
+        chances = _joint_chances(every)
+        sure = frozenset[int]().union(*(ways.sure for ways in every))
+        reason = sum(reasons.values(), Bounds())
+        bounds = dict.fromkeys(estimates, Bounds())
+        for unit, chance in chances.items():
+            count = estimates[unit].asked
+            bounds[unit] = Bounds(count.least * (unit in sure), chance * count.likely, count.most)
         return CaseClass(
             paths=paths,
-            metrics={
-                metric: _joint({metric: ways}, asked, ways.chances())
-                for metric, ways in paths.items()
-            },
+            metrics=alone,
             reasons=reasons,
-            whole=_joint(paths, asked, chances) + sum(reasons.values(), Bounds()),
-            worded=_joint(paths, words, chances).least,
-            units={
-                u: Bounds(p.asked.least * (u in sure), chances[u] * p.asked.likely, p.asked.most)
-                if u in chances
-                else Bounds()
-                for u, p in estimates.items()
-            },
+            whole=_joint(every, asked, chances) + reason,
+            worded=_joint(every, words, chances).least,
+            units=bounds,
             chances=chances,
             sure=sure,
-            depth=max((ways.depth for ways in paths.values()), default=0)
-            + sum(reason.most or 0 for reason in reasons.values()),
+            depth=max((ways.depth for ways in every), default=0) + (reason.most or 0),
         )
 
     def _reason(self, metric: int, paths: Paths | None) -> Bounds:
@@ -123,10 +114,10 @@ class CaseClasses:
             return Bounds()
         ways = paths.paths if paths else ()
         fails = [path.weight for path in ways if path.fails]
-        slots = [plan.slots[number] for number in plan.metrics[metric].slots]
-        ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit != NONE]
+        slots = (plan.slots[number] for number in plan.metrics[metric].slots)
+        ends = {slot.unit for slot in slots if slot.grades} - {NONE}
         # Code at the end may find that there is nothing to judge: no score, and no reason for it.
-        least = not fails and all(node.asks for node in ends)
+        least = not fails and all(plan.units[unit].node.asks for unit in ends)
         return Bounds(int(least), 1 - sum(fails), int(not ways or len(fails) < len(ways)))
 
 
@@ -144,7 +135,7 @@ def _joint_chances(paths: Iterable[Paths]) -> dict[int, float]:
 
 
 def _joint(
-    paths: Mapping[int, Paths], asked: Mapping[int, QuestionCount], chances: Mapping[int, float]
+    paths: Sequence[Paths], asked: Mapping[int, QuestionCount], chances: Mapping[int, float]
 ) -> Bounds:
     """Questions of several metrics on one case, units that they share counted once."""
     low = {unit: count.least for unit, count in asked.items()}
@@ -155,23 +146,13 @@ def _joint(
     #
     #     most    counts it twice. Only certain starts are double for sure: sure - 1 are taken off
     #     least   may count it twice, and must not be too high: possible - 1 are taken off
-    # Each metric has its own least and most, over its own paths. Their sums count a unit that they
-    # share once for each. Let two metrics share `u`, the first on every path, the second on some:
-    #
-    #     most    counts it twice. Only certain starts are double for sure: sure - 1 are taken off
-    #     least   may count it twice, and must not be too high: possible - 1 are taken off
-    sure = Counter(chain.from_iterable(ways.sure for ways in paths.values()))
-    possible = Counter(chain.from_iterable(ways.possible for ways in paths.values()))
+    sure = Counter(chain.from_iterable(ways.sure for ways in paths))
+    possible = Counter(chain.from_iterable(ways.possible for ways in paths))
     least = sum(map(low.__getitem__, sure))
     if any(asked[unit].most is None for unit in possible):
         return Bounds(least, likely, None)
-    least_of_each = sum(ways.least(low) for ways in paths.values())
-    most_of_each = sum(ways.most(high) for ways in paths.values())
-    return Bounds(
-        max(least, least_of_each - _excess(possible, high)),
-        likely,
-        most_of_each - _excess(sure, high),
-    )
+    least = max(least, sum(ways.least(low) for ways in paths) - _excess(possible, high))
+    return Bounds(least, likely, sum(ways.most(high) for ways in paths) - _excess(sure, high))
 
 
 def _excess(metrics: Mapping[int, int], weight: Mapping[int, int]) -> int:

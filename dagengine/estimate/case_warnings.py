@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 from dagengine.compiler.plan import Plan
 from dagengine.estimate.counting import MOST_CASES
@@ -62,31 +63,30 @@ def too_long_cases(
     if all(server.window is None for server in facts):
         return []
     names = [judge.identity for judge in judges]
-    deciding = any(judge.capabilities.decides for judge in judges)
+    # Only writers of judges that decide answer in the place of others.
+    deciding = judges if any(judge.capabilities.decides for judge in judges) else ()
     # Lists of one item: no case is called too long because of an answer that is assumed.
-    lookahead = Lookahead(plan, names, 1, judges if deciding else ())
-    units = range(len(plan.units))
-    asked = [
-        answering(unit, unit.judges[0], judges) if deciding else unit.judges[0]
-        for unit in plan.units
-    ]
-    long: dict[int, list[tuple[int, int, str]]] = {}
-    looked_at = 0
-    for number, case in islice(cases, MOST_CASES):
-        if not isinstance(case, CASE_TYPES):
-            continue
+    lookahead = Lookahead(plan, names, 1, deciding)
+    asked = [answering(unit, unit.judges[0], deciding) for unit in plan.units]
+    long, looked_at = defaultdict[int, list[tuple[int, int, str]]](list), 0
+    for number, case in _only_cases(islice(cases, MOST_CASES)):
         looked_at += 1
-        for unit, estimated in lookahead.look(cast("TestCase", case), units).items():
+        for unit, estimated in lookahead.look(case, range(len(asked))).items():
             judge, tokens = asked[unit], round(estimated.longest)
             window = facts[judge].window
             if window is not None and tokens > window:
-                long.setdefault(judge, []).append((tokens, number, plan.units[unit].name))
+                long[judge].append((tokens, number, plan.units[unit].name))
     findings: list[TooLong] = []
     for key, questions in long.items():
         name, count = display_name(judges[key]), len({number for _, number, _ in questions})
         tokens, number, node = max(questions, key=itemgetter(0))
         findings.append(TooLong(name, facts[key], count, looked_at, number, node, tokens))
     return findings
+
+
+def _only_cases(cases: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, TestCase]]:
+    """Pass over what is no test case yet."""
+    return (pair for pair in cases if isinstance(pair[1], CASE_TYPES))
 
 
 # Cases that are shown as solved examples.
@@ -138,14 +138,11 @@ def example_lines(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]:
     solved = list(_solved_examples(plan))
     if not solved:
         return []
-    shown: dict[str, list[str]] = {}
-    looked_at = 0
-    for number, case in cases:
-        if isinstance(case, CASE_TYPES):
-            case = cast("TestCase", case)
-            looked_at += 1
-            for node in dict.fromkeys(example.node for example in solved if example.is_in(case)):
-                shown.setdefault(node, []).append(case_label(case, number))
+    shown, looked_at = defaultdict[str, list[str]](list), 0
+    for number, case in _only_cases(cases):
+        looked_at += 1
+        for node in dict.fromkeys(example.node for example in solved if example.is_in(case)):
+            shown[node].append(case_label(case, number))
     return [
         f"{counted(len(labels), 'case')} of {looked_at} {'is' if len(labels) == 1 else 'are'} also "
         f"shown as examples of node {node!r} (first: {labels[0]}), which then reads the right "

@@ -4,23 +4,6 @@ The bounds hold for the questions of every run in which each metric gets its sco
 cannot be foreseen ends a metric early. Attempts after transient failures and answers asked for
 again, as a whole or item by item, come on top. Cases are looked at one by one; of more than some
 thousands a sample is, and what it has is scaled up.
-
-Which of the questions to come an earlier one answers.
-
-A question that is known word for word has a key; a decision on the way may or may not lead to
-it. Three cases that come to one key, ● for sure and ○ perhaps, tell different bounds of the
-calls different things::
-
-    case 1   case 2   case 3
-      ●        ●        ○       one call is certain: `least` is 1 (`_sure`)
-               │        │
-               │        └── only if it comes: lowers `likely`, by its chance
-               └─────────── certain to come, certain to be answered: lowers `most` (`_again`)
-
-With ○ ● ● the first ● is the certain call, and nothing lowers `most` but the second: what may
-never be asked cannot answer another. `_repeats` counts every question that came to a known key (or
-found no room here). Without them the known ones still need a call each: that is the other bound
-below `least`. What is known only to be like another (`resemble`) moves `likely` alone.
 """
 
 from __future__ import annotations
@@ -47,11 +30,10 @@ from dagengine.estimate.estimates import (
     WorstPath,
 )
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate, text_tokens
-from dagengine.estimate.walks import Odds, PackWalker, Path, Paths, Walker, answering
+from dagengine.estimate.walks import Odds, PackWalker, Path, Paths, Walker, answering, writing
 from dagengine.gateway.limits import DEFAULT_LIMITS
 from dagengine.gateway.packs.prompt_cache import SERVER_CHARACTERS
 from dagengine.judges import as_judge
-from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, display_name
 from dagengine.results import CaseResult, Verdict
@@ -234,9 +216,7 @@ class _Counting:
         if bounds.most:
             tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
             judge = self.plan.judge_of(self.plan.scopes[part.scope].spec.model)
-            writer = writer_of(self.asked[judge]) if self.asked else None
-            if writer is not None:
-                judge = [asked.identity for asked in self.asked].index(writer.identity)
+            judge = writing(judge, self.asked)
             yield NodeEstimate(
                 "reason", "reason", judge, bounds, 0.0, *tokens, (part.spec.name,), False
             )
@@ -251,8 +231,8 @@ class _Counting:
         # The reason is asked for after all else.
         if sums.reason.most:
             nodes, depth = [*nodes, ("reason", 1)], depth + 1
-        whole = sum((Bounds(most=count) for _, count in nodes), NO_QUESTIONS)
-        return WorstPath(tuple(nodes), whole.most, depth)
+        whole = None if None in counts else sum(count or 0 for _, count in nodes)
+        return WorstPath(tuple(nodes), whole, depth)
 
     def _judge_estimate(self, judge: int) -> JudgeEstimate:
         calls = tokens_in = tokens_out = 0.0
@@ -426,7 +406,22 @@ _SEEN = 1_000_000
 
 
 class EqualQuestions:
-    """Finds equal questions among those known word for word (see the drawing above)."""
+    """Finds equal questions among those known word for word.
+
+    Such a question has a key; a decision on the way may or may not lead to it. Three cases that
+    come to one key, ● for sure and ○ perhaps, tell different bounds of the calls different things::
+
+        case 1   case 2   case 3
+          ●        ●        ○       one call is certain: `least` is 1 (`_sure`)
+                   │        │
+                   │        └── only if it comes: lowers `likely`, by its chance
+                   └─────────── certain to come and be answered: lowers `most` (`_again`)
+
+    With ○ ● ● the first ● is the certain call, and nothing lowers `most` but the second: what may
+    never be asked cannot answer another. `_repeats` counts every question that came to a known key
+    (or found no room here). Without them the known ones still need a call each: that is the other
+    bound below `least`. What is known only to be like another (`resemble`) moves `likely` alone.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[int, bool] = {}  # whether one of them is certain to be asked
@@ -457,7 +452,7 @@ class EqualQuestions:
             self._alike.add(like)
         return 0.0
 
-    def calls(self, asked: Bounds, worded: int, factor: float = 1.0) -> Bounds:
+    def calls(self, asked: Bounds, worded: int, factor: float) -> Bounds:
         """The questions that no equal one answers; `worded` are known and sure to be asked.
 
         Where the questions noted are those of a sample, `asked` is for `factor` times as many.

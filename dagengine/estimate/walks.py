@@ -1,12 +1,10 @@
-"""The paths that one metric may take through a case, found by driving the scheduler. Pure.
+"""The ways through a case, found by driving the scheduler: paths of a metric, packs of decisions.
 
 What a unit will do is foretold by its `UnitForecast`; only verdicts that are not known yet
 fork a path. Verdicts that lead to the same nodes are one fork: which score they end in
 makes no difference to what is asked.
 
-In how many requests the decisions of a case will travel, found by driving the scheduler.
-
-The rules are those of runs. A pack leaves when no node at work may bring another question
+Packs follow the rules of runs. A pack leaves when no node at work may bring another question
 (`speculation.bringing`). What later verdicts may want is sent with it (`speculation.ahead`).
 """
 
@@ -15,8 +13,10 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from dagengine.compiler.plan import NONE, Plan, Unit
 from dagengine.estimate.estimates import Travel
@@ -32,8 +32,12 @@ from dagengine.test_case import TestCase
 
 # Beyond this number of paths bounds are taken from the graph, and likelihoods from a sample.
 MOST_PATHS, SAMPLE = 1_000, 200
+# Up to so many ways to pack the decisions of a case are followed; of more, so many are drawn.
+_PACKINGS = 64
 FORECAST = Failure(OutcomeKind.SKIPPED, "", "forecast")
 
+T = TypeVar("T")
+Choose = Callable[[Sequence[float]], int | None]
 Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]
 
 
@@ -110,44 +114,54 @@ class Walker:
 
     def paths(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
         """All paths of one metric; `forecasts` has every unit of it."""
-        merged: dict[tuple[frozenset[int], int, bool], Path] = {}
-        waiting: list[tuple[int, ...]] = [()]
-        for _ in range(MOST_PATHS):
-            drive = self._drive(metric, forecasts, follow(waiting.pop()))
-            _merge(merged, drive.run())
-            waiting += turnings(drive.taken)
-            if not waiting:
-                kept = [frozenset(() if path.fails else path.units) for path in merged.values()]
-                possible = frozenset().union(*(path.units for path in merged.values()))
-                return Paths(tuple(merged.values()), True, frozenset.intersection(*kept), possible)
-
-        # Too many paths to go through them all: a random sample, drawn by the odds of turns.
-        merged = {}
-        dice = random.Random(0)
-        for _ in range(SAMPLE):
-            path = self._drive(metric, forecasts, throw(dice)).run()
-            _merge(merged, replace(path, weight=1 / SAMPLE))
+        merged: dict[object, Path] = {}
+        found, exact = ways(
+            lambda choose: self._drive(metric, forecasts, choose), MOST_PATHS, SAMPLE
+        )
+        for path, weight in found:
+            # Paths that ask the same are one.
+            key = frozenset(path.units), path.depth, path.fails
+            earlier = merged.get(key, replace(path, weight=0.0))
+            merged[key] = replace(earlier, weight=earlier.weight + weight)
+        paths = tuple(merged.values())
+        if exact:
+            kept = [frozenset(() if path.fails else path.units) for path in paths]
+            possible = frozenset[int]().union(*(path.units for path in paths))
+            return Paths(paths, True, frozenset.intersection(*kept), possible)
         fails = any(forecast.fails for forecast in forecasts.values())
         # A walk that takes no turn anywhere: what starts on it starts on every path. A failure is
         # met early or late, depending on timing, so that nothing is sure then.
         certain = self._drive(metric, forecasts, lambda weights: None).run()
         sure = frozenset(() if fails else certain.units)
         possible = frozenset(unit for unit, forecast in forecasts.items() if forecast.rounds)
-        return Paths(tuple(merged.values()), False, sure, possible)
+        return Paths(paths, False, sure, possible)
 
 
-Choose = Callable[[Sequence[float]], int | None]
+def ways(
+    begin: Callable[[Choose], Walk[T]], most: int, sample: int
+) -> tuple[list[tuple[T, float]], bool]:
+    """What walks along all ways come to, with the likelihood of each way.
+
+    Of more than `most` ways a random `sample` is drawn, by the odds of turns; the second value
+    says that it was not.
+    """
+    results, waiting = list[tuple[T, float]](), list[tuple[int, ...]]([()])
+    for _ in range(most):
+        walk = begin(follow(waiting.pop()))
+        results.append((walk.run(), walk.weight))
+        waiting += turnings(walk.taken)
+        if not waiting:
+            return results, True
+    dice = random.Random(0)
+    drawn = (begin(lambda weights: dice.choices(range(len(weights)), weights)[0])
+             for _ in range(sample))  # fmt: skip
+    return [(walk.run(), 1 / sample) for walk in drawn], False
 
 
 def follow(turns: Sequence[int]) -> Choose:
     """Take these turns, then the first one everywhere."""
     left = iter(turns)
     return lambda weights: next(left, 0)
-
-
-def throw(dice: random.Random) -> Choose:
-    """Take turns by their weight."""
-    return lambda weights: dice.choices(range(len(weights)), weights)[0]
 
 
 def turnings(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
@@ -171,15 +185,8 @@ def turnings(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
     ]
 
 
-def _merge(merged: dict[tuple[frozenset[int], int, bool], Path], path: Path) -> None:
-    """Add a path; those that ask the same are one."""
-    key = frozenset(path.units), path.depth, path.fails
-    earlier = merged.get(key)
-    merged[key] = path if earlier is None else replace(earlier, weight=earlier.weight + path.weight)
-
-
 @dataclass(slots=True)
-class Walk:
+class Walk(ABC, Generic[T]):
     """One way through a case under a state of the scheduler. Time is counted in rounds."""
 
     state: CaseState
@@ -189,6 +196,10 @@ class Walk:
     weight: float = field(default=1.0, init=False)
     taken: list[tuple[int, int]] = field(default_factory=list, init=False)
     """(turn, number of turns) wherever a verdict could lead to other nodes."""
+
+    @abstractmethod
+    def run(self) -> T:
+        """Go to the end; returns what the way comes to."""
 
     def finish(self, metric: int, unit: int, verdict: Verdict | None) -> None:
         """End a unit with its verdict, or, if that is not known, with one that is chosen."""
@@ -209,7 +220,7 @@ class Walk:
 
 
 @dataclass(slots=True)
-class _Drive(Walk):
+class _Drive(Walk[Path]):
     """One way through a metric."""
 
     metric: int
@@ -254,7 +265,7 @@ class _Drive(Walk):
 
 def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Verdict, float]]:
     """One verdict for each set of nodes that verdicts lead to, and its likelihood."""
-    every = [plan.slots[number] for number in plan.units[unit].slots]
+    every = (plan.slots[number] for number in plan.units[unit].slots)
     slots = [slot for slot in every if slot.metric == metric]
     if not slots[0].branches:
         return []
@@ -273,10 +284,6 @@ def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Ver
         first, weight = options.get(leads, (verdict, 0.0))
         options[leads] = first, weight + share
     return list(options.values())
-
-
-# Up to so many ways through a case are followed; of more, so many are drawn.
-_WALKS = 64
 
 
 class PackWalker:
@@ -305,48 +312,36 @@ class PackWalker:
             shape = self._known[key] = self._average(estimates)
         tokens = text_tokens(state_json(case))
         spared = (shape.questions - shape.requests) * tokens
-        return Travel(
-            shape.questions, shape.requests, shape.unneeded, shape.requests * tokens, spared
-        )
+        return replace(shape, state_tokens=shape.requests * tokens, spared_tokens=spared)
 
     def _average(self, estimates: Mapping[int, UnitEstimate]) -> Travel:
         """The likely travel over all ways through a case, or over some of many."""
-        total, waiting = Travel(), list[tuple[int, ...]]([()])
-        for _ in range(_WALKS):
-            walk = self._walk(estimates, follow(waiting.pop()))
-            total += walk.run(self._most).times(walk.weight)
-            waiting += turnings(walk.taken)
-            if not waiting:
-                return total
-        thrown = throw(random.Random(0))
-        walks = (self._walk(estimates, thrown).run(self._most) for _ in range(_WALKS))
-        return sum(walks, Travel()).times(1 / _WALKS)
+        packings, _ = ways(lambda choose: self._walk(estimates, choose), _PACKINGS, _PACKINGS)
+        return sum((travel.times(weight) for travel, weight in packings), Travel())
 
     def _walk(self, estimates: Mapping[int, UnitEstimate], choose: Choose) -> _PackWalk:
-        lacking = {
-            metric.index: FORECAST
-            for metric in self._plan.metrics
-            if any(
-                slot.unit != NONE and slot.unit not in estimates
-                for slot in self._plan.slots[metric.slots.start : metric.slots.stop]
-            )
-        }
+        lacking = dict[int, Failure]()
+        for metric in self._plan.metrics:
+            if not {self._plan.slots[slot].unit for slot in metric.slots} <= {NONE, *estimates}:
+                lacking[metric.index] = FORECAST
         state = CaseState(self._plan, lacking)
-        return _PackWalk(state, self._odds, choose, estimates, self._deciding, self._bringing)
+        return _PackWalk(state, self._odds, choose, estimates, self._deciding, self._bringing,
+                         self._most)  # fmt: skip
 
 
 @dataclass(slots=True)
-class _PackWalk(Walk):
+class _PackWalk(Walk[Travel]):
     """One way through one case, all metrics at once."""
 
     estimates: Mapping[int, UnitEstimate]
     deciding: Mapping[int, Packs]
     bringing: frozenset[int]
+    most: int
     open: list[tuple[int, int]] = field(default_factory=list, init=False)
     waiting: list[int] = field(default_factory=list, init=False)
     ridden: dict[int, float] = field(default_factory=dict, init=False)
 
-    def run(self, most: int) -> Travel:
+    def run(self) -> Travel:
         # Three things may happen next, in the order of a run. All that is ready starts. A pack
         # leaves when nothing open may bring another question for it. Otherwise time goes on until
         # the next open unit ends, which may make others ready.
@@ -360,7 +355,7 @@ class _PackWalk(Walk):
                 state.ready.remove(unit)
                 total += self._start(unit)
             elif self.waiting and not any(unit in self.bringing for _, unit in self.open):
-                total += self._depart(most)
+                total += self._depart()
                 self.now += 1
             elif self.open:
                 self.now, unit = heapq.heappop(self.open)
@@ -388,10 +383,10 @@ class _PackWalk(Walk):
             self.waiting.append(unit)
         return Travel()
 
-    def _depart(self, most: int) -> Travel:
+    def _depart(self) -> Travel:
         """Send waiting decisions; those that could be asked already ride along."""
         packs = self.deciding[self.waiting[0]]
-        size = min(packs.questions, most)
+        size = min(packs.questions, self.most)
         count = sum(self.estimates[unit].asked.likely for unit in self.waiting)
         requests = math.ceil(count / size)
         room = min(requests * size - count, packs.ahead - sum(self.ridden.values()))
@@ -423,10 +418,13 @@ def with_writers(judges: Sequence[Judge]) -> list[Judge]:
     return all_judges
 
 
+def writing(place: int, judges: Sequence[Judge]) -> int:
+    """The place of the judge that writes for the one at `place`: its writer's, or its own."""
+    writer = writer_of(judges[place]) if judges else None
+    return place if writer is None else [own.identity for own in judges].index(writer.identity)
+
+
 def answering(unit: Unit, place: int, judges: Sequence[Judge]) -> int:
     """The judge that answers a unit's question: this one, or its writer's place."""
-    if not judges or not isinstance(unit.node, AskingNode) or not unit.node.writes:
-        return place
-    writer = writer_of(judges[place])
-    names = [judge.identity for judge in judges]
-    return place if writer is None else names.index(writer.identity)
+    writes = isinstance(unit.node, AskingNode) and unit.node.writes
+    return writing(place, judges) if writes else place

@@ -37,7 +37,7 @@ class Bounds:
 
     def times(self, factor: float) -> Bounds:
         """The same for `factor` times as many cases."""
-        most = None if self.most is None else round(self.most * factor)
+        most = self.most and round(self.most * factor)
         return Bounds(round(self.least * factor), self.likely * factor, most)
 
     def by_chance(self, share: float) -> Bounds:

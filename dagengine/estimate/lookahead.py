@@ -10,6 +10,7 @@ import copy
 import inspect
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -54,9 +55,6 @@ class UnitForecast:
     fails: bool = False
 
 
-_READY, _FAILING = UnitForecast(), UnitForecast(fails=True)
-
-
 @dataclass(frozen=True, slots=True)
 class UnitEstimate:
     """What one unit will do on one case, once it runs.
@@ -67,7 +65,7 @@ class UnitEstimate:
     words are known, its answer included.
     """
 
-    forecast: UnitForecast = _READY
+    forecast: UnitForecast = UnitForecast()
     asked: QuestionCount = _NOTHING
     keys: tuple[int, ...] = ()
     input_tokens: float = 0.0
@@ -76,7 +74,7 @@ class UnitEstimate:
     longest: float = 0.0
 
 
-_IDLE, _FAILS = UnitEstimate(), UnitEstimate(_FAILING)
+_IDLE, _FAILS = UnitEstimate(), UnitEstimate(UnitForecast(fails=True))
 
 
 class Lookahead:
@@ -113,10 +111,8 @@ class Lookahead:
         estimates: dict[int, UnitEstimate] = {}
         likes: dict[int, int] = {}
         fields = {path: read_field(case, path) for path in self._plan.fields}
-        marks = {
-            path: hash(value if isinstance(value, str) else repr(value))
-            for path, value in fields.items()
-        }
+        texts = (value if isinstance(value, str) else repr(value) for value in fields.values())
+        marks = dict(zip(fields, map(hash, texts), strict=True))
         for number in wanted:  # sources come first
             # What reads no field of the case is the same in all of them.
             if number in self._constants:
@@ -173,7 +169,7 @@ class Lookahead:
         if not quotes or judge is None or not judge.capabilities.decides:
             return asked
         # A judge that only decides gives no quotes: its writer does, one question for each.
-        most = None if asked.most is None else 2 * asked.most
+        most = asked.most and 2 * asked.most
         return QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
 
     def _valued_unit(self, unit: Unit, value: NodeValue) -> tuple[UnitEstimate, NodeValue | None]:
@@ -190,14 +186,12 @@ class Lookahead:
         self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]
     ) -> UnitEstimate:
         """A unit whose first questions are known word for word."""
-        judge, asked_one = self._judges[unit.judges[0]], self._asked[unit.index]
-        if asked_one is not None:
-            questions = [_address(asked_one, question) for question in questions]
-        sizes = [question_tokens(question, self._items) for question in questions]
+        judge = self._judges[unit.judges[0]]
+        questions, sizes = self._measure(unit, questions)
         share = asked.likely / len(sizes)
         whole = asked.least == asked.most == len(sizes)
         # What makes two questions one, as `Question.key`, which takes longer.
-        keys = []
+        keys = list[int]()
         for question in questions if whole else ():
             texts = tuple([(message["role"], message["content"]) for message in question.messages])
             answer_type: type[BaseModel] = question.answer_type
@@ -226,6 +220,17 @@ class Lookahead:
         tokens = asked.likely * (around + read), asked.likely * answer
         return UnitEstimate(UnitForecast(asked.in_a_row), asked, (), *tokens)
 
+    def _measure(
+        self, unit: Unit, questions: Sequence[Question[Any]]
+    ) -> tuple[list[Question[Any]], list[tuple[float, float]]]:
+        """Questions as they are sent, with their tokens; their own words if nobody can be asked."""
+        sent, judge = list(questions), self._asked[unit.index]
+        for index, question in enumerate(questions):
+            with suppress(UnsupportedError):
+                if judge is not None:
+                    sent[index] = address_question(judge, question)[1]
+        return sent, [question_tokens(question, self._items) for question in sent]
+
     def _size(self, unit: Unit, reads: Given) -> tuple[float, float]:
         """Tokens of one question besides the case's fields, and of its answer.
 
@@ -238,24 +243,13 @@ class Lookahead:
             inputs = tuple((label, values.get(label, stand_in)) for label, _, _ in unit.sources)
             first = _first_step(unit, replace(reads, inputs=inputs))
             size = text_tokens(unit.node.text) + _AROUND, 2.0 * _REASON
-            judge = self._asked[unit.index]
             if isinstance(first, list):
-                if judge is not None:
-                    first = [_address(judge, question) for question in first]
-                sizes = [question_tokens(question, self._items) for question in first]
+                _, sizes = self._measure(unit, first)
                 read = sum(text_tokens(str(value)) for _, value in reads.fields)
                 around, answer = (sum(part) / len(first) for part in zip(*sizes, strict=True))
                 size = max(around - read, 0.0), answer
             self._sizes[unit.index] = size
         return self._sizes[unit.index]
-
-
-def _address(judge: Judge, question: Question[Any]) -> Question[Any]:
-    """A question as it is sent; its own words if there is nobody to send it to."""
-    try:
-        return address_question(judge, question)[1]
-    except UnsupportedError:
-        return question
 
 
 def _telling(plan: Plan, unit: Unit) -> bool:
@@ -265,7 +259,7 @@ def _telling(plan: Plan, unit: Unit) -> bool:
     # Coroutines may have begun something by the time they wait; they are left alone.
     if inspect.iscoroutinefunction(getattr(unit.node, "function", None)):
         return False
-    slots = [plan.slots[number] for number in unit.slots]
+    slots = (plan.slots[number] for number in unit.slots)
     return any(slot.feeds or slot.branches or slot.activates for slot in slots)
 
 

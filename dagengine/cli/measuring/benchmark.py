@@ -231,10 +231,9 @@ def _card_name(path: Path) -> str:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
-    from dagengine.reliability.card.contrasts import between_cards
+    from dagengine.reliability.card.contrasts import COMPARED, between_cards
     from dagengine.reliability.card.faces import print_contrasts, read_card
     from dagengine.reliability.card.fail_if import worse
-    from dagengine.reliability.card.measures import COMPARED
     from dagengine.reliability.fingerprint import changes
 
     before, after = read_card(old), read_card(new)

@@ -6,21 +6,14 @@ import itertools
 import math
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
-from dagengine.reliability.card.measures import (
-    COMPARED,
-    MEASURES,
-    NOT_RANDOM,
-    CaseResults,
-    Measure,
-    figure_of,
-)
+from dagengine.reliability.card.measures import NOT_RANDOM, figure_of
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -33,6 +26,7 @@ from dagengine.reliability.card.values import (
     every_setting,
 )
 from dagengine.reliability.observations import Condition
+from dagengine.reliability.statistics.agreement import flips_of, icc, missing_rate
 from dagengine.reliability.statistics.comparisons import (
     Comparison,
     compare_means,
@@ -41,6 +35,7 @@ from dagengine.reliability.statistics.comparisons import (
     compare_unpaired,
     holm,
 )
+from dagengine.reliability.statistics.confusion import label_kappa
 from dagengine.reliability.statistics.corrected import corrected_difference
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
@@ -48,7 +43,7 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     clusters_of,
 )
-from dagengine.reliability.statistics.sums import Sums, mean_score, numpy, quotient
+from dagengine.reliability.statistics.sums import Sums, by_row, mean_score, numpy, present, quotient
 
 
 @dataclass(frozen=True)
@@ -86,37 +81,73 @@ class Side:
         return self.cases[number].group or number
 
     @cached_property
-    def results(self) -> CaseResults:
-        """Results of runs and people on every case."""
-        seen, limit = self.outcomes, self.threshold
-        scores, passes = list[Sequence[float | None]](), list[Sequence[float | None]]()
-        for line in seen.scores:
-            row = [None if text == "-" else float(text) for text in line.split()]
-            scores.append(row)
-            passes.append([None if value is None else float(value >= limit) for value in row]
-                          if limit is not None else ())  # fmt: skip
-        none = [""] * len(scores)
-        return CaseResults(scores, passes, seen.right or none, seen.hits or "-" * len(scores),
-                           seen.labels if seen.said else none, seen.said or none)  # fmt: skip
+    def scores(self) -> list[list[float | None]]:
+        """The scores of the runs of every case; None is a run without a score."""
+        lines = map(str.split, self.outcomes.scores)
+        return [[None if text == "-" else float(text) for text in line] for line in lines]
+
+    @cached_property
+    def passes(self) -> list[list[float | None]]:
+        """The same as passes (1) and failures (0); empty rows if the metric has no threshold."""
+        if (limit := self.threshold) is None:
+            return [[]] * len(self.scores)
+        return [[None if score is None else float(score >= limit) for score in row]
+                for row in self.scores]  # fmt: skip
+
+    @cached_property
+    def blank(self) -> list[str]:
+        """Nothing for every case: what people and runs said where nobody labelled any."""
+        return [""] * len(self.scores)
 
     @cached_property
     def values(self) -> dict[str, Any]:
         """Measures of every case, as arrays by name; nan where they are undefined."""
-        measures = (MEASURES[name] for name in COMPARED)
-        return {measure.name: numpy.array(measure.each(self.results), float)
-                for measure in measures if measure.each}  # fmt: skip
+        return {name: numpy.array(each(self), float) for name, each in _EACH.items()}
 
     @cached_property
-    def _kept(self) -> dict[Hashable, Sums]:
-        """Sums that were computed once; a side is compared with many."""
-        return {}
+    def sums(self) -> Callable[[str, Sequence[int]], Sums]:
+        """Sums of a measure over cases by their numbers, computed once for many other sides."""
+        return cache(lambda name, numbers: _RATIOS[name](self, numbers))
 
-    def sums(self, measure: Measure, numbers: Sequence[int]) -> Sums | None:
-        """Sums of a measure over the cases of these numbers."""
-        key = (measure.name, *numbers)
-        if key not in self._kept and measure.ratio is not None:
-            self._kept[key] = measure.ratio(self.results, numbers)
-        return self._kept.get(key)
+
+def _flips(row: Sequence[float | None]) -> float | None:
+    return flips_of(present(row))
+
+
+def _share_right(marks: str) -> float | None:
+    """Over the runs with a score; a case without any counts as a miss."""
+    scored = marks.replace("-", "")
+    return scored.count("1") / max(len(scored), 1) if marks else None
+
+
+def _label_kappa(side: Side, numbers: Sequence[int]) -> Sums:
+    verdicts = side.outcomes.said or side.blank
+    labels = side.outcomes.labels if side.outcomes.said else side.blank
+    pairs = ((labels[number], verdicts[number]) for number in numbers)
+    return label_kappa.sums([pair if pair[0] else (None, None) for pair in pairs])
+
+
+_EACH: dict[str, Callable[[Side], Sequence[float | None]]] = {
+    "flip-rate": lambda side: by_row(_flips, side.passes),
+    "pass-rate": lambda side: by_row(mean_score, side.passes),
+    "score-flip-rate": lambda side: by_row(_flips, side.scores),
+    "mean-score": lambda side: by_row(mean_score, side.scores),
+    "accuracy": lambda side: [*map({"0": 0.0, "1": 1.0}.get, side.outcomes.hits or side.blank)],
+    "single-run-accuracy": lambda side: [*map(_share_right, side.outcomes.right or side.blank)],
+    "unscored": lambda side: [missing_rate([row]) for row in side.scores],
+}
+"""Measures by whose mean over cases sides are compared; None where a case has no value."""
+
+_RATIOS: dict[str, Callable[[Side, Sequence[int]], Sums]] = {
+    "kappa": _label_kappa,
+    "test-retest": lambda side, numbers: icc.sums([side.scores[number] for number in numbers]),
+}
+"""Measures of sums over cases, which are no such mean."""
+
+COMPARED = (
+    *_EACH, *_RATIOS, "variance-share", "corrected-pass-rate", "corrected-mean-score"
+)  # fmt: skip
+"""The names of the measures that two settings, or two cards, are compared by."""
 
 
 @dataclass(frozen=True)
@@ -154,20 +185,20 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> I
 
 def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
     before, after, groups = shared.before, shared.after, shared.groups
-    for measure in (MEASURES[name] for name in COMPARED if name in measures):
-        if measure.each is not None:
-            old, new = left.values[measure.name], right.values[measure.name]
+    for name in (name for name in COMPARED if name in measures):
+        if name in _EACH:
+            old, new = left.values[name], right.values[name]
             change = new[list(after)] - old[list(before)]
             if (~numpy.isnan(change)).any():
-                yield _paired_contrast(measure.name, change.tolist(), groups, shared.by)
+                yield _paired_contrast(name, change.tolist(), groups, shared.by)
             else:
-                yield from _unpaired_contrast(measure.name, old, new)
-        elif after:
-            first, second = left.sums(measure, before), right.sums(measure, after)
-            if first and second and None not in (first.value(), second.value()):
+                yield from _unpaired_contrast(name, old, new)
+        elif name in _RATIOS and after:
+            first, second = left.sums(name, before), right.sums(name, after)
+            if None not in (first.value(), second.value()):
                 comparison = compare_measures(first, second, groups=groups)
                 used = sum(map(operator.and_, first.adds, second.adds))
-                yield contrast_of(measure.name, comparison, _level(shared.by, used))
+                yield contrast_of(name, comparison, _level(shared.by, used))
     if after:
         yield from _shares(left, right, shared) if "variance-share" in measures else ()
         yield from _corrected_contrast(left, right, shared, measures)
@@ -220,11 +251,11 @@ def _corrected_contrast(
     clusters = clusters_of(shared.groups)
     result = corrected_difference(*sides, random=True, groups=clusters)
     if isinstance(result, Unknown):
-        yield Contrast("", "", figure_of(name, result, level))
+        yield contrast_of(name, result, level)
         return
     size, bounds = scale[1] - scale[0], result.estimate
-    ends = size * bounds.low, size * bounds.high
-    scaled = replace(bounds, value=size * bounds.value, low=ends[0], high=ends[1])
+    value, low, high = (size * part for part in (bounds.value, bounds.low, bounds.high))
+    scaled = replace(bounds, value=value, low=low, high=high)
     yield Contrast("", "", figure_of(name, scaled, level), result.p)
 
 
@@ -242,17 +273,13 @@ def _by_people(
     side: Side, cases: Sequence[int], low: float, high: float
 ) -> tuple[list[float | None], list[float | None]]:
     """The judge's score and human label of each case, from 0 to 1; labels go `low` to `high`."""
-    shares: list[float | None] = []
-    judged: list[float | None] = []
-    for case in cases:
+    shares = list[float | None]()
+    for label in map(side.outcomes.labels.__getitem__, cases):
         # A label as a card has it: pass or fail, a number, or nothing.
-        label = side.outcomes.labels[case]
         shares.append((float(_AS_NUMBER.get(label, label)) - low) / (high - low) if label else None)
-        if side.outcomes.said:
-            judged.append(_AS_NUMBER.get(side.outcomes.said[case]))
-        else:
-            judged.append(mean_score(side.results.scores[case]))
-    return judged, shares
+    if said := side.outcomes.said:
+        return [_AS_NUMBER.get(said[case]) for case in cases], shares
+    return [mean_score(side.scores[case]) for case in cases], shares
 
 
 _AS_NUMBER = {"pass": 1.0, "fail": 0.0}
@@ -273,19 +300,17 @@ def _paired_contrast(
     for change, group in zip(changes, groups, strict=True):
         if not math.isnan(change):
             members[group].append(change)
-    cases = sum(map(len, members.values()))
+    cases, size = sum(map(len, members.values())), len(members)
     level = _level(by, cases)
-    if len(members) == cases:
-        alone = [change for (change,) in members.values()]
-        if name == "accuracy":
-            return contrast_of(name, compare_shares([(c < 0, c > 0) for c in alone]), level)
-        return contrast_of(name, compare_means([(0.0, change) for change in alone]), level)
-    if len(members) < LEAST_GROUPS:
-        return contrast_of(name, Unknown("too few groups", len(members), LEAST_GROUPS), level)
     # What each group adds to the mean over cases, times the number of groups.
-    weight = len(members) / cases
-    sums = [(0.0, weight * math.fsum(own)) for own in members.values()]
-    return contrast_of(name, compare_means(sums), f"{level} in {len(members)} independent groups")
+    sums = [size / cases * math.fsum(own) for own in members.values()]
+    if size == cases and name == "accuracy":
+        return contrast_of(name, compare_shares([(sum_ < 0, sum_ > 0) for sum_ in sums]), level)
+    if size < min(cases, LEAST_GROUPS):
+        return contrast_of(name, Unknown("too few groups", size, LEAST_GROUPS), level)
+    groups_named = f" in {size} independent groups" * (size < cases)
+    comparison = compare_means([*zip(itertools.repeat(0.0), sums)])
+    return contrast_of(name, comparison, level + groups_named)
 
 
 def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
@@ -319,18 +344,14 @@ def between_settings(
     sides = [Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
              for under in metric.settings]  # fmt: skip
     pairs = near([setting.condition for setting in settings])
-    return correct_together(
-        [contrast for i, k in pairs for contrast in contrasts(sides[i], sides[k])]
-    )
+    return correct_together([each for i, k in pairs for each in contrasts(sides[i], sides[k])])
 
 
 def near(settings: Sequence[Condition]) -> list[tuple[int, int]]:
     """The places of pairs of settings that one circumstance tells apart."""
-    return [
-        (i, k) for i, k in itertools.combinations(range(len(settings)), 2)
-        if sum(getattr(settings[i], f.name) != getattr(settings[k], f.name)
-               for f in fields(Condition)) == 1
-    ]  # fmt: skip
+    pairs = itertools.combinations(range(len(settings)), 2)
+    values = [*map(astuple, settings)]
+    return [(i, k) for i, k in pairs if sum(map(operator.ne, values[i], values[k])) == 1]
 
 
 def _parts(under: SettingCard) -> dict[str, Sequence[str]]:

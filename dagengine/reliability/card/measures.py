@@ -1,43 +1,21 @@
-"""Every measure of a judge card, once: name, title, unit, level, and how two sides compare by it.
+"""Every measure of a judge card, once: its name, title, unit and level; and figures of measures.
 
 Sections of the card compute measures by name. Words, conditions (`--fail-if`), comparisons and both
 faces of the card read all else about a measure here.
-
-From a statistic, or an interval, to a figure on the card.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from dagengine.reliability.card.values import Figure
-from dagengine.reliability.statistics.agreement import flips_of, icc, missing_rate
-from dagengine.reliability.statistics.confusion import label_kappa
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
-from dagengine.reliability.statistics.sums import Sums, by_row, groups_of, mean_score, present
+from dagengine.reliability.statistics.sums import Sums, groups_of
 
 Unit = Literal["share", "number", "coefficient"]
 """From 0 to 1 and shown in per cent; any number; from -1 to 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class CaseResults:
-    """What the runs and people said of the cases, as two sides are compared by it.
-
-    Rows of `passes` are empty if the metric has no threshold. `right` says which runs meet the
-    label (1 or 0, `-` without a score), `hits` whether their majority does; both are empty, or `-`,
-    without a label. `labels` and `verdicts` are what people and the majority say, in the same
-    words.
-    """
-
-    scores: Sequence[Sequence[float | None]]
-    passes: Sequence[Sequence[float | None]]
-    right: Sequence[str]
-    hits: str
-    labels: Sequence[str]
-    verdicts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +25,6 @@ class Measure:
     `level` is what it is computed from, where that is always the same. `repeats` says when it loses
     its interval: if it is shown, or only suspected, that runs are not repeats of each other. A
     measure that is `per_label` is on the card once for every label.
-
-    Sides are compared by the mean of `each` over cases, or by a `ratio` of sums over cases, which
-    is no such mean. A measure that has neither is not compared, or is by a method of its own.
     """
 
     name: str
@@ -58,23 +33,6 @@ class Measure:
     level: str = ""
     repeats: Literal["", "shown", "suspected"] = ""
     per_label: bool = False
-    each: Callable[[CaseResults], Sequence[float | None]] | None = None
-    ratio: Callable[[CaseResults, Sequence[int]], Sums] | None = None
-
-
-def _flips(row: Sequence[float | None]) -> float | None:
-    return flips_of(present(row))
-
-
-def _share_right(marks: str) -> float | None:
-    """Over the runs with a score; a case without any counts as a miss."""
-    scored = marks.replace("-", "")
-    return scored.count("1") / max(len(scored), 1) if marks else None
-
-
-def _label_kappa(cases: CaseResults, numbers: Sequence[int]) -> Sums:
-    labels = ((cases.labels[number], cases.verdicts[number]) for number in numbers)
-    return label_kappa.sums([pair if pair[0] else (None, None) for pair in labels])
 
 
 _PAIRS = "pairs of runs of one case"
@@ -85,32 +43,19 @@ _LABELLED = "mean scores of cases with a label"
 _GROUPS = "mean scores, averaged over groups of cases"
 _NEXT, _AGREES = "the next run takes the same path", "the human label agrees"
 
-# Two settings, or two cards, are compared by these.
-_COMPARED = (
+_ALL_MEASURES = (
     Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
-            repeats="suspected", each=lambda cases: by_row(_flips, cases.passes)),
-    Measure("pass-rate", "pass rate", level=_RUNS,
-            each=lambda cases: by_row(mean_score, cases.passes)),
+            repeats="suspected"),
+    Measure("pass-rate", "pass rate", level=_RUNS),
     Measure("score-flip-rate", "flip rate (score)", level=f"scores, {_PAIRS}",
-            repeats="suspected", each=lambda cases: by_row(_flips, cases.scores)),
-    Measure("mean-score", "mean score", "number", _RUNS,
-            each=lambda cases: by_row(mean_score, cases.scores)),
-    Measure("accuracy", "accuracy of the majority of runs",
-            each=lambda cases: [_share_right(mark.strip("-")) for mark in cases.hits]),
-    Measure("single-run-accuracy", "accuracy of a single run",
-            each=lambda cases: [*map(_share_right, cases.right)]),
-    Measure("unscored", "runs without a score", level="all runs",
-            each=lambda cases: [missing_rate([row]) for row in cases.scores]),
-    Measure("kappa", "kappa (agreement beyond chance)", "coefficient",
-            ratio=_label_kappa),
+            repeats="suspected"),
+    Measure("mean-score", "mean score", "number", _RUNS),
+    Measure("unscored", "runs without a score", level="all runs"),
     Measure("test-retest", "test-retest reliability, ICC(1,1)", "coefficient",
-            "single scores: share of the variance that is between cases", "shown",
-            ratio=lambda cases, numbers: icc.sums([cases.scores[number] for number in numbers])),
+            "single scores: share of the variance that is between cases", "shown"),
     Measure("variance-share", "share of the noise", level="variance within cases"),
     Measure("corrected-pass-rate", "pass rate by the human standard", level=_ALL),
     Measure("corrected-mean-score", "mean score by the human standard", "number", _ALL),
-)  # fmt: skip
-_OTHERS = (
     # Would I get this score again?
     Measure("score-spread", "standard deviation of the score", "number",
             "runs of one case, averaged over cases", "shown"),
@@ -138,6 +83,9 @@ _OTHERS = (
     Measure("unsupported-rate", "unsupported verdicts (no true quote)",
             level="runs in which the node answered, averaged over cases"),
     # Does the judge agree with people?
+    Measure("accuracy", "accuracy of the majority of runs"),
+    Measure("single-run-accuracy", "accuracy of a single run"),
+    Measure("kappa", "kappa (agreement beyond chance)", "coefficient"),
     Measure("ac1", "Gwet's AC1 (agreement beyond chance)", "coefficient"),
     Measure("balanced-accuracy", "balanced accuracy"),
     Measure("baseline", "baseline: always the most common label"),
@@ -194,9 +142,7 @@ _OTHERS = (
             level="comparisons of two contestants that have a winner"),
 )  # fmt: skip
 
-MEASURES = {measure.name: measure for measure in (*_COMPARED, *_OTHERS)}
-COMPARED = tuple(measure.name for measure in _COMPARED)
-"""The names of the measures that two settings, or two cards, are compared by."""
+MEASURES = {measure.name: measure for measure in _ALL_MEASURES}
 
 
 def measure_of(name: str) -> Measure:
@@ -208,6 +154,15 @@ T = TypeVar("T")
 
 NOT_RANDOM = "so they are not a random sample"
 """How a note ends that refuses labels which are said to be a random sample."""
+
+
+def apart(rows: Iterable[tuple[T, Hashable]]) -> tuple[list[T], list[Hashable]]:
+    """Items and their groups, from pairs of both."""
+    items, groups = list[T](), list[Hashable]()
+    for item, group in rows:
+        items.append(item)
+        groups.append(group)
+    return items, groups
 
 
 def figure(
@@ -277,11 +232,7 @@ def figure_of(
         return Figure(name, found.value, *bounds, items=found.items, level=level)
     if found is None:
         return Figure(name, None, level=level, note=note)
-    count = 0 if found.reason == "undefined" else found.items
-    return Figure(name, None, items=count, level=level, note=note or reason(found))
-
-
-def reason(found: Unknown) -> str:
-    """Why something is not known, in words, and how many cases are needed."""
     needed = "" if found.needed is None else f"; {found.needed} are needed"
-    return f"{_REASONS[found.reason]} (n = {found.items}{needed})"
+    note = note or f"{_REASONS[found.reason]} (n = {found.items}{needed})"
+    count = 0 if found.reason == "undefined" else found.items
+    return Figure(name, None, items=count, level=level, note=note)

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import CaseNoise, attribute, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import blame
-from dagengine.reliability.card.measures import MEASURES, figure, figure_of
+from dagengine.reliability.card.measures import MEASURES, apart, figure, figure_of
 from dagengine.reliability.card.repeats import mean_of_runs
 from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
@@ -186,20 +186,23 @@ def beside_people(
     """
     cards: list[NodeCard] = []
     for card in nodes:
-        read = _reading(replay, card.node)
-        people, pairs = told.get(card.node, {}), list[tuple[Vote, Vote | None]]()
-        groups: list[Hashable] = []
-        for case in runs.cases.keys() & people.keys() if people else ():
-            series = runs.cases[case].values()
-            replies = [run.replies.get(card.node) for row in series for run in row]
-            judge: list[Vote] = present(map(read, present(replies)))
-            person = majority(people[case])
-            if judge and person is not None:
-                pairs.append((person, majority(judge)))  # None where its runs are split
-                groups.append(runs.group(case))
+        read, people = _reading(replay, card.node), told.get(card.node, {})
+        pairs, groups = apart(_both_answers(card.node, runs, people, read))
         agreement = figure("node-accuracy", pairs, accuracy.sums, "", groups) if pairs else None
         cards.append(replace(card, people=agreement))
     return tuple(cards)
+
+
+def _both_answers(
+    node: str, runs: Runs, people: Mapping[int, Sequence[Vote]], read: Callable[[Reply], Any]
+) -> Iterator[tuple[tuple[Vote, Vote | None], Hashable]]:
+    """The answers of people and of the judge to a node, by most of them; and the case's group."""
+    for case in runs.cases.keys() & people.keys():
+        replies = present(run.replies.get(node) for run in runs.of(case))
+        judge: list[Vote] = present(map(read, replies))
+        person = majority(people[case])
+        if judge and person is not None:
+            yield (person, majority(judge)), runs.group(case)  # None where its runs are split
 
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:

@@ -1,13 +1,14 @@
-"""Would I get this score again? What repeated runs of one setting show.
+"""Would I get this score again? What repeated runs show, and what moves them that should not.
 
-What should not change a score but may: the setting, place in a pair or in a list, length.
+Runs of one setting are compared with each other; runs of several settings by the circumstance that
+tells the settings apart; and all of them with the place in a pair or in a list, and the length.
 """
 
 from __future__ import annotations
 
 import operator
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
-from dagengine.reliability.card.measures import figure, figure_of, measure_of, reaching
+from dagengine.reliability.card.measures import apart, figure, figure_of, measure_of, reaching
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition
@@ -110,11 +111,11 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("score-flip-rate", flip_rate.sums, bounds=_without_repeats(scores))
     yield over("mean-score", mean_of_runs, "no run has a score", bounds=_fill_bounds(scores))
     yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
-    clusters = clusters_of(groups)
+    clusters, rows = clusters_of(groups), [*map(numbers, scores)]
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
-    yield figure_of("test-retest", reliability, note=_no_icc(runs, why))
+    yield figure_of("test-retest", reliability, note=_no_icc(rows, why))
     slope = drift(scores, groups=clusters)
-    yield figure_of("drift", slope, note=_no_drift(runs, slope))
+    yield figure_of("drift", slope, note=_no_drift(rows, slope, why))
     yield over("unscored", missing_rate.sums, "nothing ran")
 
 
@@ -143,25 +144,23 @@ def _without_repeats(
             for ends in ((0.0, 0.0), _SCALE)]  # fmt: skip
 
 
-def _no_icc(runs: Runs, why: str) -> str:
+def _no_icc(rows: Sequence[Sequence[float]], why: str) -> str:
     """Reliability needs two cases, two runs of one, and scores that differ somewhere."""
-    scored = [row for row in map(numbers, runs.table(score)) if row]
-    if len(scored) == 1:
+    if sum(map(bool, rows)) == 1:
         return "only one case has scores; two are needed"
-    if max(map(len, scored), default=0) < 2:
-        return why
-    return "all scores are equal" if len(set(chain.from_iterable(scored))) == 1 else ""
-
-
-def _no_drift(runs: Runs, drift: Interval | Unknown) -> str:
-    """Why no drift is known, if the reason is not the number of cases."""
-    rows = [*map(numbers, runs.table(score))]
     if max(map(len, rows), default=0) < 2:
-        return why_not_twice(runs)
-    if not any(len(set(row)) > 1 for row in rows):
+        return why
+    return "all scores are equal" * (len({*chain.from_iterable(rows)}) == 1)
+
+
+def _no_drift(rows: Sequence[Sequence[float]], drift: Interval | Unknown, why: str) -> str:
+    """Why no drift is known, if the reason is not the number of cases."""
+    if max(map(len, rows), default=0) < 2:
+        return why
+    if max(len({*row}) for row in rows) < 2:
         return "no case has two different scores"
     alike = isinstance(drift, Unknown) and drift.reason == "no variation"
-    return "all cases change equally from the first run to the last" if alike else ""
+    return "all cases change equally from the first run to the last" * alike
 
 
 _DEPARTURES = {
@@ -230,7 +229,7 @@ def _texts_differ(
     for row, raws in zip(results, texts, strict=True):
         if None not in row and None not in raws and len({*row}) < len(row):
             differ.append(len({*zip(row, raws, strict=True)}) > len({*row}))
-    return bool(differ) and 2 * sum(differ) >= len(differ)
+    return 0 < len(differ) <= 2 * sum(differ)
 
 
 _SUSPECTED = (
@@ -246,8 +245,8 @@ def _cache_suspicion(texts: Sequence[Sequence[str | None]]) -> str:
     judge whose other answers are all new would hardly write the same text again and again.
     """
     rows = [row for row in texts if len(row) > 2 and None not in row]
-    alike = sum(len({*row}) == 1 for row in rows)
-    new = sum(len({*row}) == len(row) for row in rows)
+    different = [len({*row}) for row in rows]
+    alike, new = different.count(1), sum(map(operator.eq, different, map(len, rows)))
     if min(alike, new) < _LEAST_ALIKE or alike + new < _ALL_BUT_FEW * len(rows):
         return ""
     return (
@@ -366,7 +365,7 @@ def position_bias(
         ("swapped", "", "last verdicts, inputs swapped"),
         ("reversed", "-of-options", "last verdicts, first and last option exchanged"),
     ):
-        pairs, groups = _in_both_orders(runs, order, partial(names_in, order))
+        pairs, groups = apart(_in_both_orders(runs, order, partial(names_in, order)))
         for name, of, why in _OF_ORDERS if pairs else ():
             yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
 
@@ -380,10 +379,8 @@ _OF_ORDERS: tuple[tuple[str, Callable[..., Sums], str], ...] = (
 
 def _in_both_orders(
     runs: Runs, order: str, names: Callable[[int, str], Names | None]
-) -> tuple[list[tuple[str, str]], list[Hashable]]:
+) -> Iterator[tuple[tuple[str, str], Hashable]]:
     """Last verdicts in both orders, those for the first as A and for the second as B."""
-    pairs: list[tuple[str, str]] = []
-    groups: list[Hashable] = []
     for case, settings in runs.cases.items():
         for setting, row in settings.items():
             if setting.order != "given":
@@ -395,9 +392,7 @@ def _in_both_orders(
                     continue
                 shown = names(case, run.path[-1][0])
                 if shown is not None:
-                    pairs.append((_answer_of(run, shown), _answer_of(mirror, shown)))
-                    groups.append(runs.group(case))
-    return pairs, groups
+                    yield (_answer_of(run, shown), _answer_of(mirror, shown)), runs.group(case)
 
 
 def _answer_of(run: Run, names: Names) -> str:
@@ -412,13 +407,10 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
         for unit in replay.plan.units
         if isinstance(unit.node, VerdictListNode) and not unit.node.of_criteria
     }
-    lists: list[list[float | None]] = []
-    groups: list[Hashable] = []
-    for case, run in runs.each():
-        for node, verdict in named.items():
-            if node in run.lists:
-                lists.append([float(item == verdict) for item in run.lists[node]])
-                groups.append(runs.group(case))
+    lists, groups = apart(
+        ([float(item == verdict) for item in run.lists[node]], runs.group(case))
+        for case, run in runs.each() for node, verdict in named.items() if node in run.lists
+    )  # fmt: skip
     if lists:
         nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why = "no list has two items with different verdicts"
@@ -444,23 +436,20 @@ def bias_by_length(
         why = "all answers have the same length, or all scores or labels are equal"
         measured, by_case = list(answers.values()), [*map(runs.group, answers)]
         yield figure("length-bias", measured, length_bias.sums, why, by_case, level)
-    compared, groups = _comparisons(runs, cases)
+    compared, groups = apart(_comparisons(runs, cases))
     if compared:
         why = "no comparison of answers of different length has a winner"
         yield figure("longer-wins", compared, longer_wins.sums, why, groups)
 
 
-def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared], list[Hashable]]:
-    comparisons: list[Compared] = []
-    groups: list[Hashable] = []
+def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> Iterator[tuple[Compared, Hashable]]:
     for number, run in runs.each():
         case = cases[number]
         if run.path and isinstance(case, ArenaTestCase) and len(case.contestants) == 2:
-            lengths = [len(answer.actual_output or "") for answer in case.contestants.values()]
+            answers = case.contestants.values()
+            lengths = [len(answer.actual_output or "") for answer in answers]
             won = dict(zip(case.contestants, (True, False), strict=True))
-            comparisons.append(Compared(lengths[0], lengths[1], won.get(str(run.path[-1][1]))))
-            groups.append(runs.group(number))
-    return comparisons, groups
+            yield Compared(*lengths, won.get(str(run.path[-1][1]))), runs.group(number)
 
 
 # Several settings together.
@@ -504,29 +493,26 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
         return
     why = "only one outcome occurs, so chance alone always agrees"
 
-    rows, cases = _by_judge(runs, judges)
-    groups = [*map(runs.group, cases)]
+    rows, groups = apart(_by_judge(runs, judges))
 
     def over(name: str, of: Callable[..., Sums], read: Outcome, level: str = "") -> Figure:
         table = [[None if run is None else read(run) for run in row] for row in rows]
         return figure(name, table, of, why, groups, level)
 
     basis = f"{'scores' if threshold is None else 'pass or fail'}, single runs of {len(judges)}"
-    name, kappa = ("cohen-kappa", cohen_kappa) if len(judges) == 2 else _FLEISS
-    yield over(name, kappa.sums, outcome(threshold), f"{basis} judges")
+    if len(judges) == 2:
+        yield over("cohen-kappa", cohen_kappa.sums, outcome(threshold), f"{basis} judges")
+    else:
+        yield over("fleiss-kappa", fleiss_kappa.sums, outcome(threshold), f"{basis} judges")
     yield over("alpha", krippendorff_alpha.sums, outcome(threshold), f"{basis} judges")
     distances = partial(krippendorff_alpha.sums, level="interval")
     yield over("score-alpha", distances, lambda run: run.score)
 
 
-_FLEISS = ("fleiss-kappa", fleiss_kappa)
-
-
-def _by_judge(runs: Runs, judges: Sequence[str]) -> tuple[list[list[Run | None]], list[int]]:
-    """One row per case and repetition, one column per judge; and the case of every row."""
-    rows: dict[tuple[int, Condition], dict[str, Run]] = {}
-    bare = {at: replace(at, judge="") for at in {run.condition for run in runs.every()}}
+def _by_judge(runs: Runs, judges: Sequence[str]) -> Iterator[tuple[list[Run | None], Hashable]]:
+    """One row per case and repetition, one column per judge; and the group of every row."""
+    rows, bare = defaultdict[Any, dict[str, Run]](dict), cache(partial(replace, judge=""))
     for case, run in runs.each():
-        rows.setdefault((case, bare[run.condition]), {})[run.condition.judge] = run
-    table = [[row.get(judge) for judge in judges] for row in rows.values()]
-    return table, [case for case, _ in rows]
+        rows[case, bare(run.condition)][run.condition.judge] = run
+    for (case, _), row in rows.items():
+        yield [*map(row.get, judges)], runs.group(case)

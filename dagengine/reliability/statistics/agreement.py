@@ -1,25 +1,17 @@
-"""Would the judge say it again? Measures of repeated answers to the same questions.
+"""Would the judge say it again? Agreement of several answers to one question: runs, or raters.
 
-All take a table (one row per item, one column per repetition). They are computed within the item
-and averaged over items; every item has the same weight. They are None when no item has enough
-answers. Those marked *depends on N* change with the number of repetitions even for one and the same
-judge: compare them at equal N only.
+All take a table: one row per item, one column per repetition or rater. They are None when they are
+not defined. Measures of repeated answers are computed within the item and averaged over items;
+every item has the same weight. Those marked *depends on N* change with the number of repetitions
+even for one and the same judge: compare them at equal N only. Missing answers are dropped by
+default, so that a measure says how verdicts vary; how often there is none is another question.
+Total agreement counts them as their own verdict, as its authors do. A missing score is always
+dropped.
 
-Missing answers are dropped by default, so that a measure says how verdicts vary; how often
-there is none is another question. Total agreement counts them as their own verdict, as
-its authors do.
-
-Would the judge give the same score again? Measures of repeated scores.
-
-All take a table of scores: one row per item, one column per repetition, None if there is no
-score. A missing score has no number and is always dropped. They are None when undefined.
-
-Agreement between raters beyond chance: kappas, Gwet's AC1, Krippendorff's alpha.
-
-All are 1 for perfect agreement, 0 for chance and below 0 for less. They are computed over the
-pooled table: what chance would give is known only from all items together. They are None if chance
-alone would always agree, for instance if only one verdict occurs: a constant judge is not a
-reliable one.
+Kappas and alpha are 1 for perfect agreement, 0 for chance and below 0 for less. They are computed
+over the pooled table: what chance would give is known only from all items together. They are None
+if chance alone would always agree, for instance if only one verdict occurs: a constant judge is not
+a reliable one.
 """
 
 from __future__ import annotations
@@ -30,7 +22,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import accumulate, chain, product
+from itertools import accumulate, chain
 from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError
@@ -65,7 +57,6 @@ from dagengine.reliability.statistics.sums import (
 )
 
 H = TypeVar("H", bound=Hashable)
-Votes = list[Vote | None]
 
 _LN2 = math.log(2)
 # So many verdicts are all that there are; of more, as of scores, some may not have been seen.
@@ -82,10 +73,11 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     """
     rows = by_row(lambda row: tuple(counting_votes(row, missing)), table)
     different = Counter(rows)
-    kinds = max(len({vote for row in different for vote in row}), 2)
+    kinds = max(len(set[Vote | None]().union(*different)), 2)
+    sizes = {*map(len, different)} - {0, 1}
     # The highest flip rate of an item: answers that are spread evenly over all kinds.
     most = 0.0
-    for size in {len(row) for row in different if len(row) > 1}:
+    for size in sizes:
         often, oftener = divmod(size, kinds)
         equal = oftener * math.comb(often + 1, 2) + (kinds - oftener) * math.comb(often, 2)
         most = max(most, 1 - equal / math.comb(size, 2))
@@ -94,8 +86,7 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     for row, count in different.items():
         items.update(dict.fromkeys(row, count))
     limit = None if kinds > _FEW_KINDS and 1 in items.values() else 1 - 1 / kinds
-    repeated = [len(row) for row in different if len(row) > 1]
-    unseen = hidden_flips(min(repeated)) if repeated and kinds == 2 else None
+    unseen = hidden_flips(min(sizes)) if sizes and kinds == 2 else None
     return mean(by_row(flips_of, rows), most=most, limit=limit, unseen=unseen)
 
 
@@ -135,7 +126,7 @@ def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
 
 
 @SummedMeasure
-def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
+def entropy(table: Table) -> Sums:
     """Entropy of the judge's answer to a question, in bits: 0 says always the same.
 
     Σ nₖ/n (h(n - 1) - h(nₖ - 1)) / ln 2 per item with at least two answers, h(m) = 1 + 1/2 +
@@ -146,7 +137,7 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     """
 
     def bits(row: Sequence[Vote | None]) -> float | None:
-        votes = counting_votes(row, missing)
+        votes = present(row)
         harmonic = list(accumulate((1 / m for m in range(1, len(votes))), initial=0.0))
         nats = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
         return nats / len(votes) / _LN2 if len(votes) > 1 else None
@@ -164,8 +155,8 @@ def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) 
     interval = bootstrap(table, entropy, groups=groups)
     if interval is None:
         return None
-    rows = [counting_votes(row, "drop") for row in table]
-    kinds = max(len({vote for row in rows for vote in row}), 2)
+    rows = [*map(present, table)]
+    kinds = max(len({*chain.from_iterable(rows)}), 2)
     unseen = [_unseen_bits(len(row), kinds) for row in rows if len(row) > 1]
     return replace(interval, high=interval.high + math.fsum(unseen) / len(unseen))
 
@@ -185,10 +176,8 @@ def missing_effect(table: Table) -> Sums:
 
 def majority(votes: Iterable[H]) -> H | None:
     """The vote given most often; None when several are, or there is none."""
-    counts = Counter(votes)
-    most = max(counts.values(), default=0)
-    modes = [vote for vote, count in counts.items() if count == most]
-    return modes[0] if len(modes) == 1 else None
+    (first, count), (_, second) = (*Counter(votes).most_common(2), (None, 0), (None, 0))[:2]
+    return first if count > second else None
 
 
 @cache
@@ -259,7 +248,6 @@ def icc(table: ScoreTable) -> Sums:
 def icc_interval(
     table: ScoreTable,
     *,
-    level: float = 0.95,
     groups: Sequence[Hashable] | None = None,
     scale: tuple[float, float] | None = None,
 ) -> Interval | Unknown:
@@ -280,33 +268,29 @@ def icc_interval(
     if value is None:
         return Unknown("undefined", size)
     names = [*groups_of(groups, len(table))]
-    limits = _icc_ends(table, names, level)
+    limits = _icc_ends(table, names)
     if limits is None:
         return _no_ends(table, names)
     low, high = min(limits[0], value), max(limits[1], value)
-    two = len({x for row in table for x in numbers(row)}) == 2
+    two = len({*chain.from_iterable(map(numbers, table))}) == 2
     for row in _unseen(table, scale):
         larger = [*table, row]
-        ends = (_icc_ends(larger, [*names, object()], level) if two else None) or (icc(larger),)
+        ends = (_icc_ends(larger, [*names, object()]) if two else None) or (icc(larger),)
         low, high = min(low, *present(ends)), max(high, *present(ends))
-    return Interval(value, low, high, level, "jackknife", size)
+    return Interval(value, low, high, 0.95, "jackknife", size)
 
 
-def _icc_ends(
-    table: ScoreTable, groups: Sequence[Hashable], level: float
-) -> tuple[float, float] | None:
+def _icc_ends(table: ScoreTable, groups: Sequence[Hashable]) -> tuple[float, float] | None:
     """The ends by the jackknife alone; None if scores vary in too few groups."""
     sums = _by_item(table)
     varying = {name for name, totals in zip(groups, sums, strict=True) if totals.get("within")}
     whole = Sums(sums, _log_ratio, of_arrays=True)
-    limits = jackknife(range(len(table)), lambda _: whole, level=level, groups=groups,
-                       telling=len(varying) + 1)  # fmt: skip
+    limits = jackknife(range(len(table)), lambda _: whole, groups=groups, telling=len(varying) + 1)
     if limits is None:
         return None
     repeats = _repeats(total(sums))
-    low, high = ((ratio - 1) / (ratio - 1 + repeats) for ratio in
-                 (math.exp(min(end, 700.0)) for end in limits))  # fmt: skip
-    return low, high
+    low, high = (math.exp(min(end, 700.0)) - 1 for end in limits)
+    return low / (low + repeats), high / (high + repeats)
 
 
 def _no_ends(table: ScoreTable, names: Sequence[Hashable]) -> Unknown:
@@ -317,7 +301,7 @@ def _no_ends(table: ScoreTable, names: Sequence[Hashable]) -> Unknown:
         return Unknown("no variation within items", size)
     if size < _LEAST:
         return Unknown("too few items", size, _LEAST)
-    means = {statistics.fmean(scored) for row in table if (scored := numbers(row))}
+    means = {*map(statistics.fmean, filter(None, map(numbers, table)))}
     return Unknown("one item varies" if len(means) > 1 else "no variation between items", size)
 
 
@@ -326,17 +310,15 @@ def _unseen(
 ) -> tuple[list[float], list[float]]:
     """A consistent case if the others seldom are, and one that varies between the ends of the
     scores."""
-    rows = [scored for row in table if (scored := numbers(row))]
-    scores = [score for row in rows for score in row]
+    rows = [*filter(None, map(numbers, table))]
+    scores = [*chain.from_iterable(rows)]
     low, high, times = min(scores), max(scores), statistics.median_high(map(len, rows))
     ends = scale or (low, high)
     far = ends[statistics.fmean(scores) <= (ends[0] + ends[1]) / 2]
     return [far] * times, [(low, high)[run % 2] for run in range(times)]
 
 
-def drift(
-    table: ScoreTable, *, level: float = 0.95, groups: Sequence[Hashable] | None = None
-) -> Interval | Unknown:
+def drift(table: ScoreTable, *, groups: Sequence[Hashable] | None = None) -> Interval | Unknown:
     """Rise of scores from earlier to later runs, in points of the score from first to last.
 
     The slope of a case's scores (or 0 and 1) on the place of their run, from -1/2 to 1/2, by least
@@ -352,7 +334,7 @@ def drift(
         runs = [(k / end - 0.5, score) for k, score in enumerate(row) if score is not None]
         return statistics.linear_regression(*zip(*runs, strict=True)).slope if runs[1:] else None
 
-    return mean_of(by_row(slope, table), level=level, groups=groups)
+    return mean_of(by_row(slope, table), groups=groups)
 
 
 def _log_ratio(all_: Totals) -> Any:
@@ -419,16 +401,16 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
         # Marginals are counted over the same items as pairs: a half answered one is in neither.
         if len(votes) < 2:
             return {}
-        keys = ("both", *votes), ("first", votes[0]), ("second", votes[1]), "items"
-        return dict.fromkeys(keys, 1.0)
+        first, second = votes
+        marginals = {("first", first): 1.0, ("second", second): 1.0}
+        return {"items": 1.0, "equal": float(first == second), **marginals}
 
     def kappa(all_: Totals) -> float:
-        keys = [key for key in all_ if isinstance(key, tuple)]
-        observed = sum(all_[key] for key in keys if key[0] == "both" and key[1] != key[2])
-        firsts = [key for key in keys if key[0] == "first"]
-        seconds = [key for key in keys if key[0] == "second"]
-        expected = sum(all_[a] * all_[b] for a, b in product(firsts, seconds) if a[1] != b[1])
-        return 1 - all_["items"] * observed / expected
+        size = all_["items"]
+        equal = sum(number * all_.get(("second", key[1]), 0.0)
+                    for key, number in all_.items() if key[0] == "first")  # fmt: skip
+        # Of all pairs of one rater's answer with one of the other's, those that differ.
+        return 1 - size * (size - all_["equal"]) / (size * size - equal)
 
     return Sums(by_row(item, pairs), kappa, of_arrays=True)
 
@@ -444,10 +426,10 @@ def fleiss_kappa(table: Table) -> Sums:
     """
 
     def item(row: Sequence[Vote | None]) -> Totals:
-        votes = counting_votes(row, "drop")
-        size, counts = len(votes), Counter(votes)
+        counts = Counter(present(row))
+        size = counts.total()
         totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
-        if votes:
+        if size:
             totals["items"] = 1.0
         if size > 1:  # one answer counts for chance, but has no other to agree with
             equal = sum(n * (n - 1) for n in counts.values())
@@ -455,7 +437,7 @@ def fleiss_kappa(table: Table) -> Sums:
         return totals
 
     def kappa(all_: Totals) -> float | None:
-        shares = [number / all_["items"] for key, number in all_.items() if isinstance(key, tuple)]
+        shares = [number / all_["items"] for number in _by_vote(all_)]
         agreement = all_["agreement"] / all_["paired"]
         if sum(share > 0 for share in shares) < 2:
             return None
@@ -476,8 +458,12 @@ def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     """
     if level not in _LEVELS:
         raise InputError(f"level={level!r}: choose one of {', '.join(_LEVELS)}")
-    rows = by_row(lambda row: counting_votes(row, "drop"), table)
-    return _LEVELS[level]([row if len(row) > 1 else [] for row in rows])
+    return _LEVELS[level]([row if len(row) > 1 else [] for row in by_row(present, table)])
+
+
+def _by_vote(all_: Totals) -> list[float]:
+    """The totals of single verdicts."""
+    return [number for key, number in all_.items() if isinstance(key, tuple)]
 
 
 # Krippendorff: what one item adds, and the formula, by level.
@@ -492,7 +478,7 @@ def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
         return totals
 
     def alpha(all_: Totals) -> float:
-        counts = [number for key, number in all_.items() if isinstance(key, tuple)]
+        counts = _by_vote(all_)
         size = sum(counts)
         expected = sum(count * (size - count) for count in counts)
         return 1 - (size - 1) * all_["observed"] / expected

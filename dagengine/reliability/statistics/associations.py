@@ -1,18 +1,9 @@
-"""What moves a judge that should not: position, place in a list, and length.
+"""With what do a judge's numbers and preferences go: with labels and events, or place and length.
 
-All are computed over the pooled items and are None when undefined.
-
-Statistics over the scores and verdicts of judges.
-
-Plain functions of plain values. What is not defined (a correlation with a constant, the
-standard error of one value, anything over nothing) is None. Lists that do not belong together
-and numbers that are not finite raise InputError, so a result is never NaN.
-
-Calibration of stated probabilities: Brier score, calibration error.
-
-All take stated answers, (probability, happened): the probability that was given to an event, and
-whether it happened. For instance, the event is that the verdict is right. The measures are computed
-over the pooled answers and are None without any. Drop what has no probability.
+Correlation and calibration are what is wanted of a score or a stated probability; that a position
+in a pair, a place in a list or a length moves the judge is not. What is not defined (a correlation
+with a constant, anything over nothing) is None. Lists that do not belong together and numbers that
+are not finite raise InputError, so a result is never NaN.
 """
 
 from __future__ import annotations
@@ -20,9 +11,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.intervals import Interval, Unknown, jackknife
@@ -58,31 +49,29 @@ def position_consistency(pairs: Orders) -> Sums:
 
 
 @SummedMeasure
-def position_preference(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
+def position_preference(pairs: Orders) -> Sums:
     """Position that wins when the orders disagree: 1 the first, 0 the second, 0.5 neither.
 
     The share of inconsistent pairs in which what was shown first won, in one order or in both
-    (Shi et al. 2024, https://arxiv.org/abs/2406.07791). `first` names the answer that the
-    first order of a pair shows first; other verdicts are ties.
+    (Shi et al. 2024, https://arxiv.org/abs/2406.07791). Verdicts other than A and B are ties.
     """
     return mean(
         # Orders that agree, or of which one has no verdict, say nothing of the place.
-        None if None in pair or pair[0] == pair[1] else float(pair[0] == first or pair[1] == second)
+        None if None in pair or pair[0] == pair[1] else float(pair[0] == "A" or pair[1] == "B")
         for pair in pairs
     )
 
 
 @SummedMeasure
-def first_wins(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
+def first_wins(pairs: Orders) -> Sums:
     """The share of decided comparisons won by what was shown first; 0.5 is no bias.
 
     Every pair is asked in both orders and weighs the same, so how good the answers are cancels out.
     Unlike `position_preference`, it does not depend on how often verdicts flip by chance. Pairs
     with a missing answer or a tie are left out.
     """
-    winners = {first, second}
     return mean(
-        ((pair[0] == first) + (pair[1] == second)) / 2 if set(pair) <= winners else None
+        ((pair[0] == "A") + (pair[1] == "B")) / 2 if {*pair} <= {"A", "B"} else None
         for pair in pairs
     )
 
@@ -170,23 +159,15 @@ def length_bias(answers: Sequence[Measured]) -> Sums:
         values = dict(zip(("s", "l", "y"), moved, strict=True))
         products = {a + b: x * y for a, x in values.items() for b, y in values.items()}
         items.append({"n": 1.0, **values, **products})
-    return Sums(items, _partial if labelled == {True} else _plain)
-
-
-def _plain(all_: Totals) -> float | None:
-    return correlation(all_, "s", "l")
+    return Sums(items, _partial if True in labelled else lambda all_: correlation(all_, "s", "l"))
 
 
 def _partial(all_: Totals) -> float | None:
-    plain = _plain(all_)
-    score, length = correlation(all_, "s", "y"), correlation(all_, "l", "y")
+    plain, score, length = (correlation(all_, *pair) for pair in ("sl", "sy", "ly"))
     if plain is None or score is None or length is None:
         return None
     square = (1 - score * score) * (1 - length * length)
     return within_ends((plain - score * length) / math.sqrt(square)) if square >= 1e-12 else None
-
-
-H = TypeVar("H", bound=Hashable)
 
 
 # Scores against scores.
@@ -197,19 +178,17 @@ def pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
 
     Raises MissingExtraError without numpy, `spearman` and `kendall` without scipy.
     """
-    _check_pairs(first, second)
-    if _is_constant(first) or _is_constant(second):
+    if not _both_vary(first, second):
         return None
     left, right = _deviations(first), _deviations(second)
     squares = float(left @ left) * float(right @ right)
-    return min(max(float(left @ right) / math.sqrt(squares), -1.0), 1.0)
+    return within_ends(float(left @ right) / math.sqrt(squares))
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho: the correlation of the ranks; equal values share their mean rank."""
-    _check_pairs(first, second)
     ranks = stats.rankdata
-    return pearson(ranks(first), ranks(second)) if first else None
+    return pearson(ranks(first), ranks(second)) if _both_vary(first, second) else None
 
 
 def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -218,10 +197,7 @@ def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
     tau-b = (concordant - discordant) / sqrt((pairs - tied in first) · (pairs - tied in second)).
     None when either side is constant.
     """
-    _check_pairs(first, second)
-    if _is_constant(first) or _is_constant(second):
-        return None
-    return float(stats.kendalltau(first, second)[0])
+    return float(stats.kendalltau(first, second)[0]) if _both_vary(first, second) else None
 
 
 @SummedMeasure
@@ -238,25 +214,19 @@ def group_correlation(
     et al. 2021, https://doi.org/10.1162/tacl_a_00373). Groups where a side is constant have none
     and are left out. `of` is `spearman`, `kendall` or `pearson`.
     """
-    whole = ([(x, y) for x, y in group if x is not None and y is not None] for group in groups)
-    return mean((of([x for x, _ in rows], [y for _, y in rows]) for rows in whole), most=None)
+
+    def within(group: Sequence[tuple[float | None, float | None]]) -> float | None:
+        pairs: Any = [pair for pair in group if None not in pair]
+        return of(*zip(*pairs, strict=True)) if pairs else None
+
+    return mean(map(within, groups), most=None)
 
 
-def _check_pairs(first: Sequence[float], second: Sequence[float]) -> None:
+def _both_vary(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Return whether both sides vary; raises InputError for sides that do not belong together."""
     if len(first) != len(second):
         raise InputError(f"{len(first)} values cannot be compared with {len(second)} values")
-    _check_finite(first)
-    _check_finite(second)
-
-
-def _check_finite(values: Iterable[float]) -> None:
-    for value in values:
-        if not math.isfinite(value):
-            raise InputError(f"numbers must be finite, got {value}")
-
-
-def _is_constant(values: Sequence[float]) -> bool:
-    return len(set(values)) < 2
+    return min(len({*numbers(side)}) for side in (first, second)) > 1
 
 
 def _deviations(values: Sequence[float]) -> Any:
@@ -267,7 +237,7 @@ def _deviations(values: Sequence[float]) -> Any:
     return off / numpy.abs(off).max()
 
 
-def correlation(sums: Totals, x: str = "x", y: str = "y") -> float | None:
+def correlation(sums: Totals, x: str, y: str) -> float | None:
     """Pearson's r of two variables from the sums of them, their squares and their products."""
     size = sums["n"]
     if not size:
@@ -298,7 +268,7 @@ def brier_score(stated: Stated) -> Sums:
 
 
 def debiased_calibration_error(
-    stated: Stated, *, cases: Sequence[Hashable] | None = None, bins: int = 10, level: float = 0.95
+    stated: Stated, *, cases: Sequence[Hashable] | None = None, bins: int = 10
 ) -> Interval | Unknown:
     """The root of the mean squared calibration error, from 0 (best) to 1, without its bias.
 
@@ -321,11 +291,11 @@ def debiased_calibration_error(
     m = math.fsum(size for _, size in sizes)
     own = math.fsum((size / m) ** 2 * 2 * (all_[k, "squares"] / size) ** 2 / (size * (size - 1))
                     for k, size in sizes)  # fmt: skip
-    limits = jackknife(items, lambda _: sums, level=level, own=own)
+    limits = jackknife(items, lambda _: sums, own=own)
     if limits is None:
         return Unknown("too few items", len(items))
     root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *limits))
-    return Interval.around(root, (low, high), level, "jackknife", len(items))
+    return Interval.around(root, (low, high), 0.95, "jackknife", len(items))
 
 
 def _errors_by_case(stated: Stated, cases: Sequence[Hashable], bins: int) -> list[Totals]:

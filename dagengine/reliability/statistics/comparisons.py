@@ -36,6 +36,8 @@ from dagengine.reliability.statistics.sums import (
     stats,
 )
 
+_ONE_SIDE = 0.025
+_Z = NormalDist().inv_cdf(0.975)
 # Fewer cases than this are too few for the tails of t: all changes of sign are counted.
 _FEW = 20
 
@@ -64,26 +66,19 @@ class Comparison:
 Pairs = Sequence[tuple[float | None, float | None]]
 
 
-def compare_shares(
-    pairs: Sequence[tuple[bool | None, bool | None]],
-    *,
-    groups: Sequence[Hashable] | None = None,
-    level: float = 0.95,
-) -> Comparison | Unknown:
+def compare_shares(pairs: Sequence[tuple[bool | None, bool | None]]) -> Comparison | Unknown:
     """Two shares of the same cases, as accuracy or the pass rate: one pair per case.
 
     McNemar's mid-p (Fagerland, Lydersen & Laake 2013, https://doi.org/10.1186/1471-2288-13-91)
     with the interval of Agresti & Min (2005, https://doi.org/10.1002/sim.1781). Cases of common
-    `groups` are compared by the means of the groups, as scores are. Unknown without any pair.
+    groups are compared by `compare_means`, as scores are. Unknown without any pair.
     """
-    if groups is not None:
-        return compare_means(pairs, groups=groups, level=level)
     changes = present(changes_of(pairs))
     if not changes:
         return Unknown("too few items", 0, 1)
     gains, losses, size = changes.count(1), changes.count(-1), len(changes)
     differing = gains + losses
-    interval = _agresti_min(gains - losses, differing, size, level)
+    interval = _agresti_min(gains - losses, differing, size)
     visible = visible_difference(size, (differing + 1) / (size + 2))
     # McNemar's exact p is too high on average: mid-p takes half of the outcome that was seen.
     binom, few = stats.binom, min(gains, losses)
@@ -92,7 +87,7 @@ def compare_shares(
 
 
 def compare_means(
-    pairs: Pairs, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
+    pairs: Pairs, *, groups: Sequence[Hashable] | None = None
 ) -> Comparison | Unknown:
     """Two means of the same cases, for instance of scores or flip rates: one pair per case.
 
@@ -103,7 +98,7 @@ def compare_means(
     """
     numbers(chain.from_iterable(pairs))
     changes = changes_of(pairs)
-    interval = mean_of(changes, level=level, groups=groups)
+    interval = mean_of(changes, groups=groups)
     if isinstance(interval, Unknown) and interval.reason != "no variation":
         return interval
     means = means_of_groups(changes, groups)
@@ -120,7 +115,7 @@ def compare_means(
 
 
 def compare_repeated(
-    pairs: Pairs, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
+    pairs: Pairs, *, groups: Sequence[Hashable] | None = None
 ) -> Comparison | Unknown:
     """Two shares of the same cases, each case with the share of its repetitions that are right.
 
@@ -128,17 +123,17 @@ def compare_repeated(
     that differ, mostly in one direction, are too few for t. It was measured with 40 and 80 cases:
     held 94 to 100 % where that of t held 81 to 96.
     """
-    compared = compare_means(pairs, groups=groups, level=level)
+    compared = compare_means(pairs, groups=groups)
     changes = present(changes_of(pairs))
     if groups is not None or len(changes) < 2 or isinstance(compared, Unknown):
         return compared
     squares = math.fsum(change * change for change in changes)
-    interval = _agresti_min(math.fsum(changes), squares, len(changes), level)
+    interval = _agresti_min(math.fsum(changes), squares, len(changes))
     return replace(compared, interval=interval)
 
 
 def compare_measures(
-    first: Sums, second: Sums, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
+    first: Sums, second: Sums, *, groups: Sequence[Hashable] | None = None
 ) -> Comparison | Unknown:
     """Two measures that are not means, as kappa or ICC, over the same items.
 
@@ -150,20 +145,20 @@ def compare_measures(
     value, size = change.value(), len(change.items) if groups is None else len(set(groups))
     if value is None:
         return Unknown("undefined", size)
-    limits = jackknife(range(len(change.items)), lambda _: change, level=level, groups=groups)
+    limits = jackknife(range(len(change.items)), lambda _: change, groups=groups)
     if limits is None:
         return Unknown("too few items", size)
     low, high = limits
-    error = (high - low) / 2 / quantile_of_t(level, size)
+    error = (high - low) / 2 / quantile_of_t(0.95, size)
     if error <= 1e-12:
         return Comparison(value, Unknown("no variation", size), 1.0, "jackknife t", size, 0)
     p = float(2 * stats.t.sf(abs(low + high) / 2 / error, size - 1))
-    interval = Interval.around(value, limits, level, "jackknife", size)
+    interval = Interval.around(value, limits, 0.95, "jackknife", size)
     return Comparison(value, interval, p, "jackknife t", size, size)
 
 
 def compare_unpaired(
-    first: Sequence[float | None], second: Sequence[float | None], *, level: float = 0.95
+    first: Sequence[float | None], second: Sequence[float | None]
 ) -> Comparison | Unknown:
     """Two means of different cases, which show far less: Welch's t test and interval (1947).
 
@@ -180,9 +175,9 @@ def compare_unpaired(
     square = math.fsum(part for part, _ in parts)
     freedom = square**2 / math.fsum(part**2 / free for part, free in parts)
     t, error = stats.t, math.sqrt(square)
-    half = float(t.ppf((1 + level) / 2, freedom)) * error
+    half = float(t.ppf(0.975, freedom)) * error
     p = float(2 * t.sf(abs(value) / error, freedom))
-    interval = Interval(value, value - half, value + half, level, "t", size)
+    interval = Interval(value, value - half, value + half, 0.95, "t", size)
     count = sum(map(len, sides))
     return Comparison(value, interval, p, "Welch t", count, count)
 
@@ -207,7 +202,7 @@ def more_often(won: int, lost: int) -> float:
     return float(stats.binom.sf(won - 1, won + lost, 0.5)) if won else 1.0
 
 
-def prove_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) -> list[bool]:
+def prove_more_often(pairs: Sequence[tuple[int, int]]) -> list[bool]:
     """Pairs of counts (won, lost), of several, that are shown to be won more often than lost.
 
     Holm's correction for all of them, by the p of `more_often`. Pairs of so few cases that no
@@ -220,9 +215,9 @@ def prove_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) 
     open_pairs = set(range(len(pairs)))
     while True:
         count = 1
-        while sum(least[index] <= level / count for index in open_pairs) > count:
+        while sum(least[index] <= _ONE_SIDE / count for index in open_pairs) > count:
             count += 1
-        new = {index for index in open_pairs if more_often(*pairs[index]) <= level / count}
+        new = {index for index in open_pairs if more_often(*pairs[index]) <= _ONE_SIDE / count}
         if not new:
             return [index not in open_pairs for index in range(len(pairs))]
         open_pairs -= new
@@ -231,9 +226,7 @@ def prove_more_often(pairs: Sequence[tuple[int, int]], *, level: float = 0.025) 
 # What could be seen.
 
 
-def visible_difference(
-    cases: int, square: float, *, power: float = 0.8, level: float = 0.95
-) -> float:
+def visible_difference(cases: int, square: float, *, power: float = 0.8) -> float:
     """The smallest difference that this many cases show with the probability `power`.
 
     `square` is the mean squared difference of a case: the share of cases that differ, or the
@@ -241,22 +234,20 @@ def visible_difference(
     rate F, differ by chance with a variance of F/T. The result is √(z²·square/(cases + z²)), z² =
     7.85 for 80 % at 95 % (Connor 1987, https://doi.org/10.2307/2531961).
     """
-    z = _squared_z(power, level)
+    z = _squared_z(power)
     return math.sqrt(z * square / (cases + z)) if cases else math.inf
 
 
-def cases_needed(
-    difference: float, square: float, *, power: float = 0.8, level: float = 0.95
-) -> int:
+def cases_needed(difference: float, square: float) -> int:
     """Number of cases that show a difference of this size; see `visible_difference`."""
     if difference <= 0:
         raise InputError(f"difference must be above 0, got {difference}")
     variance = max(square - difference * difference, 0.0)
-    return max(math.ceil(_squared_z(power, level) * variance / difference**2), 2)
+    return max(math.ceil(_squared_z(0.8) * variance / difference**2), 2)
 
 
-def _squared_z(power: float, level: float) -> float:
-    return (NormalDist().inv_cdf((1 + level) / 2) + NormalDist().inv_cdf(power)) ** 2
+def _squared_z(power: float) -> float:
+    return (_Z + NormalDist().inv_cdf(power)) ** 2
 
 
 # Paired values.
@@ -267,16 +258,16 @@ def changes_of(pairs: Pairs) -> list[float | None]:
     return [None if old is None or new is None else new - old for old, new in pairs]
 
 
-def _agresti_min(total: float, squares: float, size: int, level: float) -> Interval:
+def _agresti_min(total: float, squares: float, size: int) -> Interval:
     """Half a case is added to both kinds of difference, and two to all.
 
     `total` and `squares` are the sums of the differences (-1 to 1) and of their squares.
     """
     middle, more = total / (size + 2), size + 2
     error = math.sqrt(squares + 1 - total**2 / more) / more
-    value, half = total / size, NormalDist().inv_cdf((1 + level) / 2) * error
+    value, half = total / size, _Z * error
     low, high = max(min(middle - half, value), -1.0), min(max(middle + half, value), 1.0)
-    return Interval(value, low, high, level, "Agresti-Min", size)
+    return Interval(value, low, high, 0.95, "Agresti-Min", size)
 
 
 def _sign_p(changes: Sequence[float]) -> float:
@@ -297,36 +288,36 @@ def _sign_p(changes: Sequence[float]) -> float:
 
 # How many labels.
 
-_MORE_LABELS = (20, 40, 80, 160, 320, 640)
+MORE_LABELS = (20, 40, 80, 160, 320, 640)
+"""Numbers of further labels that are tried."""
 
 
-def labels_within(share: float, half: float, *, level: float = 0.95) -> int:
+def labels_within(share: float, half: float) -> int:
     """Number of labels for a share within ± `half`; shares near 0 or 1 count as 5 points off.
 
     z²·p(1 - p)/half². Raises InputError for a half width that is not above 0.
     """
     if half <= 0:
         raise InputError(f"half={half}: half the width of an interval is above 0")
-    z, share = NormalDist().inv_cdf((1 + level) / 2), min(max(share, 0.05), 0.95)
-    return math.ceil(z * z * share * (1 - share) / half**2)
+    share = min(max(share, 0.05), 0.95)
+    return math.ceil(_Z * _Z * share * (1 - share) / half**2)
 
 
-def labels_to_decide(share: float, labels: int, line: float, *, chance: float = 0.8) -> int | None:
-    """Number of further labels that tell on which side of a line a share is, with this probability.
+def labels_to_decide(share: float, labels: int, line: float) -> int | None:
+    """Number of further labels that tell on which side of a line a share is, in 8 of 10 samples.
 
     The least of 20, 40 … 640. What they will say is forecast by the beta-binomial of those there
     are (Jeffreys' prior); they tell if Wilson's interval of all of them then excludes the line.
     None if 640 do not.
     """
-    z = NormalDist().inv_cdf(0.975)
-    hits = share * labels
-    for more in _MORE_LABELS:
+    z, hits = _Z, share * labels
+    for more in MORE_LABELS:
         new, size = numpy.arange(more + 1), labels + more
         rate = (hits + new) / size
         middle = rate + z * z / (2 * size)
         half = z * numpy.sqrt(rate * (1 - rate) / size + (z / (2 * size)) ** 2)
         telling = abs(middle - line * (1 + z * z / size)) >= half
         odds = stats.betabinom.pmf(new, more, hits + 0.5, labels - hits + 0.5)
-        if float(odds[telling].sum()) >= chance:
+        if float(odds[telling].sum()) >= 0.8:
             return more
     return None

@@ -26,6 +26,7 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.agreement import cohen_kappa, flip_rate
+from dagengine.reliability.statistics.comparisons import MORE_LABELS
 from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     LEAST_WORTH,
@@ -331,9 +332,9 @@ def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> floa
 
 
 def labels_to_settle(
-    counts: Sequence[Sequence[float]], agreement: float, kappa: float, *, chance: float = 0.8
+    counts: Sequence[Sequence[float]], agreement: float, kappa: float
 ) -> int | None:
-    """The least of 20, 40 … 640 more labels that settle both demands with this probability.
+    """The least of 20, 40 … 640 more labels that settle both demands in 8 of 10 samples.
 
     Labels to come are drawn from the posterior of the whole table of labels and verdicts. They
     settle if an interval of all labels then lies below its line, or both lie above. None: 640 fail.
@@ -343,7 +344,7 @@ def labels_to_settle(
     kinds = len(table)
     prior = (0.75 / max(kinds * (kinds - 1), 1) + numpy.eye(kinds) / kinds).ravel()
     rates = random.dirichlet(table.ravel() + prior, 100)
-    for more in (20, 40, 80, 160, 320, 640) if kinds > 1 else ():
+    for more in MORE_LABELS if kinds > 1 else ():
         coming = table.ravel() + random.multinomial(more, rates)
         draws = random.standard_gamma(coming + prior, (400, *coming.shape))
         tables = draws.reshape(400, -1, kinds, kinds)
@@ -352,7 +353,7 @@ def labels_to_settle(
         for values, line in ((shares, agreement), (_kappa(tables), kappa)):
             low, high = numpy.nanquantile(values, (0.025, 0.975), axis=0)
             met, missed = met & (low >= line), missed | (high < line)
-        if (met | missed).mean() >= chance:
+        if (met | missed).mean() >= 0.8:
             return more
     return None
 

@@ -117,8 +117,8 @@ def test_cases_of_one_group_are_one_case() -> None:
     alone = found(compare_means([(0.0, change) for change in changes]))
     assert one.p == pytest.approx(alone.p)
     assert one.cases == 24
-    assert compare_shares(table(9, 1, 20), groups=[0] * 20) == Unknown("too few items", 1, 2)
-    few = compare_shares(table(9, 1, 20), groups=[k % 4 for k in range(20)])
+    assert compare_means(table(9, 1, 20), groups=[0] * 20) == Unknown("too few items", 1, 2)
+    few = compare_means(table(9, 1, 20), groups=[k % 4 for k in range(20)])
     assert few == Unknown("too few groups", 4, 8)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, compress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -98,31 +101,22 @@ def make_card(
     alike = max((alike_but_for_blanks(cases, paths) for paths in reads), default=0)
     runs = [runs_of(observed, replay, together) for replay in replays]
     settings, keys = _settings(runs), tuple(keys_of(cases, together))
+    maker = _Maker(
+        cases, settings, labels, of_criteria, labels_random, groups is not None, target,
+        symmetry or Symmetry(), progress or (lambda _: None),
+    )  # fmt: skip
     cards: list[MetricCard] = []
     for own, replay, meaning in zip(runs, replays, meanings, strict=True):
-        maker = _Maker(
-            LabelledRuns(own, _threshold(replay), meaning), replay, cases, settings,
-            walked_answers(labels or {}, cases, replay), of_criteria, labels is not None,
-            labels_random, groups is not None, target,
-        )  # fmt: skip
-        card = maker.card(symmetry or Symmetry(), progress or (lambda _: None))
+        card = maker.card(LabelledRuns(own, _threshold(replay), meaning), replay)
         cards.append(replace(card, between=between_settings(card, settings, keys)))
+    rules = *RULES, *own_rules(together, len(cases), constant_questions(observed), alike)
+    if labels is not None:
+        rules += (*left_out(labels, cases, replays),)
     return JudgeCard(
-        binding=bind(metrics, judges, cases),
-        times=max((setting.times for setting in settings), default=0),
-        settings=settings,
-        metrics=tuple(cards),
-        cases=keys,
-        rules=(
-            *RULES,
-            *own_rules(together, len(cases), constant_questions(observed), alike),
-            *(() if labels is None else left_out(labels, cases, replays)),
-        ),
-        labels_random=labels_random,
-        label_scale=label_scale,
-        needs=needs or Needs(flips=target),
-        price=price,
-    )
+        bind(metrics, judges, cases), max((setting.times for setting in settings), default=0),
+        settings, tuple(cards), keys, rules, labels_random, label_scale,
+        needs or Needs(flips=target), price,
+    )  # fmt: skip
 
 
 def _about_these(
@@ -130,7 +124,7 @@ def _about_these(
 ) -> Sequence[Observation]:
     """Observations of the metrics; a table that names none is about the only one."""
     names = [replay.spec.name for replay in replays]
-    about = list(dict.fromkeys(row.metric for row in observed))
+    about = [*dict.fromkeys(row.metric for row in observed)]
     if about == [""] and len(names) == 1:
         observed = [replace(row, metric=names[0]) for row in observed]
     elif about and not set(about) & set(names):
@@ -138,24 +132,22 @@ def _about_these(
             f"the observations are about {', '.join(map(repr, about))}, but the metrics are "
             f"called {', '.join(map(repr, names))}"
         )
-    nodes = dict.fromkeys((row.metric, row.node) for row in observed if row.node)
+    nodes = defaultdict[str, dict[str, None]](dict)
+    for row in observed:
+        if row.node:
+            nodes[row.metric][row.node] = None
     for replay in replays:
-        name = replay.spec.name
-        _require_nodes(replay, [node for metric, node in nodes if metric == name])
-    return observed
-
-
-def _require_nodes(replay: Counterfactual, nodes: Iterable[str]) -> None:
-    titles = {slot.name for slot in replay.plan.slots} | {unit.name for unit in replay.plan.units}
-    for node in nodes:
-        if node not in titles:
-            near = difflib.get_close_matches(node, titles, 1)
+        plan = replay.plan
+        titles = {*map(attrgetter("name"), (*plan.slots, *plan.units))}
+        if stray := next((node for node in nodes[replay.spec.name] if node not in titles), None):
+            near = difflib.get_close_matches(stray, titles, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
             raise InputError(
-                f"the observations name a node {node!r}, but the metric {replay.spec.name!r} has "
+                f"the observations name a node {stray!r}, but the metric {replay.spec.name!r} has "
                 f"no such node{hint}; its nodes that decide or rate are {speaking or 'none'}"
             )
+    return observed
 
 
 def check_labels(
@@ -220,7 +212,7 @@ def own_rules(
             f"other cases. So intervals and n count {independent} independent cases and groups."
         )
     if shared:
-        named = ", ".join(f"“{node}”" for node in shared)
+        named = f"“{'”, “'.join(shared)}”"
         yield (
             f"All cases share one question of {named}. Its answer affects all scores of a run in "
             "the same way; no interval contains this effect, because more cases cannot show it."
@@ -231,11 +223,10 @@ def own_rules(
 
 
 def _settings(all_runs: Sequence[Runs]) -> tuple[Setting, ...]:
-    times: dict[Condition, int] = {}
-    for runs in all_runs:
-        for settings in runs.cases.values():
-            for condition, row in settings.items():
-                times[condition] = max(times.get(condition, 0), len(row))
+    times = defaultdict[Condition, int](int)
+    for settings in chain.from_iterable(runs.cases.values() for runs in all_runs):
+        for condition, row in settings.items():
+            times[condition] = max(times[condition], len(row))
     return tuple(Setting(named_setting(at, [*times]), at, count) for at, count in times.items())
 
 
@@ -252,62 +243,54 @@ def named_setting(setting: Condition, conditions: Sequence[Condition]) -> str:
         "order": _ORDERS.get(setting.order, setting.order),
         "paraphrase": f"wording {setting.paraphrase or 'as given'}",
     }
-    differing = [
-        word
-        for field, word in words.items()
-        if len({getattr(condition, field) for condition in conditions}) > 1
-    ]
-    return ", ".join(differing) or "as given"
+    differing = (len({*map(attrgetter(field), conditions)}) > 1 for field in words)
+    return ", ".join(compress(words.values(), differing)) or "as given"
 
 
 # One metric.
 
-_NO_LABEL = "no label is a possible outcome of this metric"
-
 
 @dataclass(frozen=True)
 class _Maker:
-    """What the card of one metric is made of."""
+    """Maker of the cards of metrics, of what they have in common."""
 
-    whole: LabelledRuns
-    replay: Counterfactual
     cases: Sequence[TestCase]
     settings: Sequence[Setting]
-    walked: NodeAnswers
+    labels: str | Path | Mapping[int, Any] | None
     of_criteria: CriterionLabels
-    labelled: bool
     random: bool
     grouped: bool
     target: float
+    symmetry: Symmetry
+    progress: Callable[[str], None]
 
-    def card(self, symmetry: Symmetry, progress: Callable[[str], None]) -> MetricCard:
-        whole, settings = self.whole, list[SettingCard]()
+    def card(self, whole: LabelledRuns, replay: Counterfactual) -> MetricCard:
+        settings, walked = (
+            list[SettingCard](),
+            walked_answers(self.labels or {}, self.cases, replay),
+        )
         for setting in self.settings:
-            progress(setting.name)
+            self.progress(setting.name)
             under = replace(whole, runs=whole.runs.under(setting.condition))
-            settings.append(self._under(setting.name, under))
-        meanings = [] if whole.labels is None else whole.labels.meanings
+            settings.append(self._under(setting.name, under, replay, walked))
+        meanings = list[LabelMeaning]()
+        for read in () if whole.labels is None else whole.labels.meanings:
+            means = "" if read.means is None else outcome_name(read.means)
+            meanings.append(LabelMeaning(read.label, means, read.cases))
         return MetricCard(
-            metric=self.replay.spec.name,
-            threshold=whole.threshold,
-            settings=tuple(settings),
+            replay.spec.name, whole.threshold, tuple(settings),
             across=(
                 *repeats.flips_between_settings(whole.runs),
                 *repeats.agreement_of_judges(whole.runs, whole.threshold),
-                *repeats.position_bias(whole.runs, self.replay, self.cases, symmetry),
+                *repeats.position_bias(whole.runs, replay, self.cases, self.symmetry),
             ),
-            labels=tuple(
-                LabelMeaning(
-                    read.label,
-                    "" if read.means is None else outcome_name(read.means),
-                    read.cases,
-                )
-                for read in meanings
-            ),
-        )
+            labels=tuple(meanings),
+        )  # fmt: skip
 
-    def _under(self, name: str, marked: LabelledRuns) -> SettingCard:
-        runs, threshold, replay = marked.runs, marked.threshold, self.replay
+    def _under(
+        self, name: str, marked: LabelledRuns, replay: Counterfactual, walked: NodeAnswers
+    ) -> SettingCard:
+        runs, threshold = marked.runs, marked.threshold
         noise = node_cards.noise_of(runs, replay, self.cases)
         unlike = repeats.not_repeats(runs, threshold)
         nodes = node_cards.node_cards(
@@ -323,8 +306,8 @@ class _Maker:
         return SettingCard(
             setting=name,
             again=tuple(map(unlike.without, repeats.again(runs, threshold))),
-            nodes=node_cards.beside_people(nodes, runs, replay, self.walked),
-            people=tuple(self._people(marked)),
+            nodes=node_cards.beside_people(nodes, runs, replay, walked),
+            people=tuple(self._people(marked, walked)),
             spread=tuple(case_results.spread(runs, self.cases)),
             calls=mean_score([len(run.asked) for run in runs.every()]) or 0.0,
             departures=unlike.shown,
@@ -350,17 +333,17 @@ class _Maker:
             calibration=tuple(tables),
             outcomes=case_results.outcomes(marked, len(self.cases)),
             corrected=corrected,
-            confusion=label_agreement.confusion(marked),
+            confusion=label_agreement.confusion_table(marked),
             keys=node_cards.key_cards(runs, self.of_criteria),
         )  # fmt: skip
 
-    def _people(self, marked: LabelledRuns) -> Iterator[Figure]:
+    def _people(self, marked: LabelledRuns, walked: NodeAnswers) -> Iterator[Figure]:
         yield from label_agreement.compare_with_labels(marked, self.grouped)
-        if marked.labels is None and self.labelled:
+        if marked.labels is None and self.labels is not None:
             # People may have walked a tree of which only some nodes are as they were.
             stale = "no finished walk fits the current definition of the metric"
-            why = stale if any(self.walked.values()) else _NO_LABEL
-            yield Figure("accuracy", None, note=why)
+            unknown = "no label is a possible outcome of this metric"
+            yield Figure("accuracy", None, note=stale if any(walked.values()) else unknown)
 
 
 def _traits(cases: Sequence[TestCase]) -> Iterator[tuple[str, Sequence[float]]]:

@@ -259,7 +259,7 @@ def _contest(under: SettingCard, whole: bool) -> Iterator[Block]:
     if under.contest is None:
         return
     if whole:
-        yield Line(f"\n{words.contest_title(under)}", "bold")
+        yield Line(f"\n{words.contest_title(under.contest)}", "bold")
         yield Grid(words.CONTEST_HEADS, [*words.contest_rows(under.contest)])
     yield from map(Line, words.bought(under.contest))
     yield Line(words.scores_needed(under.contest))

@@ -20,28 +20,8 @@ from dagengine.reliability.card.values import (
 )
 from dagengine.reliability.labels import Kind, Labels, Vote
 from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics import associations, confusion
 from dagengine.reliability.statistics.agreement import majority
-from dagengine.reliability.statistics.associations import (
-    brier_score,
-    debiased_calibration_error,
-    group_correlation,
-    kendall,
-    pearson,
-    reliability,
-    spearman,
-)
-from dagengine.reliability.statistics.confusion import (
-    Confusion,
-    ac1_interval,
-    accuracy,
-    balanced_accuracy_interval,
-    baseline_interval,
-    kappa_interval,
-    label_ceiling,
-    label_rates,
-    majority_baseline,
-    people_agreement,
-)
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
@@ -189,24 +169,26 @@ def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
             )
         )
 
-    yield over(lambda pairs: figure("accuracy", pairs, accuracy.sums, _NONE, groups, level))
+    yield over(
+        lambda pairs: figure("accuracy", pairs, confusion.accuracy.sums, _NONE, groups, level)
+    )
     single = f"{subject}: single runs, cases with a label"
     rights = marked.sides(lambda label, votes: mean_score([vote == label for vote in votes]))
     yield reaching([
         figure("single-run-accuracy", side, mean, _NONE, groups, single) for side in rights
     ])  # fmt: skip
     yield kappa
-    yield interval_figure("ac1", ac1_interval, why)
+    yield interval_figure("ac1", confusion.ac1_interval, why)
     own = [label for label, _ in sides[0]]
     absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in own)
     unbalanced = f"no case is labelled {absent}" * bool(absent)
     yield interval_figure(
-        "balanced-accuracy", balanced_accuracy_interval, unbalanced if groups else _NONE
+        "balanced-accuracy", confusion.balanced_accuracy_interval, unbalanced if groups else _NONE
     )
     alone = [(label, None) for label in own]
-    base = figure("baseline", alone, majority_baseline.sums, _NONE, groups, level)
+    base = figure("baseline", alone, confusion.majority_baseline.sums, _NONE, groups, level)
     # The commonest label is chosen from the labels themselves: its interval is one of its own.
-    ends = baseline_interval(alone, kinds=kinds, groups=clusters)
+    ends = confusion.baseline_interval(alone, kinds=kinds, groups=clusters)
     low, high = (None, None) if ends is None else (ends.low, ends.high)
     yield replace(base, low=low, high=high)
     yield from _rates_of_labels(sides, clusters)
@@ -216,7 +198,7 @@ def _rates_of_labels(
     sides: Sequence[Sequence[Pair]], clusters: Sequence[Hashable] | None
 ) -> Iterator[Figure]:
     """Sensitivity and specificity; of two labels, those of the first one say both."""
-    rates = [label_rates(side, groups=clusters) for side in sides]
+    rates = [confusion.label_rates(side, groups=clusters) for side in sides]
     kept = [*rates[0]]
     if len(kept) == 2:
         kept = sorted(kept, key=lambda label: label is not True)[:1]
@@ -245,7 +227,7 @@ def _kappa(
             pairs += [(label, verdict) for verdict in shares]
             weights += shares.values()
             names += [group] * len(shares)
-        kappa = kappa_interval(pairs, kinds=kinds, groups=names if clustered else None,
+        kappa = confusion.kappa_interval(pairs, kinds=kinds, groups=names if clustered else None,
                                weights=weights, level=confidence)  # fmt: skip
         return _figure_or_reason("kappa", kappa, level, why)
 
@@ -269,11 +251,11 @@ def outcome_name(outcome: object) -> str:
     return str(outcome or "no outcome")
 
 
-def confusion(marked: LabelledRuns) -> ConfusionTable | None:
+def confusion_table(marked: LabelledRuns) -> ConfusionTable | None:
     """The confusion table, by the majority of a case's runs."""
     if marked.read is None:
         return None
-    table = Confusion(marked.pairs[0])
+    table = confusion.Confusion(marked.pairs[0])
     counts = tuple(map(tuple, table.counts.astype(int).tolist()))
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
 
@@ -284,8 +266,8 @@ def _people_among_themselves(runs: Runs, labels: Labels, read: Reader | None) ->
     if labels.kind == "number" or not several:
         return
     rows, groups = [*map(list, several.values())], [*map(runs.group, several)]
-    yield figure("people-agreement", rows, people_agreement.sums, "too few cases", groups)
-    yield figure_of("ceiling", label_ceiling(rows, groups=groups))
+    yield figure("people-agreement", rows, confusion.people_agreement.sums, "too few cases", groups)
+    yield figure_of("ceiling", confusion.label_ceiling(rows, groups=groups))
     if read is not None:
         shares: list[float | None] = []
         ran, votes = [case for case in several if case in runs.cases], runs.by_case(read)
@@ -307,7 +289,8 @@ def _correlations(marked: LabelledRuns, grouped: bool) -> Iterator[Figure]:
             pairs.append((statistics.fmean(scores), float(marked.by_case[case])))
             groups.append(marked.runs.group(case))
             by_group[groups[-1]].append(pairs[-1])
-    for name, of in (("pearson", pearson), ("spearman", spearman), ("kendall", kendall)):
+    ranked = {"spearman": associations.spearman, "kendall": associations.kendall}
+    for name, of in ({"pearson": associations.pearson} | ranked).items():
 
         def statistic(items: Sequence[tuple[float, float]], of: Any = of) -> float | None:
             value: float | None = of(*zip(*items, strict=True)) if items else None
@@ -315,9 +298,9 @@ def _correlations(marked: LabelledRuns, grouped: bool) -> Iterator[Figure]:
 
         yield figure(name, pairs, statistic, "labels or scores are all equal", groups)
     why = "no group has two cases that differ in score and in label"
-    for name, of in (("spearman", spearman), ("kendall", kendall)) if grouped else ():
+    for name, of in ranked.items() if grouped else ():
         # Whether the judge orders the cases of one document or dialogue as people do
-        measure = partial(group_correlation.sums, of=of)
+        measure = partial(associations.group_correlation.sums, of=of)
         yield figure(f"within-group-{name}", list(by_group.values()), measure, why)
 
 
@@ -458,10 +441,10 @@ def stated_probabilities(marked: LabelledRuns) -> tuple[list[Figure], list[Calib
             continue
         groups, chances, happened = zip(*rows, strict=True)
         pairs = [*zip(chances, happened, strict=True)]
-        figures.append(figure(f"{name}-brier", pairs, brier_score.sums, "", groups))
-        error = debiased_calibration_error(pairs, cases=groups)
+        figures.append(figure(f"{name}-brier", pairs, associations.brier_score.sums, "", groups))
+        error = associations.debiased_calibration_error(pairs, cases=groups)
         figures.append(figure_of(f"{name}-calibration-error", error))
-        bins = tuple(row for row in reliability(pairs) if row.answers)
+        bins = tuple(row for row in associations.reliability(pairs) if row.answers)
         tables.append(Calibration(event, bins))
     return figures, tables
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 from dagengine.errors import InputError
@@ -54,21 +54,18 @@ def node_cards(
 
     `unlike` says how runs are not repeats of each other; neither blame nor votes follow then.
     """
-    if unlike:
-        withheld = figure_of("variance-share", None, note=unlike)
-        single = (_node_card(speaker, runs, noise, target) for speaker in speakers)
-        return tuple(replace(card, share=withheld, votes=None) for card in single)
+    withheld = figure_of("variance-share", None, note=unlike)
     cards: list[NodeCard] = []
     for speaker in speakers:
+        card = _node_card(speaker, runs, noise, target)
+        if unlike:
+            cards.append(replace(card, share=withheld, votes=None))
+            continue
         # By case, the node's part of the variance and all of it: what cards are compared by.
         parts = ["0 0"] * cases
         for case in noise:
-            part, whole = (
-                case.weight * case.parts.get(speaker.node, 0.0),
-                case.weight * case.modelled,
-            )
-            parts[case.case] = f"{part:.5g} {whole:.5g}"
-        card = _node_card(speaker, runs, noise, target)
+            part = case.weight * case.parts.get(speaker.node, 0.0)
+            parts[case.case] = f"{part:.5g} {case.weight * case.modelled:.5g}"
         cards.append(replace(card, parts=tuple(parts)))
     return tuple(sorted(cards, key=lambda node: -(node.share.value or 0.0)))
 
@@ -121,54 +118,45 @@ WIDE = 0.5
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     """Votes for a consistent verdict; ratings, code and nodes that ran once have none."""
-    asking = [
-        [run for run in series if node in run.replies]
-        for settings in runs.cases.values()
-        for series in settings.values()
-    ]
-    rows = [
-        [run.replies[node].verdict for run in series if run.score is not None] for series in asking
-    ]
-    if any(verdict is None for row in rows for verdict in row):
-        return None
+    asked, rows = 0, list[list[Verdict]]()
+    for series in chain.from_iterable(settings.values() for settings in runs.cases.values()):
+        asking = [run for run in series if node in run.replies]
+        asked += len(asking)
+        answers = [run.replies[node].verdict for run in asking if run.score is not None]
+        rows.append(present(answers))
+        if None in answers:
+            return None
     clusters = runs.rows if runs.groups else None
     steady = steady_votes(rows, target, groups=clusters)
     if steady is None:
         return None
-    asked, count = sum(map(len, asking)), sum(1 for _ in runs.every())
-    floor = figure_of(
-        "node-flip-rate", steady.floor, f"majorities of {counted(steady.seen, 'vote')}"
-    )
-    groups = clusters or range(len(rows))
-    agreement = figure(
-        "repeat-alpha", rows, krippendorff_alpha.sums, "every answer is the same", groups
-    )
+    majorities = f"majorities of {counted(steady.seen, 'vote')}"
+    floor = figure_of("node-flip-rate", steady.floor, majorities)
+    why = "every answer is the same"
+    agreement = figure("repeat-alpha", rows, krippendorff_alpha.sums, why, clusters)
     return VoteCost(
         target, steady.kind, steady.least, steady.most, steady.runs, steady.seen, floor,
-        steady.runs_to_tell, asked / count * len(runs.cases), agreement,
+        steady.runs_to_tell, asked / len([*runs.every()]) * len(runs.cases), agreement,
     )  # fmt: skip
 
 
 def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
     """Notes on what the shares of the noise do not show."""
     ratio = independence(noise)
-    answered = any(case.answers for case in noise)
-    if ratio is not None and answered and not 0.8 <= ratio <= 1.25:
+    if ratio is not None and any(case.answers for case in noise) and not 0.8 <= ratio <= 1.25:
         how = "positively" if ratio < 1 else "negatively"
         yield (
             f"With independent answers, the variance of the score would be {ratio:.2f} times as "
             f"large. So the errors of nodes are {how} correlated. The shares of the noise do not "
             "show this."
         )
-    lacked = [case for case in noise if case.lacked]
-    asked = sum(1 for case in lacked if case.weight)
-    if asked < len(lacked):
+    asked = [bool(case.weight) for case in noise if case.lacked]
+    if not all(asked):
         yield (
-            f"{counted(len(lacked), 'case')} reached a node once. A random sample of {asked} of "
-            "them has second answers, and counts for all of them in flips and shares."
+            f"{counted(len(asked), 'case')} reached a node once. A random sample of {sum(asked)} "
+            "of them has second answers, and counts for all of them in flips and shares."
         )
-    fixed = sorted({node for case in noise for node in case.fixed})
-    if fixed:
+    if fixed := sorted(set[str]().union(*(case.fixed for case in noise))):
         yield f"On some cases too many nodes vary. There, these are held fixed: {', '.join(fixed)}."
 
 
@@ -207,17 +195,13 @@ def _both_answers(
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:
     """Reader of the part of a reply that is compared with a person's answer."""
-    units = (unit for unit in replay.plan.units if unit.name == node)
-    rating = next((unit.node for unit in units if isinstance(unit.node, RatingNode)), None)
-    points: list[float] = []
-    if rating is not None:
-        # Scores go from 0 to 1. The lowest point is first, so a score between two is the lower one.
-        low, high = rating.points.ends
-        points = [
-            (number - low) / (high - low) for number in sorted({*rating.points.steps.values()})
-        ]
-    if not points:
+    units = (unit.node for unit in replay.plan.units if unit.name == node)
+    rating = next((asking for asking in units if isinstance(asking, RatingNode)), None)
+    if rating is None or not rating.points.steps:
         return lambda reply: reply.verdict
+    # Scores go from 0 to 1. The lowest point is first, so a score between two is the lower one.
+    low, high = rating.points.ends
+    points = [(step - low) / (high - low) for step in sorted({*rating.points.steps.values()})]
 
     def nearest(reply: Reply) -> float | None:
         score = reply.score
@@ -256,7 +240,7 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     members = defaultdict[tuple[str, str], list[int]](list)
     for index, (_, (text, name, *tags), *_) in enumerate(every):
         own = [("criterion", name or text)] * (cases[text, name] >= _LEAST)
-        for pair in (_ALL, *own, *zip(itertools.repeat("tag"), tags)):
+        for pair in (_ALL, *own, *zip(repeat("tag"), tags)):
             members[pair].append(index)
     # By independent case, for each key: sums over its criteria.
     groups, table = numpy.array(indices(runs.group(case) for case, *_ in every)), numpy.array(rows)
@@ -267,7 +251,7 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
     cards = list[KeyCard]()
     for (kind, name), chosen in members.items():
         flips, pairs, variance, met, labelled = sums[kind, name].T
-        answers = {*itertools.chain.from_iterable(every[index][2] for index in chosen)}
+        answers = {*chain.from_iterable(every[index][2] for index in chosen)}
         cards.append(KeyCard(
             name, kind, cases=len({every[index][0] for index in chosen}),
             flip_rate=_ratio("node-flip-rate", flips, pairs),

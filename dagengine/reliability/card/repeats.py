@@ -21,35 +21,12 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
 from dagengine.reliability.card.measures import apart, figure, figure_of, measure_of, reaching
 from dagengine.reliability.card.values import Figure
+from dagengine.reliability.card.words import has
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics.agreement import (
-    cohen_kappa,
-    drift,
-    entropy,
-    entropy_interval,
-    fleiss_kappa,
-    flip_rate,
-    icc_interval,
-    krippendorff_alpha,
-    majority_share,
-    missing_effect,
-    missing_rate,
-    score_spread,
-    total_agreement,
-)
-from dagengine.reliability.statistics.associations import (
-    Compared,
-    Measured,
-    first_wins,
-    length_bias,
-    list_bias,
-    longer_wins,
-    position_consistency,
-    position_preference,
-)
+from dagengine.reliability.statistics import agreement, associations
 from dagengine.reliability.statistics.exchangeability import Departure, departures
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.sums import (
@@ -106,17 +83,18 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         yield figure_of("flip-rate", None, note=undefined)
     else:
         table: list[Any] = runs.table(outcome(threshold))
-        yield over("flip-rate", flip_rate.sums, table=table, bounds=_without_repeats(table))
+        bounds = _without_repeats(table)
+        yield over("flip-rate", agreement.flip_rate.sums, table=table, bounds=bounds)
         yield over("pass-rate", mean_of_runs, table=table, bounds=_fill_bounds(table))
-    yield over("score-flip-rate", flip_rate.sums, bounds=_without_repeats(scores))
+    yield over("score-flip-rate", agreement.flip_rate.sums, bounds=_without_repeats(scores))
     yield over("mean-score", mean_of_runs, "no run has a score", bounds=_fill_bounds(scores))
-    yield over("score-spread", partial(score_spread.sums, scale=_SCALE))
+    yield over("score-spread", partial(agreement.score_spread.sums, scale=_SCALE))
     clusters, rows = clusters_of(groups), [*map(numbers, scores)]
-    reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
+    reliability = agreement.icc_interval(scores, groups=clusters, scale=_SCALE)
     yield figure_of("test-retest", reliability, note=_no_icc(rows, why))
-    slope = drift(scores, groups=clusters)
+    slope = agreement.drift(scores, groups=clusters)
     yield figure_of("drift", slope, note=_no_drift(rows, slope, why))
-    yield over("unscored", missing_rate.sums, "nothing ran")
+    yield over("unscored", agreement.missing_rate.sums, "nothing ran")
 
 
 def mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
@@ -153,13 +131,13 @@ def _no_icc(rows: Sequence[Sequence[float]], why: str) -> str:
     return "all scores are equal" * (len({*chain.from_iterable(rows)}) == 1)
 
 
-def _no_drift(rows: Sequence[Sequence[float]], drift: Interval | Unknown, why: str) -> str:
+def _no_drift(rows: Sequence[Sequence[float]], slope: Interval | Unknown, why: str) -> str:
     """Why no drift is known, if the reason is not the number of cases."""
     if max(map(len, rows), default=0) < 2:
         return why
     if max(len({*row}) for row in rows) < 2:
         return "no case has two different scores"
-    alike = isinstance(drift, Unknown) and drift.reason == "no variation"
+    alike = isinstance(slope, Unknown) and slope.reason == "no variation"
     return "all cases change equally from the first run to the last" * alike
 
 
@@ -271,7 +249,7 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         if len(runs.sizes) > 1:
             note = f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs; equal numbers are needed"
             return figure_of(name, None, note=note)
-        return over(name, total_agreement.sums, read)
+        return over(name, agreement.total_agreement.sums, read)
 
     if any(run.score is not None for run in runs.every()):
         yield in_all("total-agreement", score)
@@ -283,22 +261,22 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
 
     if any(path(run) is not None for run in runs.every()):
         yield in_all("path-agreement", path)
-    yield over("path-flip-rate", flip_rate.sums, path)
-    yield over("majority-share", majority_share.sums, score)
-    bits = over("entropy", entropy.sums, score)
+    yield over("path-flip-rate", agreement.flip_rate.sums, path)
+    yield over("majority-share", agreement.majority_share.sums, score)
+    bits = over("entropy", agreement.entropy.sums, score)
     # Its interval reaches over what so few runs cannot show.
-    ends = entropy_interval(runs.table(score), groups=groups)
+    ends = agreement.entropy_interval(runs.table(score), groups=groups)
     yield bits if ends is None else replace(bits, low=ends.low, high=ends.high)
     table = runs.table(outcome(threshold))
-    if missing_rate(table):
-        yield figure("unscored-effect", table, missing_effect.sums, why, groups)
+    if agreement.missing_rate(table):
+        yield figure("unscored-effect", table, agreement.missing_effect.sums, why, groups)
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
     """Effect of the rule for runs without a score on the flip rate, if there are any."""
     table = runs.table(outcome(threshold))
-    without, among = flip_rate(table), flip_rate(table, missing="own category")
-    if missing_rate(table) and without is not None and among is not None:
+    without, among = agreement.flip_rate(table), agreement.flip_rate(table, missing="own category")
+    if agreement.missing_rate(table) and without is not None and among is not None:
         yield (
             f"Without the runs that have no score, the flip rate is {100 * without:.1f} %. "
             f"With “no score” as an outcome, it is {100 * among:.1f} %."
@@ -318,8 +296,8 @@ def without_score(runs: Runs) -> Iterator[str]:
     )
     if missing:
         why = ", ".join(f"{count:,} {kind}" for kind, count in missing.items())
-        has = "has" if missing.total() == 1 else "have"
-        yield f"{missing.total():,} of {counted(len(every), 'run')} {has} no score: {why}."
+        lost = missing.total()
+        yield f"{lost:,} of {counted(len(every), 'run')} {has(lost)} no score: {why}."
 
 
 def lost_together(runs: Runs, threshold: float | None) -> Iterator[str]:
@@ -371,9 +349,13 @@ def position_bias(
 
 
 _OF_ORDERS: tuple[tuple[str, Callable[..., Sums], str], ...] = (
-    ("position-consistency", position_consistency.sums, "no pair has a verdict in both orders"),
-    ("position-preference", position_preference.sums, "the orders never disagree"),
-    ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
+    (
+        "position-consistency",
+        associations.position_consistency.sums,
+        "no pair has a verdict in both orders",
+    ),
+    ("position-preference", associations.position_preference.sums, "the orders never disagree"),
+    ("first-wins", associations.first_wins.sums, "no pair has a winner in both orders"),
 )
 
 
@@ -414,7 +396,14 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     if lists:
         nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why = "no list has two items with different verdicts"
-        yield figure("list-bias", lists, list_bias.sums, why, groups, f"place in a list, {nodes}")
+        yield figure(
+            "list-bias",
+            lists,
+            associations.list_bias.sums,
+            why,
+            groups,
+            f"place in a list, {nodes}",
+        )
 
 
 def bias_by_length(
@@ -423,33 +412,40 @@ def bias_by_length(
     """Whether longer answers get higher scores or win, with human labels held constant."""
     pairs = labels.items()
     numbers = {case: float(label) for case, label in pairs if isinstance(label, bool | int | float)}
-    answers: dict[int, Measured] = {}
+    answers: dict[int, associations.Measured] = {}
     # With labels, only labelled cases: the partial correlation takes all three of a case.
     for number in (case for case in runs.cases if not numbers or case in numbers):
         case, scores = cases[number], runs.scores(number)
         if scores and isinstance(case, LLMTestCase) and isinstance(case.actual_output, str):
             length = len(case.actual_output)
-            answers[number] = Measured(statistics.fmean(scores), length, numbers.get(number))
+            answers[number] = associations.Measured(
+                statistics.fmean(scores), length, numbers.get(number)
+            )
     if answers:
         held = ", labels held constant" if numbers else ""
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
         why = "all answers have the same length, or all scores or labels are equal"
         measured, by_case = list(answers.values()), [*map(runs.group, answers)]
-        yield figure("length-bias", measured, length_bias.sums, why, by_case, level)
+        yield figure("length-bias", measured, associations.length_bias.sums, why, by_case, level)
     compared, groups = apart(_comparisons(runs, cases))
     if compared:
         why = "no comparison of answers of different length has a winner"
-        yield figure("longer-wins", compared, longer_wins.sums, why, groups)
+        yield figure("longer-wins", compared, associations.longer_wins.sums, why, groups)
 
 
-def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> Iterator[tuple[Compared, Hashable]]:
+def _comparisons(
+    runs: Runs, cases: Sequence[TestCase]
+) -> Iterator[tuple[associations.Compared, Hashable]]:
     for number, run in runs.each():
         case = cases[number]
         if run.path and isinstance(case, ArenaTestCase) and len(case.contestants) == 2:
             answers = case.contestants.values()
-            lengths = [len(answer.actual_output or "") for answer in answers]
+            first, second = (len(answer.actual_output or "") for answer in answers)
             won = dict(zip(case.contestants, (True, False), strict=True))
-            yield Compared(*lengths, won.get(str(run.path[-1][1]))), runs.group(number)
+            yield (
+                associations.Compared(first, second, won.get(str(run.path[-1][1]))),
+                runs.group(number),
+            )
 
 
 # Several settings together.
@@ -500,12 +496,13 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
         return figure(name, table, of, why, groups, level)
 
     basis = f"{'scores' if threshold is None else 'pass or fail'}, single runs of {len(judges)}"
+    name, kappa = "fleiss-kappa", agreement.fleiss_kappa.sums
     if len(judges) == 2:
-        yield over("cohen-kappa", cohen_kappa.sums, outcome(threshold), f"{basis} judges")
-    else:
-        yield over("fleiss-kappa", fleiss_kappa.sums, outcome(threshold), f"{basis} judges")
-    yield over("alpha", krippendorff_alpha.sums, outcome(threshold), f"{basis} judges")
-    distances = partial(krippendorff_alpha.sums, level="interval")
+        name, kappa = "cohen-kappa", agreement.cohen_kappa.sums
+    alpha = agreement.krippendorff_alpha.sums
+    yield over(name, kappa, outcome(threshold), f"{basis} judges")
+    yield over("alpha", alpha, outcome(threshold), f"{basis} judges")
+    distances = partial(alpha, level="interval")
     yield over("score-alpha", distances, lambda run: run.score)
 
 

@@ -1,6 +1,6 @@
-"""A judge card in words: names of measures, numbers with their intervals, differences.
+"""A judge card in words: figures, differences, the first screen, and the four answers.
 
-The four answers of a judge card, in sentences made of figures that are on the card.
+All sentences are made of figures that are on the card.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from dagengine.question import judge_name
 from dagengine.reliability.card.measures import measure_of
@@ -31,6 +32,8 @@ from dagengine.reliability.statistics.comparisons import cases_needed, visible_d
 from dagengine.reliability.statistics.sums import present
 from dagengine.system.terminal import counted
 
+_NOTHING = "–"  # noqa: RUF001 - a dash for nothing
+
 
 def title(measure: Figure) -> str:
     """The name of a measure on the card."""
@@ -42,8 +45,10 @@ def is_signed(measure: Figure) -> bool:
     return measure_of(measure.name).unit == "coefficient"
 
 
-def in_unit(measure: Figure, value: float) -> str:
-    """A value of a measure, in per cent where it is a share, without the sign."""
+def in_unit(measure: Figure, value: float | None) -> str:
+    """A value of a measure, in per cent where it is a share, without the sign; None is empty."""
+    if value is None:
+        return ""
     return f"{100 * value:.1f}" if _unit(measure) else f"{value:.3f}"
 
 
@@ -54,14 +59,13 @@ def _unit(measure: Figure) -> str:
 def number(measure: Figure) -> str:
     """The value, in per cent where it is a share; a dash if it is undefined."""
     if measure.value is None:
-        return "–"  # noqa: RUF001 - a dash for nothing
+        return _NOTHING
     return in_unit(measure, measure.value) + _unit(measure)
 
 
 def interval(measure: Figure) -> str:
     """The interval in words, or nothing; a one-sided bound as "at most" or "at least"."""
-    low, high = ("" if end is None else in_unit(measure, end)
-                 for end in (measure.low, measure.high))  # fmt: skip
+    low, high = in_unit(measure, measure.low), in_unit(measure, measure.high)
     if low and high:
         return f"{low} to {high}"
     if low or high:
@@ -96,18 +100,16 @@ def judges_of(card: JudgeCard) -> str:
 
 def corrected_said(one: CorrectedFigure) -> str:
     """Sentence about all cases from labels on a random sample."""
-    passing = one.estimate.name == "corrected-pass-rate"
+    name, result = "mean score", f"the mean score of all cases is {estimate(one.estimate)}"
+    if one.estimate.name == "corrected-pass-rate":
+        name, result = "pass rate", f"{estimate(one.estimate)} of all cases pass"
     if one.estimate.value is None or one.alone is None or one.judge is None:
-        title = "pass rate" if passing else "mean score"
-        return f"The {title} of all cases by the human standard is not known: {one.estimate.note}."
+        return f"The {name} of all cases by the human standard is not known: {one.estimate.note}."
     judge = number(replace(one.estimate, value=one.judge))
-    worth = (
-        f"With the judge, {counted(one.labelled, 'label')} are worth {one.worth or 0:.0f}"
-        if one.telling
-        else f"The judge adds nothing to the {counted(one.labelled, 'label')}"
-    )
-    rate = "{} of all cases pass" if passing else "the mean score of all cases is {}"
-    result = rate.format(estimate(one.estimate))
+    labels = counted(one.labelled, "label")
+    worth = f"The judge adds nothing to the {labels}"
+    if one.telling:
+        worth = f"With the judge, {labels} are worth {one.worth or 0:.0f}"
     return (
         f"By the human standard, {result}. The judge alone says {judge}. "
         f"The labels alone say {estimate(one.alone)}. {worth}."
@@ -122,9 +124,9 @@ def headline(card: JudgeCard) -> str:
     ran = {case for under in unders for case, line in enumerate(under.outcomes.scores) if line}
     if 0 < len(ran) < card.binding.cases:
         cases = f"{len(ran)} of {cases}"
-    fewest = min((count for under in unders for count in runs_of_cases(under)), default=card.times)
-    span = f"{fewest} to {card.times}" if fewest < card.times else f"{card.times}"
-    return f"{cases}, {span} {'run' if card.times == 1 else 'runs'} of each{settings}"
+    fewest = min(chain.from_iterable(map(runs_of_cases, unders)), default=card.times)
+    span = f"{fewest} to " * (fewest < card.times)
+    return f"{cases}, {span}{card.times} run{'s' * (card.times != 1)} of each{settings}"
 
 
 def runs_of_cases(under: SettingCard) -> list[int]:
@@ -142,11 +144,13 @@ def difference(contrast: Contrast) -> str:
     figure = contrast.difference
     if figure.value is None:
         return f"not known: {figure.note}"
-    sign = "+" if figure.value > 0 else ""
-    p = contrast.p if contrast.corrected is None else contrast.corrected
-    note = "" if p is None else f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
-    note = f"; {figure.note}" if figure.note else note
-    return f"{sign}{estimate(figure)}{note}{'' if contrast.paired else ' (unpaired: other cases)'}"
+    p, note = contrast.p if contrast.corrected is None else contrast.corrected, ""
+    if figure.note:
+        note = f"; {figure.note}"
+    elif p is not None:
+        note = f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
+    unpaired = " (unpaired: other cases)" * (not contrast.paired)
+    return f"{'+' * (figure.value > 0)}{estimate(figure)}{note}{unpaired}"
 
 
 def visible(contrast: Contrast) -> str:
@@ -158,29 +162,26 @@ def visible(contrast: Contrast) -> str:
 
 def understood(metric: MetricCard) -> str:
     """Sentence on the reading of human labels."""
-    meanings = (
-        f"{meaning.label!r} as {meaning.means or 'no outcome'} ({meaning.cases})"
-        for meaning in metric.labels
-    )
+    meanings = (f"{read.label!r} as {read.means or 'no outcome'} ({read.cases})"
+                for read in metric.labels)  # fmt: skip
     return f"How labels were read: {', '.join(meanings)}."
 
 
 def votes_of(votes: VoteCost | None) -> str:
     """Number of votes that a node needs, in few words; a dash if it has none."""
     if votes is None:
-        return "–"  # noqa: RUF001 - a dash for nothing
+        return _NOTHING
     if votes.by_chance:
         return "votes cannot help: its answers agree by chance"
-    if votes.kind == "none":
-        return "no number of votes up to 99"
-    if votes.kind == "not known":
-        return f"not known from {counted(votes.runs, 'run')}"
-    if votes.kind == "more than":
-        return f"more than {counted((votes.least or 3) - 2, 'vote')}"
     if votes.least == votes.most and votes.most is not None:
         return counted(votes.most, "vote")
-    between = "between {} and {} votes" if votes.kind == "range" else "{} to {} votes"
-    return between.format(votes.least, votes.most)
+    return {
+        "none": "no number of votes up to 99",
+        "not known": f"not known from {counted(votes.runs, 'run')}",
+        "more than": f"more than {counted((votes.least or 3) - 2, 'vote')}",
+        "range": f"between {votes.least} and {votes.most} votes",
+        "number": f"{votes.least} to {votes.most} votes",
+    }[votes.kind]
 
 
 # The first screen.
@@ -245,8 +246,7 @@ def bought(contest: Contest) -> Iterator[str]:
     most = len(contest.curve)
     if contest.gain.value is None or most < 2:
         return
-    gain, noise, unties = (_in_points(part) for part in
-                           (contest.gain, contest.noise, contest.unties))  # fmt: skip
+    gain, noise, unties = map(_in_points, (contest.gain, contest.noise, contest.unties))
     yield f"{most} scores instead of 1, if a tie is wrong: {gain}."
     yield f"  {noise} of these are less noise (the gain if ties are shared);"
     yield f"  {unties} only that means of {most} tie less often than single scores."
@@ -257,10 +257,9 @@ def _in_points(measure: Figure) -> str:
     return f"{100 * (measure.value or 0.0):+.1f} points{bounds}"
 
 
-def contest_title(under: SettingCard) -> str:
+def contest_title(contest: Contest) -> str:
     """The title of the table of a contest."""
-    assert under.contest is not None
-    return f"Right in per cent of cases: best of {under.contest.candidates} by the mean of k scores"
+    return f"Right in per cent of cases: best of {contest.candidates} by the mean of k scores"
 
 
 CONTEST_HEADS = ("k", "a tie is wrong", "a tie is shared", "ties", "short of all k")
@@ -296,13 +295,17 @@ def what_n_is(card: JudgeCard, under: SettingCard) -> str:
     runs = runs_of_cases(under)
     labelled = sum(map(bool, under.outcomes.labels))
     ran = f"{counted(len(runs), 'case')}; each counts once, however often it ran"
-    people = f"{labelled} {'has' if labelled == 1 else 'have'} a label"
-    people = people + " drawn at random" * card.labels_random if labelled else "none has a label"
+    people = f"{labelled or 'none'} {has(labelled or 1)} a label"
+    people += " drawn at random" * (card.labels_random and labelled > 0)
     missing = sum(line.split().count("-") for line in under.outcomes.scores)
-    has = "has" if missing == 1 else "have"
     how = "left out" if under.contest else "counted both ways"
-    lost = f" {missing} of {counted(sum(runs), 'run')} {has} no score: {how}."
+    lost = f" {missing} of {counted(sum(runs), 'run')} {has(missing)} no score: {how}."
     return f"n: {ran}; {people}.{lost * bool(missing)}"
+
+
+def has(number: int) -> str:
+    """The verb after so many."""
+    return "has" if number == 1 else "have"
 
 
 QUESTIONS = (
@@ -368,10 +371,15 @@ def _figure(under: SettingCard, name: str) -> Figure:
     return under.figure(name) or Figure(name, None, note="nothing ran")
 
 
+def _flips(under: SettingCard) -> Figure:
+    """The flip rate of pass or fail; of the score where that is not known."""
+    flips = _figure(under, "flip-rate")
+    return _figure(under, "score-flip-rate") if flips.value is None else flips
+
+
 def _again(under: SettingCard) -> Answer:
-    flips, outcome = _figure(under, "flip-rate"), "result (pass or fail)"
-    if flips.value is None:
-        flips, outcome = _figure(under, "score-flip-rate"), "score"
+    flips = _flips(under)
+    outcome = "score" if flips.name == "score-flip-rate" else "result (pass or fail)"
     if flips.value is None:
         return _not_known(flips)
     missing = _figure(under, "unscored")
@@ -430,29 +438,34 @@ def _price(under: SettingCard) -> Answer:
         return _ratings(under) or Answer(f"Not known: {_why_no_votes(under)}.")
     if random := [pair for pair in voting if pair[1].by_chance]:
         return _by_chance(*max(random, key=_costly), len(random) - 1)
-    target = f"{100 * voting[0][1].target:g} %"
-    needing = [(node, votes) for node, votes in voting if votes.most != 1]
-    if not needing:
-        if constant := [node.node for node, votes in voting if votes.constant]:
-            name = constant[0]
-            return Answer(f"Votes change nothing: “{name}” gave every case the same verdict.")
-        return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
-    sentence = f"{_votes_needed(*max(needing, key=_costly), target)}."
+    if needing := [pair for pair in voting if pair[1].most != 1]:
+        return _votes_needed(voting, needing)
+    if constant := next((node.node for node, votes in voting if votes.constant), ""):
+        return Answer(f"Votes change nothing: “{constant}” gave every case the same verdict.")
+    target = 100 * voting[0][1].target
+    return Answer(f"Nothing: every verdict already flips at most {target:g} % of the time.")
+
+
+_Voting = tuple[NodeCard, VoteCost]
+
+
+def _votes_needed(voting: Sequence[_Voting], needing: Sequence[_Voting]) -> Answer:
+    """The votes of the costliest node, then the questions of all, if there is an upper limit."""
+    sentence = f"{_votes_of_node(*max(needing, key=_costly))}."
     if count := len(needing) - 1:
         sentence += f" {count} more {'node needs' if count == 1 else 'nodes need'} votes."
-    return Answer(f"{sentence}{_calls(voting)}", _no_limit([votes for _, votes in needing]))
-
-
-def _no_limit(needing: Sequence[VoteCost]) -> str:
-    """Say that some numbers of votes have no upper limit, and how many runs would show it."""
-    unsure = [votes for votes in needing if votes.kind in ("not known", "more than")]
+    most = [votes.most * votes.calls for _, votes in voting if votes.most is not None]
+    if len(most) == len(voting):
+        once = sum(votes.calls for _, votes in voting)
+        sentence += f" This takes at most {sum(most):,.0f} instead of {once:,.0f} questions"
+        sentence += " for all cases."
+    unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
     if not unsure:
-        return ""
+        return Answer(sentence)
     runs = max(votes.runs for votes in unsure)
     telling = next((votes.runs_to_tell for votes in unsure if votes.runs_to_tell), 0)
-    return f"no upper limit from {counted(runs, 'run')}" + (
-        f"; {telling} runs may be enough" * bool(telling)
-    )
+    enough = f"; {telling} runs may be enough" * bool(telling)
+    return Answer(sentence, f"no upper limit from {counted(runs, 'run')}{enough}")
 
 
 _RELIABLE, _MANY = 0.9, 99
@@ -471,11 +484,9 @@ def _ratings(under: SettingCard) -> Answer | None:
     )
     if least > _MANY:
         return Answer("No mean of ratings gets reliable: they do not tell the cases apart.")
-    span, weak = f"{least} to {most}", ""
+    span, weak = f"{least}" + f" to {most}" * (least < most), ""
     if most > _MANY:
         span, weak = f"{least} or more", weakness(single)
-    elif least == most:
-        span = f"{least}"
     return Answer(f"A mean of {span} ratings has a reliability of {_RELIABLE:g}.", weak)
 
 
@@ -489,7 +500,8 @@ def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
     )
 
 
-def _votes_needed(node: NodeCard, votes: VoteCost, target: str) -> str:
+def _votes_of_node(node: NodeCard, votes: VoteCost) -> str:
+    target = f"{100 * votes.target:g} %"
     sentence = f"“{node.node}” needs {votes_of(votes)} for {target} flips"
     if votes.kind == "none":
         sentence = f"No number of votes up to 99 brings “{node.node}” to {target} flips"
@@ -501,7 +513,7 @@ def _votes_needed(node: NodeCard, votes: VoteCost, target: str) -> str:
     return sentence
 
 
-def _costly(pair: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
+def _costly(pair: _Voting) -> tuple[bool, bool, int, float]:
     """Sort key, most votes last: none is enough, no upper limit, the number, flips."""
     node, votes = pair
     many = votes.most or votes.least or 0
@@ -518,15 +530,6 @@ def _why_no_votes(under: SettingCard) -> str:
     if few and all(rate.low is None for rate in few):
         return f"too few independent cases or groups (n = {few[0].items})"
     return "no node of this metric gave a verdict in two runs of a case"
-
-
-def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
-    """The questions of all voting nodes, if every number of votes has an upper limit."""
-    most = [votes.most * votes.calls for _, votes in voting if votes.most is not None]
-    if len(most) < len(voting):
-        return ""
-    once = sum(votes.calls for _, votes in voting)
-    return f" This takes at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases."
 
 
 def _people(under: SettingCard) -> Answer:
@@ -599,9 +602,7 @@ def detectable_difference(under: SettingCard) -> str:
     If cases ran differently often, the harmonic mean counts: a mean of runs contains its
     share of the flips.
     """
-    flips = _figure(under, "flip-rate")
-    if flips.value is None:
-        flips = _figure(under, "score-flip-rate")
+    flips = _flips(under)
     if flips.value is None or not flips.items:
         return ""
     times = round(statistics.harmonic_mean(runs_of_cases(under)))

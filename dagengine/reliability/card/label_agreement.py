@@ -25,7 +25,7 @@ from dagengine.reliability.statistics.agreement import majority
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
-from dagengine.reliability.statistics.sums import mean, mean_score, present
+from dagengine.reliability.statistics.sums import Groups, mean, mean_score, present
 from dagengine.system.terminal import counted
 
 T = TypeVar("T")
@@ -194,9 +194,7 @@ def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
     yield from _rates_of_labels(sides, clusters)
 
 
-def _rates_of_labels(
-    sides: Sequence[Sequence[Pair]], clusters: Sequence[Hashable] | None
-) -> Iterator[Figure]:
+def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Iterator[Figure]:
     """Sensitivity and specificity; of two labels, those of the first one say both."""
     rates = [confusion.label_rates(side, groups=clusters) for side in sides]
     kept = [*rates[0]]

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
-from dagengine.reliability.statistics.sums import Sums, groups_of
+from dagengine.reliability.statistics.sums import Groups, Sums, groups_of
 
 Unit = Literal["share", "number", "coefficient"]
 """From 0 to 1 and shown in per cent; any number; from -1 to 1."""
@@ -170,7 +170,7 @@ def figure(
     items: Sequence[T],
     statistic: Callable[[Sequence[T]], Sums | float | None],
     note: str,
-    groups: Sequence[Hashable] | None = None,
+    groups: Groups = None,
     level: str = "",
     confidence: float = 0.95,
 ) -> Figure:

@@ -35,6 +35,7 @@ from dagengine.reliability.statistics.intervals import (
     mean_of,
 )
 from dagengine.reliability.statistics.sums import (
+    Groups,
     Missing,
     ScoreTable,
     SummedMeasure,
@@ -145,7 +146,7 @@ def entropy(table: Table) -> Sums:
     return mean(by_row(bits, table), most=None)
 
 
-def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) -> Interval | None:
+def entropy_interval(table: Table, *, groups: Groups = None) -> Interval | None:
     """Entropy of the judge's answers, in bits, with an interval that reaches over its bias.
 
     The estimate is unbiased for the first n - 1 terms of Σ p Σ (1 - p)ᵛ/v, which is the entropy.
@@ -248,7 +249,7 @@ def icc(table: ScoreTable) -> Sums:
 def icc_interval(
     table: ScoreTable,
     *,
-    groups: Sequence[Hashable] | None = None,
+    groups: Groups = None,
     scale: tuple[float, float] | None = None,
 ) -> Interval | Unknown:
     """ICC(1,1) with its interval, that of log(MSB/MSW) by the jackknife, mapped back.
@@ -318,7 +319,7 @@ def _unseen(
     return [far] * times, [(low, high)[run % 2] for run in range(times)]
 
 
-def drift(table: ScoreTable, *, groups: Sequence[Hashable] | None = None) -> Interval | Unknown:
+def drift(table: ScoreTable, *, groups: Groups = None) -> Interval | Unknown:
     """Rise of scores from earlier to later runs, in points of the score from first to last.
 
     The slope of a case's scores (or 0 and 1) on the place of their run, from -1/2 to 1/2, by least

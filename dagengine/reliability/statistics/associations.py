@@ -18,6 +18,7 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.intervals import Interval, Unknown, jackknife
 from dagengine.reliability.statistics.sums import (
+    Groups,
     SummedMeasure,
     Sums,
     Totals,
@@ -268,7 +269,7 @@ def brier_score(stated: Stated) -> Sums:
 
 
 def debiased_calibration_error(
-    stated: Stated, *, cases: Sequence[Hashable] | None = None, bins: int = 10
+    stated: Stated, *, cases: Groups = None, bins: int = 10
 ) -> Interval | Unknown:
     """The root of the mean squared calibration error, from 0 (best) to 1, without its bias.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import NormalDist
@@ -27,6 +27,7 @@ from dagengine.reliability.statistics.intervals import (
     variance_of,
 )
 from dagengine.reliability.statistics.sums import (
+    Groups,
     Sums,
     difference,
     numbers,
@@ -86,9 +87,7 @@ def compare_shares(pairs: Sequence[tuple[bool | None, bool | None]]) -> Comparis
     return Comparison(interval.value, interval, p, "McNemar mid-p", size, differing, visible)
 
 
-def compare_means(
-    pairs: Pairs, *, groups: Sequence[Hashable] | None = None
-) -> Comparison | Unknown:
+def compare_means(pairs: Pairs, *, groups: Groups = None) -> Comparison | Unknown:
     """Two means of the same cases, for instance of scores or flip rates: one pair per case.
 
     The paired t test, over cases or means of `groups`, with its interval. Below 20 cases the p is
@@ -114,9 +113,7 @@ def compare_means(
     return Comparison(value, interval, p, test, size, differing, visible)
 
 
-def compare_repeated(
-    pairs: Pairs, *, groups: Sequence[Hashable] | None = None
-) -> Comparison | Unknown:
+def compare_repeated(pairs: Pairs, *, groups: Groups = None) -> Comparison | Unknown:
     """Two shares of the same cases, each case with the share of its repetitions that are right.
 
     As `compare_means`, but with the interval of Agresti & Min for cases without groups: few cases
@@ -132,9 +129,7 @@ def compare_repeated(
     return replace(compared, interval=interval)
 
 
-def compare_measures(
-    first: Sums, second: Sums, *, groups: Sequence[Hashable] | None = None
-) -> Comparison | Unknown:
+def compare_measures(first: Sums, second: Sums, *, groups: Groups = None) -> Comparison | Unknown:
     """Two measures that are not means, as kappa or ICC, over the same items.
 
     `first` and `second` are the sums of one measure over both judges' items (`icc.sums(table)`),

@@ -37,6 +37,7 @@ from dagengine.reliability.statistics.intervals import (
     quantile_of_t,
 )
 from dagengine.reliability.statistics.sums import (
+    Groups,
     SummedMeasure,
     Sums,
     Table,
@@ -53,7 +54,6 @@ from dagengine.reliability.statistics.sums import (
 )
 
 _DRAWS = 4000
-Groups = Sequence[Hashable]
 Labelled = Sequence[tuple[Vote | None, Vote | None]]
 """Pairs of a human label and the judge's verdict."""
 
@@ -100,7 +100,7 @@ class Confusion:
     """
 
     def __init__(
-        self, pairs: Labelled, kinds: Sequence[Vote] = (), groups: Groups | None = None,
+        self, pairs: Labelled, kinds: Sequence[Vote] = (), groups: Groups = None,
         weights: Sequence[float] | None = None,
     ) -> None:  # fmt: skip
         names, parts = groups_of(groups, len(pairs)), weights or [1.0] * len(pairs)
@@ -144,7 +144,7 @@ class Confusion:
         # Intervals grow with the root of the effect, hence the square.
         return float(max(effect, 1.0) * wider**2)
 
-    def posterior(self, of: Tables, level: float, seed: int) -> Interval | Unknown:
+    def posterior(self, of: Tables, level: float) -> Interval | Unknown:
         """The interval of a measure of tables drawn by Dirichlet, with a prior for each end.
 
         Both priors contain one case on which people and judge agree. The prior of the lower end
@@ -160,7 +160,7 @@ class Confusion:
         effect = self.effect(of)
         if isinstance(effect, Unknown):
             return effect
-        random = numpy.random.default_rng(seed)
+        random = numpy.random.default_rng(0)
         ends: list[float] = []
         # One generator for both ends: the order of its draws is part of the result.
         for apart, quantile in ((1.0, (1 - level) / 2), (0.5, (1 + level) / 2)):
@@ -174,7 +174,7 @@ class Confusion:
 
 
 def label_rates(
-    pairs: Labelled, *, groups: Groups | None = None
+    pairs: Labelled, *, groups: Groups = None
 ) -> dict[Vote, tuple[Interval | Unknown, Interval | Unknown]]:
     """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval.
 
@@ -201,7 +201,7 @@ def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
 
 
 def baseline_interval(
-    pairs: Labelled, *, kinds: Sequence[Vote] = (), groups: Groups | None = None
+    pairs: Labelled, *, kinds: Sequence[Vote] = (), groups: Groups = None
 ) -> Interval | None:
     """The accuracy of always giving the most common label, from 0 to 1, by Wilson's intervals.
 
@@ -237,7 +237,7 @@ def balanced_accuracy_interval(
     pairs: Labelled,
     *,
     kinds: Sequence[Vote] = (),
-    groups: Groups | None = None,
+    groups: Groups = None,
     level: float = 0.95,
 ) -> Interval | Unknown:
     """Balanced accuracy, from 0 to 1: the mean over labels of the share of its cases that is met.
@@ -277,10 +277,9 @@ def kappa_interval(
     pairs: Labelled,
     *,
     kinds: Sequence[Vote] = (),
-    groups: Groups | None = None,
+    groups: Groups = None,
     weights: Sequence[float] | None = None,
     level: float = 0.95,
-    seed: int = 0,
 ) -> Interval | Unknown:
     """Cohen's kappa with the labels, from -1 to 1; of two raters, or runs, as well.
 
@@ -288,16 +287,15 @@ def kappa_interval(
     is that of a Dirichlet posterior of the whole table. Its prior weighs as much as one case or
     two, whatever the number of kinds. With half a case per cell it would be far off for five kinds.
     """
-    return Confusion(pairs, kinds, groups, weights).posterior(_kappa, level, seed)
+    return Confusion(pairs, kinds, groups, weights).posterior(_kappa, level)
 
 
 def ac1_interval(
     pairs: Labelled,
     *,
     kinds: Sequence[Vote] = (),
-    groups: Groups | None = None,
+    groups: Groups = None,
     level: float = 0.95,
-    seed: int = 0,
 ) -> Interval | Unknown:
     """Gwet's AC1 with the labels, from -1 to 1, with the interval of `kappa_interval`.
 
@@ -309,12 +307,10 @@ def ac1_interval(
     table = Confusion(pairs, kinds, groups)
     # "No outcome" (a tie of the runs) is no kind: nobody can agree on it by chance.
     possible = len(table.kinds) - (None in table.kinds)
-    return table.posterior(partial(_ac1, possible=possible), level, seed)
+    return table.posterior(partial(_ac1, possible=possible), level)
 
 
-def _with_groups(
-    pairs: Labelled, groups: Groups | None
-) -> list[tuple[Vote, Vote | None, Hashable]]:
+def _with_groups(pairs: Labelled, groups: Groups) -> list[tuple[Vote, Vote | None, Hashable]]:
     """Label, verdict and group of the pairs with a label."""
     rows = zip(pairs, groups_of(groups, len(pairs)), strict=True)
     return [(label, verdict, name) for (label, verdict), name in rows if label is not None]
@@ -417,7 +413,7 @@ def people_agreement(labels: Table) -> Sums:
     return mean(by_row(share_met, labels))
 
 
-def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Interval | Unknown:
+def label_ceiling(labels: Table, *, groups: Groups = None) -> Interval | Unknown:
     """The highest share of one person's labels that any judge can meet, because people differ.
 
     One row per case, one column per person. A judge that always gives the likeliest label meets one

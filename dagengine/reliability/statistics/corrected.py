@@ -29,17 +29,20 @@ from dagengine.reliability.statistics.intervals import (
     quantile_of_t,
 )
 from dagengine.reliability.statistics.sums import (
+    Groups,
     Vote,
     groups_of,
     indices,
     mean,
     numbers,
     numpy,
+    present,
     stats,
 )
 
 LEAST_LABELS = 10
 _DRAWS = 4000
+_TAILS = (1 - 0.95) / 2, (1 + 0.95) / 2
 # A judge that is worth fewer labels than this, in times of those there are, tells nothing.
 _TELLING = 1.1
 # Labels whose cases differ from the others by less chance than this are not a random sample.
@@ -77,10 +80,8 @@ def corrected_rate(
     *,
     random: bool,
     passed: Sequence[Vote] = (True,),
-    groups: Sequence[Hashable] | None = None,
+    groups: Groups = None,
     known: Mapping[str, Sequence[float]] | None = None,
-    level: float = 0.95,
-    seed: int = 0,
 ) -> Corrected | Unknown:
     """The share of cases that pass by the human standard, from 0 to 1.
 
@@ -102,15 +103,14 @@ def corrected_rate(
     names = groups_of(groups, len(labels))
     asked = [name for name, label in zip(names, labels, strict=True) if label is not None]
     traits = {**_shares_of(verdicts), **(known or {})}
-    if refused := _refusal(asked, random, groups is not None) or _unlike(traits, labels, groups):
+    if refused := _refusal(asked, random, labels, groups, traits):
         return refused
-    stated = [float(label) for label in labels if label is not None]
-    alone = bootstrap(stated, mean, level=level, groups=asked)
+    alone = bootstrap([*map(float, present(labels))], mean, groups=asked)
     assert alone is not None  # there are ten labels, and eight groups
     strata = _Strata(numpy.array(indices(verdicts)), numpy.array(labels, float), alone.value)
-    effect = 1.0 if groups is None else strata.effect(names, level)
-    ends = strata.ends(effect, level, seed)
-    estimate = _interval(strata.rate, ends, level, "post-stratified posterior", len(set(asked)))
+    ends = strata.ends(1.0 if groups is None else strata.effect(names))
+    method: Method = "post-stratified posterior"
+    estimate = Interval.around(strata.rate, ends, 0.95, method, len(set(asked)))
     judge = sum(verdict in passed for verdict in verdicts) / len(verdicts)
     return _result(estimate, alone, judge, len(asked), len(verdicts))
 
@@ -121,9 +121,8 @@ def corrected_mean(
     *,
     random: bool,
     limits: tuple[float, float] = (0.0, 1.0),
-    groups: Sequence[Hashable] | None = None,
+    groups: Groups = None,
     known: Mapping[str, Sequence[float]] | None = None,
-    level: float = 0.95,
 ) -> Corrected | Unknown:
     """The mean of people's scores over all cases, within `limits`.
 
@@ -135,17 +134,16 @@ def corrected_mean(
     differs.
     """
     cases = _Cases.of(scores, labels, groups)
-    if refused := _refusal(cases.asked, random, groups is not None) or _unlike(
-        {"results": scores, **(known or {})}, labels, groups
-    ):
+    traits = {"results": scores, **(known or {})}
+    if refused := _refusal(cases.asked, random, labels, groups, traits):
         return refused
-    alone = mean_of(cases.labels[cases.has].tolist(), level=level, groups=cases.asked)
+    alone = mean_of(cases.labels[cases.has].tolist(), groups=cases.asked)
     if isinstance(alone, Unknown):
         return alone
-    value, half = _power_shares(cases, quantile_of_t(level, len(set(cases.asked))))
+    value, half = _power_shares(cases, quantile_of_t(0.95, len(set(cases.asked))))
     ends = (max(value - half, limits[0]), min(value + half, limits[1]))
     value = min(max(value, limits[0]), limits[1])
-    estimate = _interval(value, ends, level, "PPI++", len(cases.asked))
+    estimate = Interval.around(value, ends, 0.95, "PPI++", len(cases.asked))
     # The labels alone know nothing of the limits; both intervals are compared within them.
     alone = replace(alone, low=max(alone.low, limits[0]), high=min(alone.high, limits[1]))
     return _result(estimate, alone, cases.judge, len(cases.asked), len(cases.scores))
@@ -156,8 +154,7 @@ def corrected_difference(
     second: tuple[Sequence[float | None], Sequence[float | None]],
     *,
     random: bool,
-    groups: Sequence[Hashable] | None = None,
-    level: float = 0.95,
+    groups: Groups = None,
 ) -> Corrected | Unknown:
     """Advantage of the second of two systems by the human standard, from -1 to 1.
 
@@ -173,23 +170,22 @@ def corrected_difference(
                       for sides in zip(first, second, strict=True))  # fmt: skip
     cases = _Cases.of(scores, labels, groups)
     asked = cases.asked
-    if refused := _refusal(asked, random, groups is not None) or _unlike(
-        {"results": scores}, labels, groups
-    ):
+    if refused := _refusal(asked, random, labels, groups, {"results": scores}):
         return refused
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = NormalDist().inv_cdf(0.975)
     if groups is not None:
-        z = quantile_of_t(level, len(set(asked)))
+        z = quantile_of_t(0.95, len(set(asked)))
     pseudo = _Cases(
         numpy.append(cases.labels, (1.0, -1.0)), numpy.append(cases.scores, (0.0, 0.0)),
         [*cases.groups, object(), object()],
     )  # fmt: skip
     labels_only = _Cases(pseudo.labels[pseudo.has], pseudo.scores[pseudo.has], pseudo.asked)
     results = [_power_shares(part, z) for part in (pseudo, labels_only)]
-    estimate, alone = (
-        _interval(value, (value - half, value + half), level, "PPI++", len(asked), -1.0)
-        for value, half in results
-    )
+    # Differences lie between -1 and 1.
+    clipped = (numpy.clip((value, value - half, value + half), -1.0, 1.0).tolist()
+               for value, half in results)  # fmt: skip
+    estimate, alone = (Interval.around(value, (low, high), 0.95, "PPI++", len(asked))
+                       for value, low, high in clipped)  # fmt: skip
     result = _result(estimate, alone, cases.judge, len(asked), len(cases.scores))
     value, half = results[not result.telling]
     return replace(result, p=2 * NormalDist().cdf(-abs(value) / half * z))
@@ -212,20 +208,23 @@ def _check(answers: Sequence[Any], labels: Sequence[float | None]) -> None:
     numbers(labels)
 
 
-def _refusal(asked: Sequence[Hashable], random: bool, grouped: bool) -> Unknown | None:
+def _refusal(
+    asked: Sequence[Hashable], random: bool, labels: Sequence[float | None], groups: Groups,
+    traits: Mapping[str, Sequence[float | None]],
+) -> Unknown | None:  # fmt: skip
     if not random:
         return Unknown("labels are not random", len(asked))
     if len(asked) < LEAST_LABELS:
         return Unknown("too few labels", len(asked), LEAST_LABELS)
-    if grouped and len(set(asked)) < LEAST_GROUPS:
+    if groups is not None and len(set(asked)) < LEAST_GROUPS:
         return Unknown("too few groups", len(set(asked)), LEAST_GROUPS)
-    return None
+    return _unlike(traits, labels, groups)
 
 
 def _unlike(
     traits: Mapping[str, Sequence[float | None]],
     labels: Sequence[float | None],
-    groups: Sequence[Hashable] | None,
+    groups: Groups,
 ) -> Unknown | None:
     """In which trait the cases with a label differ from the others by more than chance.
 
@@ -289,7 +288,7 @@ class _Strata:
         self.rates = numpy.where(self.seen > 0, self.good / numpy.maximum(self.seen, 1), rest)
         self.rate = float((self.sizes * self.rates).sum() / len(strata))
 
-    def effect(self, groups: Sequence[Hashable], level: float) -> float:
+    def effect(self, groups: Sequence[Hashable]) -> float:
         """Design effect: factor by which dependent cases count less, from what each adds."""
         own, labelled = self.rates[self.strata], len({*compress(groups, self.has)})
         weights = (self.sizes / numpy.maximum(self.seen, 1))[self.strata]
@@ -298,17 +297,16 @@ class _Strata:
         # Where no label differs from the rate of its verdict, nothing shows how cases of a group
         # depend on each other: each group is one.
         effect = whole / single if single > 1e-12 else float(self.seen.sum()) / labelled
-        wider = quantile_of_t(level, labelled) / NormalDist().inv_cdf((1 + level) / 2)
+        wider = quantile_of_t(0.95, labelled) / NormalDist().inv_cdf(0.975)
         return max(effect, 1.0) * wider**2
 
-    def ends(self, effect: float, level: float, seed: int) -> tuple[float, float]:
+    def ends(self, effect: float) -> tuple[float, float]:
         """The limits of the rate by the posterior, of so many times fewer cases."""
-        generator = numpy.random.default_rng(seed)
+        generator = numpy.random.default_rng(0)
         sizes, seen, good = self.sizes / effect, self.seen / effect, self.good / effect
         shares = generator.dirichlet(sizes + 1 / len(sizes), _DRAWS)
         rates = generator.beta(good + 0.5, seen - good + 0.5, (_DRAWS, len(sizes)))
-        quantiles = [(1 - level) / 2, (1 + level) / 2]
-        low, high = numpy.quantile((shares * rates).sum(1), quantiles).tolist()
+        low, high = numpy.quantile((shares * rates).sum(1), _TAILS).tolist()
         return low, high
 
 
@@ -323,7 +321,7 @@ class _Cases:
     @classmethod
     def of(
         cls, scores: Sequence[float | None], labels: Sequence[float | None],
-        groups: Sequence[Hashable] | None,
+        groups: Groups,
     ) -> _Cases:  # fmt: skip
         _check(scores, labels)
         numbers(scores)
@@ -372,13 +370,3 @@ def _power_shares(cases: _Cases, quantile: float) -> tuple[float, float]:
         square = float(squares[:n].sum()) * n / (n - 1)
         square += float(squares[n:].sum()) * spare / max(spare - 1, 1)
     return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(square)
-
-
-def _interval(
-    value: float, ends: tuple[float, float], level: float, method: Method, items: int,
-    least: float = -math.inf,
-) -> Interval:  # fmt: skip
-    """Within -1 and 1 where `least` says so, and around the value."""
-    low, high = max(ends[0], least), min(ends[1], -least)
-    value = min(max(value, least), -least)
-    return Interval(value, min(low, value), max(high, value), level, method, items)

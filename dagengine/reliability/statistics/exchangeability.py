@@ -15,7 +15,7 @@ from itertools import compress
 from typing import Any, Literal
 
 from dagengine.reliability.statistics.comparisons import holm
-from dagengine.reliability.statistics.sums import Table, groups_of, indices, numpy
+from dagengine.reliability.statistics.sums import Groups, Table, groups_of, indices, numpy
 
 FALSE_ALARMS = 0.02
 """How many of 100 benchmarks of repeats are said not to be repeats, all tests together."""
@@ -57,41 +57,34 @@ class Departure:
         return self.way.startswith("copied")
 
 
-def departures(
-    table: Table, *, groups: Sequence[Hashable] | None = None, level: float = FALSE_ALARMS
-) -> list[Departure]:
+def departures(table: Table, *, groups: Groups = None) -> list[Departure]:
     """Departures of a table's runs from repeats, the clearest first; empty if nothing shows it.
 
     One row per case, a column per run in the order of asking. Rows that never vary, and rows that
-    lack an answer, tell nothing. False in at most `level` of benchmarks. The numerator of
+    lack an answer, tell nothing. False in at most 2 of 100 benchmarks. The numerator of
     Cochran's Q (1950, https://doi.org/10.2307/2332378) sees all runs together; a single run that
     stands apart, or a single place where results moved, is seen better by looking at each.
     """
-    rows, names = _varying_rows(table, groups_of(groups, len(table)))
+    # Complete rows that vary; of several lengths those of the commonest.
+    widths = [len(row) * (None not in row and len(set(row)) > 1) for row in table]
+    ((width, _),) = Counter(filter(None, widths)).most_common(1) or [(0, 0)]
+    chosen = [0 < own == width for own in widths]
+    rows = [*compress(table, chosen)]
+    names = [*compress(groups_of(groups, len(table)), chosen)]
     if len(set(names)) < _LEAST_VARYING or len(rows[0]) < 3:
         return []
     # Answers as numbers that are only equal or not.
     coded, numbers = numpy.array([*map(indices, rows)]), numpy.array([*map(_numbers, rows)])
-    ways = _test_ways(coded, numbers, names, level)
+    ways = _test_ways(coded, numbers, names)
     sure = [departure for departure in ways if departure.sure]
     apart = next((departure.run for departure in sure if departure.way == "stands apart"), None)
     if apart is None or len(rows[0]) < 4:
         return _without_copies(sure) or ways
     # A run that stands apart makes its neighbours seem alike: what do the others say without it?
     fewer = numpy.delete(coded, apart, 1), numpy.delete(numbers, apart, 1)
-    lasting = {departure.way for departure in _test_ways(*fewer, names, level) if departure.sure}
+    lasting = {departure.way for departure in _test_ways(*fewer, names) if departure.sure}
     sure = [departure for departure in sure if departure.way in {"stands apart", *lasting}]
     return sorted(sure, key=lambda departure: departure.way != "stands apart")
-
-
-def _varying_rows(
-    table: Table, names: Sequence[Hashable]
-) -> tuple[list[Sequence[Any]], list[Hashable]]:
-    """Complete rows that vary, with their names; of several lengths those of the commonest."""
-    widths = [len(row) * (None not in row and len(set(row)) > 1) for row in table]
-    ((width, _),) = Counter(filter(None, widths)).most_common(1) or [(0, 0)]
-    chosen = [0 < own == width for own in widths]
-    return [*compress(table, chosen)], [*compress(names, chosen)]
 
 
 def _without_copies(sure: list[Departure]) -> list[Departure]:
@@ -111,9 +104,7 @@ _SUSPECTED: dict[Way, float] = {
 }
 
 
-def _test_ways(
-    coded: Any, numbers: Any, names: Sequence[Hashable], level: float
-) -> list[Departure]:
+def _test_ways(coded: Any, numbers: Any, names: Sequence[Hashable]) -> list[Departure]:
     """All tests at once, on tables with shuffled rows."""
     off = numbers - numbers.mean(-1, keepdims=True)
     values = _statistics(coded, off)
@@ -132,9 +123,9 @@ def _test_ways(
     # The table as it is counts as one of its shuffles, so that no p is 0.
     single = {way: (count + 1) / (_SHUFFLES + 1) for way, count in counts.items()}
     ways = [
-        Departure(way, p, _run_of(way, coded, off), p <= level)
+        Departure(way, p, _run_of(way, coded, off), p <= FALSE_ALARMS)
         for way, p in zip(counts, holm([*single.values()]), strict=True)
-        if p <= level or single[way] <= _SUSPECTED.get(way, 0)
+        if p <= FALSE_ALARMS or single[way] <= _SUSPECTED.get(way, 0)
     ]
     return sorted(ways, key=lambda departure: departure.p)
 

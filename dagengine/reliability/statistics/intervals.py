@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.sums import (
+    Groups,
     SummedMeasure,
     Sums,
     groups_of,
@@ -115,7 +116,7 @@ def bootstrap(
     level: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
-    groups: Sequence[Hashable] | None = None,
+    groups: Groups = None,
 ) -> Interval | None:
     """The interval of a statistic of items; None when it has none.
 
@@ -158,7 +159,7 @@ def jackknife(
     statistic: Statistic[T],
     *,
     level: float = 0.95,
-    groups: Sequence[Hashable] | None = None,
+    groups: Groups = None,
     own: float = 0.0,
     telling: int | None = None,
 ) -> tuple[float, float] | None:
@@ -187,13 +188,13 @@ def _jackknife_variance(left_out: Sequence[float]) -> float:
     return (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
 
 
-def clusters_of(groups: Sequence[Hashable] | None) -> Sequence[Hashable] | None:
+def clusters_of(groups: Groups) -> Groups:
     """The groups of cases where some hold several; None if cases are independent."""
     return groups if groups is not None and len(set(groups)) < len(groups) else None
 
 
 def mean_of(
-    values: Sequence[float | None], *, level: float = 0.95, groups: Sequence[Hashable] | None = None
+    values: Sequence[float | None], *, level: float = 0.95, groups: Groups = None
 ) -> Interval | Unknown:
     """The mean of one value per case, with the interval of t over cases or means of `groups`.
 
@@ -212,9 +213,7 @@ def mean_of(
     return Interval(value, value - half, value + half, level, "t", len(means))
 
 
-def means_of_groups(
-    values: Sequence[float | None], groups: Sequence[Hashable] | None
-) -> list[float]:
+def means_of_groups(values: Sequence[float | None], groups: Groups) -> list[float]:
     """The mean of the values of each group; without groups, the values that there are."""
     if groups is None:
         return present(values)
@@ -302,7 +301,7 @@ class _Sample:
 def _sample(
     items: Sequence[T],
     statistic: Statistic[T] | SummedMeasure[T, ...],
-    groups: Sequence[Hashable] | None,
+    groups: Groups,
 ) -> _Sample:
     function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
     names = groups_of(groups, len(items))

@@ -32,6 +32,7 @@ from dagengine.errors import InputError
 from dagengine.reliability.statistics.agreement import hidden_flips, majority
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, design_effect
 from dagengine.reliability.statistics.sums import (
+    Groups,
     Sums,
     Table,
     Vote,
@@ -91,7 +92,7 @@ class SteadyVotes:
 
 
 def steady_votes(
-    table: Table, target: float = 0.05, *, groups: Sequence[Hashable] | None = None
+    table: Table, target: float = 0.05, *, groups: Groups = None
 ) -> SteadyVotes | None:
     """Number of votes with consistent majorities of a table's verdicts; None without repetitions.
 
@@ -174,7 +175,7 @@ def best_of(scores: Any, right: Any) -> Picks:
 
 
 def flips_of_votes(
-    table: Table, votes: int, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
+    table: Table, votes: int, *, groups: Groups = None, level: float = 0.95
 ) -> Interval | None:
     """Flip rate of majorities of `votes` verdicts of one case, from 0 to 1.
 
@@ -207,9 +208,7 @@ def majority_odds(row: Sequence[H], votes: int) -> dict[H | None, float]:
 class _Curve:
     """The flip rate of majorities by their number of votes."""
 
-    def __init__(
-        self, table: Table, groups: Sequence[Hashable] | None, level: float = 0.95
-    ) -> None:
+    def __init__(self, table: Table, groups: Groups, level: float = 0.95) -> None:
         self.level = level
         names = groups_of(groups, len(table))
         rows = [*map(tuple, map(present, table))]

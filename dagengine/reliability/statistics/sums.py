@@ -45,6 +45,9 @@ Table = Sequence[Sequence[Vote | None]]
 ScoreTable = Sequence[Sequence[float | None]]
 """A table of scores."""
 
+Groups = Sequence[Hashable] | None
+"""The group of each item, where items of one group depend on each other; None if none do."""
+
 Missing = Literal["drop", "own category"]
 """What an unparseable answer counts as: nothing, or one more verdict equal to its like."""
 
@@ -210,7 +213,7 @@ def difference(one: Sums, other: Sums) -> Sums:
     return _Difference(items, one.formula, sides=(one, other))
 
 
-def groups_of(groups: Sequence[Hashable] | None, size: int) -> Sequence[Hashable]:
+def groups_of(groups: Groups, size: int) -> Sequence[Hashable]:
     """The group of each of `size` items, each by itself without groups.
 
     Raises InputError if there are more or fewer groups.

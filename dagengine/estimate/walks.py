@@ -115,10 +115,10 @@ class Walker:
     def paths(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
         """All paths of one metric; `forecasts` has every unit of it."""
         merged: dict[object, Path] = {}
-        found, exact = ways(
+        routes, exact = ways(
             lambda choose: self._drive(metric, forecasts, choose), MOST_PATHS, SAMPLE
         )
-        for path, weight in found:
+        for path, weight in routes:
             # Paths that ask the same are one.
             key = frozenset(path.units), path.depth, path.fails
             earlier = merged.get(key, replace(path, weight=0.0))

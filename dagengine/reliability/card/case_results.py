@@ -43,13 +43,13 @@ def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
     scores = tuple(" ".join(map(in_words, by_case.get(case, ()))) for case in range(cases))
     if labels is None or (read is None and labels.kind != "number"):
         return Outcomes(scores)
-    words = {case: outcome_name(label) for case, label in labels.by_case.items()}
-    labelled = tuple(words.get(case, "") for case in range(cases))
+    people = [*map(labels.by_case.get, range(cases))]
+    labelled = tuple("" if label is None else outcome_name(label) for label in people)
     if read is None or not cases:
         return Outcomes(scores, labels=labelled)
     rows, against = runs.by_case(read), cache(_against)
     right, hits, verdicts = zip(*(
-        against(rows.get(case, ()), labels.by_case.get(case), marked.often) for case in range(cases)
+        against(rows.get(case, ()), label, marked.often) for case, label in enumerate(people)
     ), strict=True)  # fmt: skip
     return Outcomes(scores, right, "".join(hits), labelled, verdicts)
 
@@ -64,8 +64,8 @@ def _against(
     most = majority(scored)
     if label is None:
         return "", "-", outcome_name(most)
-    right = ("-" if vote is None else str(int(vote == label)) for vote in row)
-    return "".join(right), str(int(most == label)) if scored else "-", outcome_name(most)
+    right = ("-" if vote is None else "01"[vote == label] for vote in row)
+    return "".join(right), "01"[most == label] if scored else "-", outcome_name(most)
 
 
 def disagreements(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Disagreement]:
@@ -109,28 +109,26 @@ def segments_of(
     hits: Mapping[int, bool], cases: Sequence[TestCase], group: Callable[[int], Hashable]
 ) -> list[Segment]:
     """As `segments`, of cases that are known to be right or wrong."""
-    tables, ps = [], []
+    tested: list[Segment] = []
     for name, members in _parts(cases, hits):
         if min(len(members), len(hits) - len(members)) < 5:
             continue
-        inside, outside = _hits_of(group, hits, members), _hits_of(group, hits, set(hits) - members)
-        table = [[sum(side), len(side) - sum(side)] for side in (inside, outside)]
-        tables.append((name, table))
-        ps.append(float(stats.fisher_exact(table, "less").pvalue))
-    return [
-        Segment(name, within[0], sum(within), without[0], sum(without), p)
-        for (name, (within, without)), p in zip(tables, holm(ps), strict=True)
-        if p < 0.05
-    ]
+        counts = (*_hits_of(group, hits, members), *_hits_of(group, hits, set(hits) - members))
+        right, size, right_outside, outside = counts
+        table = [[right, size - right], [right_outside, outside - right_outside]]
+        tested.append(Segment(name, *counts, float(stats.fisher_exact(table, "less").pvalue)))
+    ps = holm([part.p for part in tested])
+    return [replace(part, p=p) for part, p in zip(tested, ps, strict=True) if p < 0.05]
 
 
 def _hits_of(
     group: Callable[[int], Hashable], hits: Mapping[int, bool], chosen: Iterable[int]
-) -> list[bool]:
+) -> tuple[int, int]:
+    """Groups that are right, and all of them."""
     groups = defaultdict[Hashable, list[bool]](list)
     for case in chosen:
         groups[group(case)].append(hits[case])
-    return [2 * sum(row) >= len(row) for row in groups.values()]
+    return sum(2 * sum(row) >= len(row) for row in groups.values()), len(groups)
 
 
 def _parts(cases: Sequence[TestCase], hits: Mapping[int, bool]) -> Iterator[tuple[str, set[int]]]:
@@ -203,13 +201,11 @@ def next_labels(marked: LabelledRuns) -> list[int]:
 
     Only the random half says how right the judge is over all cases; the others find its mistakes.
     """
-    rows = marked.runs.by_case(outcome(marked.threshold))
-    free = [case for case in rows if case not in marked.by_case]
-
-    def largest_share(case: int) -> float:
-        return max(Counter(rows[case]).values()) / len(rows[case])
-
+    # The share of the commonest outcome of each case without a label.
+    shares = {case: max(Counter(row).values()) / len(row)
+              for case, row in marked.runs.by_case(outcome(marked.threshold)).items()
+              if case not in marked.by_case}  # fmt: skip
     # Always the same ones: asking again is no way to choose among samples.
-    sample = Random(0).sample(free, min(5, len(free)))
-    split = sorted((case for case in free if case not in sample), key=largest_share)
-    return [*sample, *(case for case in split[:5] if largest_share(case) < 1)]
+    sample = Random(0).sample([*shares], min(5, len(shares)))
+    split = sorted(shares.keys() - {*sample}, key=lambda case: (shares[case], case))
+    return [*sample, *(case for case in split[:5] if shares[case] < 1)]

@@ -78,35 +78,31 @@ def contest_card(
     together = clusters(cases, (), groups, [replay.plan.fields])
     right = _right({} if labels is None else labels_of(cases, labels), contests.names, cases)
     conditions = list(contests.scores)
-    sides, settings, made = list[_Side](), list[Setting](), list[SettingCard]()
+    sides, made = list[_Side](), list[SettingCard]()
     for at, array in contests.scores.items():
         runs_with_scores = numpy.isfinite(array).any((0, 1)).nonzero()[0]
         width = int(runs_with_scores.max(initial=0)) + 1
-        side = _Side(at, array[:, :, :width], contests.names, right, cases, together, ties)
-        name = named_setting(at, conditions)
+        name, scores = named_setting(at, conditions), array[:, :, :width]
+        side = _Side(name, at, scores, contests.names, right, cases, together, ties)
         if progress is not None:
             progress(name)
-        made.append(side.card(name, 1 - 0.05 / len(conditions), within, labels_random))
+        made.append(side.card(1 - 0.05 / len(conditions), within, labels_random))
         sides.append(side)
-        settings.append(Setting(name, at, side.most))
     compared: list[Contrast] = []
     for i, k in near(conditions) if (right >= 0).any() else ():
-        count = min(sides[i].most, sides[k].most)
-        before, after = (side.by_rule(count) for side in (sides[i], sides[k]))
-        made_of = f"means of the first {count} scores"
-        contrast = sides[i].contrast(before, after, f"best-{ties}", made_of)
-        compared.append(replace(contrast, one=settings[i].name, other=settings[k].name))
+        earlier, later = sides[i], sides[k]
+        count = min(earlier.most, later.most)
+        level = f"means of the first {count} scores"
+        rates = earlier.by_rule(count), later.by_rule(count)
+        contrast = earlier.contrast(*rates, f"best-{ties}", level)
+        compared.append(replace(contrast, one=earlier.name, other=later.name))
     runs = Runs(replay.spec.name, {case: {side.at: side.runs[case] for side in sides}
                               for case in range(len(cases))}, together)  # fmt: skip
-    card = MetricCard(
-        replay.spec.name,
-        1.0,
-        tuple(made),
-        tuple(flips_between_settings(runs)),
-        correct_together(compared),
-    )
+    flips, differences = tuple(flips_between_settings(runs)), correct_together(compared)
+    card = MetricCard(replay.spec.name, 1.0, tuple(made), flips, differences)
+    settings = tuple(Setting(side.name, side.at, side.most) for side in sides)
     return JudgeCard(
-        bind([metric], judges, cases), max(side.most for side in sides), tuple(settings), (card,),
+        bind([metric], judges, cases), max(side.most for side in sides), settings, (card,),
         tuple(keys_of(cases, together)),
         (*(rule.format(rule=_RULE_WORDS[ties]) for rule in _RULES),
          *own_rules(together, len(cases), (), 0)),
@@ -133,6 +129,7 @@ def _right(given: Given, names: Sequence[Sequence[str]], cases: Sequence[TestCas
 class _Side:
     """The scores under one setting; the last axis of `array` has the runs."""
 
+    name: str
     at: Condition
     array: Any
     names: Sequence[Sequence[str]]
@@ -185,10 +182,10 @@ class _Side:
         conditions = [replace(self.at, sample=run) for run in range(self.most)]
         return [[*map(Run, conditions, _none_for_nan(row))] for row in self.scores]
 
-    def card(self, name: str, together: float, within: float, random: bool) -> SettingCard:
+    def card(self, together: float, within: float, random: bool) -> SettingCard:
         """Everything about the setting; `together` is the confidence of what a verdict reads."""
-        runs = Runs(name, {case: {self.at: row} for case, row in enumerate(self.runs)},
-                    self.together)  # fmt: skip
+        by_case = {case: {self.at: row} for case, row in enumerate(self.runs)}
+        runs = Runs(self.name, by_case, self.together)
         unlike = not_repeats(runs, None)
         some = self.labelled.any() and not self.labelled.all()
         why = UNSTATED if some and not random else ""
@@ -201,7 +198,7 @@ class _Side:
         )  # fmt: skip
         kappa = self._agreement(self.most, 0.95)[1]
         return SettingCard(
-            name, (self._flips(1, 0.95),), (),
+            self.name, (self._flips(1, 0.95),), (),
             (getattr(last, self.ties), kappa) if self.labelled.any() else (), (),
             sum(map(len, self.names)) / len(self.names),
             more=(last.share if self.ties == "wrong" else last.wrong, last.ties),
@@ -284,13 +281,12 @@ class _Side:
         lines = tuple(map(" ".join, marks))
         if not self.hits:
             return Outcomes(lines)
-        right = ("".join(mark if mark in "-1" else "0" for mark in row) for row in marks)
-        hits = (
-            str(int(self.hits[case])) if case in self.hits else "-" for case in range(len(lines))
-        )
-        labels = (own[int(index)] if index >= 0 else "" for own, index in
-                  zip(self.names, self.right, strict=True))  # fmt: skip
-        return Outcomes(lines, tuple(right), "".join(hits), tuple(labels))
+        right = tuple("".join(mark if mark in "-1" else "0" for mark in row) for row in marks)
+        marks_of = {None: "-", False: "0", True: "1"}
+        hits = map(marks_of.__getitem__, map(self.hits.get, range(len(lines))))
+        # Without a right candidate, which is -1, the last name is that of none.
+        labels = ((*own, "")[index] for own, index in zip(self.names, self.right, strict=True))
+        return Outcomes(lines, right, "".join(hits), tuple(labels))
 
     def _disagreements(self) -> Iterator[Disagreement]:
         """The cases that all scores get wrong."""

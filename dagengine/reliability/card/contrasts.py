@@ -277,8 +277,8 @@ def _by_people(
     for label in map(side.outcomes.labels.__getitem__, cases):
         # A label as a card has it: pass or fail, a number, or nothing.
         shares.append((float(_AS_NUMBER.get(label, label)) - low) / (high - low) if label else None)
-    if said := side.outcomes.said:
-        return [_AS_NUMBER.get(said[case]) for case in cases], shares
+    if verdicts := side.outcomes.said:
+        return [_AS_NUMBER.get(verdicts[case]) for case in cases], shares
     return [mean_score(side.scores[case]) for case in cases], shares
 
 

@@ -67,6 +67,16 @@ class LabelledRuns:
         """The label of each case that has one."""
         return {} if self.labels is None else self.labels.by_case
 
+    @property
+    def kinds(self) -> Sequence[Vote]:
+        """The outcomes that labels may name."""
+        return () if self.labels is None else self.labels.kinds
+
+    @property
+    def why_no_kappa(self) -> str:
+        """Why agreement beyond chance may be undefined."""
+        return "people and judge gave only one label" if self.groups else _NONE
+
     @cached_property
     def rows(self) -> list[tuple[int, Vote, tuple[Vote | None, ...]]]:
         """Number, label and votes of every case with a label, one vote per run."""
@@ -143,7 +153,6 @@ def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator
 
 
 _NONE = "no case that ran has a label"
-_ONE_LABEL = "people and judge gave only one label"
 
 
 def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
@@ -152,39 +161,34 @@ def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
     subject = "last verdicts" if labels.kind == "verdict" else "pass or fail"
     runs_counted = "runs" if often is None else f"first {counted(often, 'run')}"
     level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
-    why = _ONE_LABEL if groups else _NONE
     shares: list[list[Shared]] = marked.sides(
         lambda label, votes: (label, {majority(votes): 1.0} if votes else {}), often
     )
-    kappa = _kappa(shares, groups, kinds, level, why)
+    kappa = _kappa(marked, shares, level)
 
     def over(measured: Callable[[Sequence[Pair]], Figure]) -> Figure:
         """A figure of the pairs, whose interval reaches over what missing answers leave open."""
-        return replace(reaching([*map(measured, sides)]), items=kappa.items)
+        return replace(reaching(map(measured, sides)), items=kappa.items)
 
     def interval_figure(name: str, of: Callable[..., Interval | Unknown], why: str) -> Figure:
-        return over(
-            lambda pairs: _figure_or_reason(
-                name, of(pairs, kinds=kinds, groups=clusters), level, why
-            )
-        )
+        def measured(pairs: Sequence[Pair]) -> Figure:
+            return _figure_or_reason(name, of(pairs, kinds=kinds, groups=clusters), level, why)
 
-    yield over(
-        lambda pairs: figure("accuracy", pairs, confusion.accuracy.sums, _NONE, groups, level)
-    )
+        return over(measured)
+
+    hits = confusion.accuracy.sums
+    yield over(lambda pairs: figure("accuracy", pairs, hits, _NONE, groups, level))
     single = f"{subject}: single runs, cases with a label"
     rights = marked.sides(lambda label, votes: mean_score([vote == label for vote in votes]))
-    yield reaching([
+    yield reaching(
         figure("single-run-accuracy", side, mean, _NONE, groups, single) for side in rights
-    ])  # fmt: skip
+    )
     yield kappa
-    yield interval_figure("ac1", confusion.ac1_interval, why)
+    yield interval_figure("ac1", confusion.ac1_interval, marked.why_no_kappa)
     own = [label for label, _ in sides[0]]
     absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in own)
-    unbalanced = f"no case is labelled {absent}" * bool(absent)
-    yield interval_figure(
-        "balanced-accuracy", confusion.balanced_accuracy_interval, unbalanced if groups else _NONE
-    )
+    unbalanced = f"no case is labelled {absent}" * bool(absent) if groups else _NONE
+    yield interval_figure("balanced-accuracy", confusion.balanced_accuracy_interval, unbalanced)
     alone = [(label, None) for label in own]
     base = figure("baseline", alone, confusion.majority_baseline.sums, _NONE, groups, level)
     # The commonest label is chosen from the labels themselves: its interval is one of its own.
@@ -204,19 +208,18 @@ def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Itera
         word = outcome_name(label)
         levels = f"human label “{word}”", f"any human label but “{word}”"
         for index, name in enumerate(("sensitivity", "specificity")):
-            shares = [figure_of(name, rate[label][index], levels[index]) for rate in rates]
-            yield reaching(shares)
+            yield reaching(figure_of(name, rate[label][index], levels[index]) for rate in rates)
 
 
 def _kappa(
-    sides: Sequence[Sequence[Shared]], groups: Sequence[Hashable], kinds: Sequence[Vote],
-    level: str, why: str, confidence: float = 0.95,
-) -> Figure:  # fmt: skip
+    marked: LabelledRuns, sides: Sequence[Sequence[Shared]], level: str, confidence: float = 0.95
+) -> Figure:
     """Kappa, and the lower bound of a judge without an error on these cases.
 
     `sides` have every case's label with the shares of its verdicts, as answered, then with missing
-    answers wrong and right. `why` says why it may be undefined.
+    answers wrong and right.
     """
+    groups = marked.groups
     clustered = clusters_of(groups) is not None
 
     def kappa_of(side: Sequence[Shared]) -> Figure:
@@ -225,13 +228,15 @@ def _kappa(
             pairs += [(label, verdict) for verdict in shares]
             weights += shares.values()
             names += [group] * len(shares)
-        kappa = confusion.kappa_interval(pairs, kinds=kinds, groups=names if clustered else None,
-                               weights=weights, level=confidence)  # fmt: skip
-        return _figure_or_reason("kappa", kappa, level, why)
+        kappa = confusion.kappa_interval(
+            pairs, kinds=marked.kinds, groups=names if clustered else None, weights=weights,
+            level=confidence,
+        )  # fmt: skip
+        return _figure_or_reason("kappa", kappa, level, marked.why_no_kappa)
 
     ideal = kappa_of([(label, {label: 1.0} if shares else {}) for label, shares in sides[0]])
     answered = {group for (_, shares), group in zip(sides[0], groups, strict=True) if shares}
-    return replace(reaching([*map(kappa_of, sides)]), items=len(answered), best=ideal.low)
+    return replace(reaching(map(kappa_of, sides)), items=len(answered), best=ideal.low)
 
 
 def _figure_or_reason(name: str, result: Interval | Unknown, level: str, why: str) -> Figure:
@@ -365,7 +370,7 @@ def believe_votes(
     Labels on a part of the cases tell about all only if the part was drawn at random. That has to
     be stated, and nothing that is known of the cases may speak against it.
     """
-    if marked.labels is None or all(case in marked.by_case for case in marked.runs.cases):
+    if marked.labels is None or marked.runs.cases.keys() <= marked.by_case.keys():
         return votes
     notes = (figure.estimate.note for figure in corrected if figure.estimate.value is None)
     why = next((note for note in notes if NOT_RANDOM in note), "") if random else UNSTATED
@@ -419,9 +424,7 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
     for side in sides:
         hits = [shares.get(label, 0.0) if shares else None for label, shares in side]
         accuracies.append(figure("accuracy", hits, mean, _NONE, groups, level, confidence))
-    why = _ONE_LABEL if groups else _NONE
-    kappa = _kappa(sides, groups, marked.labels.kinds, level, why, confidence)
-    return [reaching(accuracies), kappa]
+    return [reaching(accuracies), _kappa(marked, sides, level, confidence)]
 
 
 # Probabilities that a judge stated, if there are any.

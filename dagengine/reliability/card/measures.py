@@ -197,13 +197,13 @@ def figure(
     return Figure(name, value, bounds.low, bounds.high, bounds.level, count, level)
 
 
-def reaching(sides: Sequence[Figure]) -> Figure:
+def reaching(sides: Iterable[Figure]) -> Figure:
     """The first figure, whose interval also holds those by other rules for missing answers."""
-    measure = sides[0]
-    if measure.value is None or len(sides) < 2:
+    measure, *bounds = sides
+    if measure.value is None or not bounds:
         return measure
     ends: list[float] = []
-    for side in sides:
+    for side in (measure, *bounds):
         if side.value is not None:
             ends += (side.value if end is None else end for end in (side.low, side.high))
     return replace(measure, low=min(ends), high=max(ends))

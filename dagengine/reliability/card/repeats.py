@@ -76,7 +76,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         name: str, of: Callable[..., Sums], why: str = why,
         table: Sequence[Sequence[Any]] = scores, bounds: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> Figure:  # fmt: skip
-        return reaching([figure(name, side, of, why, groups) for side in (table, *bounds)])
+        return reaching(figure(name, side, of, why, groups) for side in (table, *bounds))
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, compress, repeat
+from operator import attrgetter
 from statistics import NormalDist
 from typing import Any
 
@@ -49,7 +50,6 @@ from dagengine.reliability.statistics.sums import (
     mean,
     numpy,
     present,
-    quotient,
     special,
 )
 
@@ -64,9 +64,7 @@ def accuracy(pairs: Labelled) -> Sums:
 
     Do not show it alone: kappa and the baseline say what it is worth.
     """
-    items = [{} if label is None else {"items": 1.0, "right": float(label == verdict)}
-             for label, verdict in pairs]  # fmt: skip
-    return quotient(items, "right", "items", most=1.0)
+    return mean(None if label is None else float(label == verdict) for label, verdict in pairs)
 
 
 @SummedMeasure
@@ -103,16 +101,18 @@ class Confusion:
         self, pairs: Labelled, kinds: Sequence[Vote] = (), groups: Groups = None,
         weights: Sequence[float] | None = None,
     ) -> None:  # fmt: skip
-        names, parts = groups_of(groups, len(pairs)), weights or [1.0] * len(pairs)
-        rows = [row for row in zip(pairs, names, parts, strict=True) if row[0][0] is not None]
-        order = dict.fromkeys(chain(kinds, *(pair for pair, *_ in rows)))
+        has = [label is not None for label, _ in pairs]
+        rows = [*compress(pairs, has)]
+        order = dict.fromkeys(chain(kinds, *rows))
         self.kinds = tuple(sorted(order, key=lambda kind: kind is None))
-        number, size = {kind: index for index, kind in enumerate(self.kinds)}, len(order)
-        self._cells = numpy.array([number[a] * size + number[b] for (a, b), *_ in rows], int)
-        self._parts = numpy.array([weight for *_, weight in rows])
+        size = len(order)
+        number = dict(zip(self.kinds, range(size), strict=True))
+        self._cells = numpy.array([number[a] * size + number[b] for a, b in rows], int)
+        self._parts = numpy.array([*compress(weights or repeat(1.0), has)])
         self._groups = None
         if groups is not None:
-            self._groups = numpy.array(indices(name for _, name, _ in rows), int)
+            names = compress(groups_of(groups, len(pairs)), has)
+            self._groups = numpy.array(indices(names), int)
         cells = numpy.bincount(self._cells, self._parts, size * size)
         self.counts = cells.reshape(size, size)
         self.items = round(self.counts.sum())
@@ -127,19 +127,18 @@ class Confusion:
         if self._groups is None:
             return 1.0
         sizes = numpy.bincount(self._groups, self._parts)
-        count, worth = len(sizes), independent(sizes.round().tolist())
-        if count < LEAST_GROUPS or worth < LEAST_WORTH:
-            return Unknown("too few groups", count, LEAST_GROUPS if count < LEAST_GROUPS else None)
+        groups, worth = len(sizes), independent(sizes.round().tolist())
+        if groups < LEAST_GROUPS or worth < LEAST_WORTH:
+            return _too_few(groups, math.inf)
         whole, size = self.counts, self.counts.size
-        grouped = numpy.bincount(self._groups * size + self._cells, self._parts, count * size)
-        together = _left_out_variance(
-            whole, grouped.reshape(-1, *whole.shape), numpy.ones(count), of
-        )
+        grouped = numpy.bincount(self._groups * size + self._cells, self._parts, groups * size)
+        tables = grouped.reshape(-1, *whole.shape)
+        together = _left_out_variance(whole, tables, numpy.ones(groups), of)
         # Cases in one cell of the table are alike: each cell is left out once and counts as often.
         filled = whole.ravel() > 0
         single = numpy.eye(size).reshape(-1, *whole.shape)[filled]
         alone = _left_out_variance(whole, single, whole.ravel()[filled], of)
-        effect = together / alone if alone > 1e-15 else self.items / count
+        effect = together / alone if alone > 1e-15 else self.items / groups
         wider = quantile_of_t(0.95, worth) / NormalDist().inv_cdf(0.975)
         # Intervals grow with the root of the effect, hence the square.
         return float(max(effect, 1.0) * wider**2)
@@ -183,21 +182,19 @@ def label_rates(
     rows = _with_groups(pairs, groups)
     rates: dict[Vote, tuple[Interval | Unknown, Interval | Unknown]] = {}
     for label in dict.fromkeys(label for label, *_ in rows):
-        met, rejected = list[tuple[bool, Hashable]](), list[tuple[bool, Hashable]]()
-        for own, verdict, group in rows:
-            if own == label:
-                met.append((verdict == label, group))
-            else:
-                # A tie, or no verdict, is right about no case: as for the others, and in accuracy.
-                rejected.append((verdict not in (label, None), group))
+        met = ((verdict == label, group) for own, verdict, group in rows if own == label)
+        # A tie, or no verdict, is right about no case: as for the others, and in accuracy.
+        rejected = ((verdict not in (label, None), group)
+                    for own, verdict, group in rows if own != label)  # fmt: skip
         rates[label] = _share(met), _share(rejected)
     return rates
 
 
-def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
-    groups = [group for _, group in hits]
-    interval = bootstrap([float(hit) for hit, _ in hits], mean, groups=groups)
-    return interval or _too_few(len(set(groups)), len(hits))
+def _share(hits: Iterable[tuple[bool, Hashable]]) -> Interval | Unknown:
+    rows = [*hits]
+    groups = [group for _, group in rows]
+    interval = bootstrap([float(hit) for hit, _ in rows], mean, groups=groups)
+    return interval or _too_few(len(set(groups)), len(rows))
 
 
 def baseline_interval(
@@ -219,18 +216,18 @@ def baseline_interval(
         intervals.append(share)
     if not intervals:
         return None
-    best = max(intervals, key=lambda interval: interval.value)
-    low = max(*(interval.low for interval in intervals), 1 / len(kinds) if kinds else 0.0)
-    return replace(best, low=low, high=max(interval.high for interval in intervals))
+    best = max(intervals, key=attrgetter("value"))
+    low = max(*map(attrgetter("low"), intervals), 1 / (len(kinds) or math.inf))
+    return replace(best, low=low, high=max(map(attrgetter("high"), intervals)))
 
 
-def _too_few(groups: int, items: int) -> Unknown:
+def _too_few(groups: int, items: float) -> Unknown:
     """Why items have no interval: they are too few, or are in too few groups."""
     if groups < items:
         # Enough, but one holds so many cases that they are worth fewer: how many is not said.
         needed = LEAST_GROUPS if groups < LEAST_GROUPS else None
         return Unknown("too few groups", groups, needed)
-    return Unknown("too few items", items, 2)
+    return Unknown("too few items", groups, 2)
 
 
 def balanced_accuracy_interval(
@@ -426,9 +423,9 @@ def label_ceiling(labels: Table, *, groups: Groups = None) -> Interval | Unknown
     least = bootstrap(labels, people_agreement, groups=groups)
     differ = bootstrap(labels, flip_rate, groups=groups)
     if least is None or differ is None:
-        several = [k for k, row in enumerate(labels) if len(row) - row.count(None) > 1]
-        names = groups_of(groups, len(labels))
-        return _too_few(len({names[k] for k in several}), len(several))
+        several = [len(row) - row.count(None) > 1 for row in labels]
+        names = {*compress(groups_of(groups, len(labels)), several)}
+        return _too_few(len(names), sum(several))
     two = len(set(present(chain.from_iterable(labels)))) < 3
 
     def bound(differing: float) -> float:

@@ -70,6 +70,14 @@ class NodeEstimate:
     constant: bool
     panel: str = ""
 
+    def by_chance(self, share: float, judge: int) -> NodeEstimate:
+        """The same if each question is asked, of another judge, with a chance of `share`."""
+        tokens = self.input_tokens * share, self.output_tokens * share
+        asked = self.asked.by_chance(share)
+        return replace(
+            self, judge=judge, asked=asked, input_tokens=tokens[0], output_tokens=tokens[1]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class WorstPath:
@@ -183,39 +191,26 @@ class Estimate:
         asked = other.asked.by_chance(share)
         tokens_in = sum(part.input_tokens for part in other.judges) * share
         tokens_out = sum(part.output_tokens for part in other.judges) * share
-        metrics = tuple(
-            replace(
-                metric,
-                cases=self.cases,
-                asked=metric.asked.by_chance(share),
-                case=metric.asked.by_chance(share / max(1, self.cases)),
-                nodes=tuple(
-                    replace(
-                        node,
-                        judge=judge,
-                        asked=node.asked.by_chance(share),
-                        input_tokens=node.input_tokens * share,
-                        output_tokens=node.output_tokens * share,
-                    )
-                    for node in metric.nodes
-                ),
-            )
-            for metric in other.metrics
-        )
+        metrics = list(self.metrics)
+        for metric in other.metrics:
+            alone = metric.asked.by_chance(share / max(1, self.cases))
+            nodes = tuple(node.by_chance(share, judge) for node in metric.nodes)
+            of_all = metric.asked.by_chance(share)
+            metrics.append(replace(metric, cases=self.cases, asked=of_all, case=alone, nodes=nodes))
         judges = list(self.judges)
-        alone = judges[judge]
+        own = judges[judge]
         judges[judge] = replace(
-            alone,
-            calls=alone.calls + asked.likely,
-            input_tokens=alone.input_tokens + tokens_in,
-            output_tokens=alone.output_tokens + tokens_out,
+            own,
+            calls=own.calls + asked.likely,
+            input_tokens=own.input_tokens + tokens_in,
+            output_tokens=own.output_tokens + tokens_out,
         )
         return replace(
             self,
             asked=self.asked + asked,
             calls=self.calls + other.calls.by_chance(share),
             depth=self.depth + other.depth,
-            metrics=(*self.metrics, *metrics),
+            metrics=tuple(metrics),
             judges=tuple(judges),
         )
 

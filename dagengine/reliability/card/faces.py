@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -159,13 +159,14 @@ def print_card(card: JudgeCard, console: Console | None = None, *, verbose: bool
 
     One metric under one setting takes at most 60 lines.
     """
-    blocks = chain(_first_screen(card, verbose), _all_figures(card) if verbose else ())
-    _print_blocks(blocks, console)
+    out = console or standard_console()
+    for block in chain(_first_screen(card, verbose), _all_figures(card) if verbose else ()):
+        out.print(_on_terminal(block))
 
 
-def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -> None:
+def print_contrasts(found: Sequence[Contrast]) -> None:
     """Print differences, one per line."""
-    _print_blocks([_contrasts(found)], console)
+    standard_console().print(_on_terminal(_contrasts(found)))
 
 
 def markdown(card: JudgeCard) -> str:
@@ -174,12 +175,6 @@ def markdown(card: JudgeCard) -> str:
 
 
 # Two media.
-
-
-def _print_blocks(blocks: Iterable[Block], console: Console | None) -> None:
-    out = console or standard_console()
-    for block in blocks:
-        out.print(_on_terminal(block))
 
 
 def _on_terminal(block: Block) -> RenderableType:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, repeat
 
 from dagengine.errors import InputError
 from dagengine.reliability.card.measures import MEASURES
 from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every_setting
 from dagengine.reliability.card.verdict import verdict
 from dagengine.reliability.card.words import difference, full, place, title
+from dagengine.reliability.statistics.sums import present
 from dagengine.results.conditions import Condition, parse_condition
 
 
@@ -21,52 +23,32 @@ class FailIf(Condition):
     Shares are numbers from 0 to 1.
     """
 
-    def failures(self, card: JudgeCard) -> list[str]:
-        """One line for every measure of that name that fails, or is undefined.
+    def lines(self, card: JudgeCard) -> Iterator[tuple[str, bool]]:
+        """One line for every measure of that name that fails or is undefined, and if it is decided.
 
-        A bound that no judge could reach with so few cases does not fail: see `undecided`.
+        It is not for a bound that even a judge without errors would not reach with so few cases.
         """
-        measures = [
-            (where, measure)
-            for where, measure in _named_figures(card)
-            if measure.name == self.measure
-        ]
+        measures = [row for row in _named_figures(card) if row[1].name == self.measure]
         if not measures:
-            return [f"{self.text}: the card has no measure {self.measure}"]
-        lines: list[str] = []
+            yield f"{self.text}: the card has no measure {self.measure}", True
         for where, measure in measures:
-            value = getattr(measure, self.bound)
-            if self._out_of_reach(measure):
-                continue
-            if value is None:
+            value, best = getattr(measure, self.bound), measure.best
+            if self.bound == "low" and best is not None and self.holds(best):
+                few = f"{self.text}: {where}: too few cases (n = {measure.items}): even a judge "
+                yield f"{few}without errors would have {self.measure}.low {best:.2f}", False
+            elif value is None:
                 note = measure.note if measure.value is None else "it has no interval"
-                lines.append(f"{self.text}: {where}: {self.measure} is undefined: {note}")
+                yield f"{self.text}: {where}: {self.measure} is undefined: {note}", True
             elif self.holds(value):
-                lines.append(f"{self.text}: {where}: {full(measure)}")
-        return lines
+                yield f"{self.text}: {where}: {full(measure)}", True
 
-    def undecided_lines(self, card: JudgeCard) -> list[str]:
-        """One line for every measure whose bound even a judge without errors would fail."""
-        return [
-            f"{self.text}: {where}: too few cases (n = {measure.items}): even a judge without "
-            f"errors would have {self.measure}.low {measure.best:.2f}"
-            for where, measure in _named_figures(card)
-            if measure.name == self.measure and self._out_of_reach(measure)
-        ]
-
-    def _out_of_reach(self, measure: Figure) -> bool:
-        best = measure.best if self.bound == "low" else None
-        return best is not None and self.holds(best)
-
-    def fails(self, contrast: Contrast, level: float = 0.05) -> bool:
+    def fails(self, contrast: Contrast) -> bool:
         """Return whether a difference of two cards meets the condition, and is not chance.
 
-        Its p, corrected for all differences compared together, must be below `level`.
+        Its p, corrected for all differences compared together, must be below 0.05.
         """
         value, p = getattr(contrast.difference, self.bound), contrast.corrected
-        if value is None or p is None or p >= level:
-            return False
-        return self.holds(value)
+        return value is not None and p is not None and p < 0.05 and self.holds(value)
 
 
 _VERDICT = "verdict!=use"
@@ -78,16 +60,15 @@ class FailUnlessUse:
 
     text: str = _VERDICT
 
-    def failures(self, card: JudgeCard) -> list[str]:
-        """One line for every metric and setting that is not to be used."""
-        made = ((place(card, metric, under), verdict(card, metric, under))
-                for metric, under in every_setting(card))  # fmt: skip
-        return [f"{self.text}: {where}: {advice.headline}" for where, advice in made
-                if advice.kind not in ("use", "use_with")]  # fmt: skip
+    def lines(self, card: JudgeCard) -> Iterator[tuple[str, bool]]:
+        """One line for every metric and setting that is not to be used; unknown is decided, too."""
+        for metric, under in every_setting(card):
+            advice = verdict(card, metric, under)
+            if advice.kind not in ("use", "use_with"):
+                yield f"{self.text}: {place(card, metric, under)}: {advice.headline}", True
 
-    def undecided_lines(self, card: JudgeCard) -> list[str]:
-        """Nothing: what is not known fails."""
-        return []
+
+Conditions = Sequence[FailIf | FailUnlessUse]
 
 
 def condition(text: str) -> FailIf | FailUnlessUse:
@@ -110,19 +91,27 @@ def _named_figures(card: JudgeCard) -> Iterator[tuple[str, Figure]]:
     """Every measure, with the metric, setting and node that it belongs to."""
     for metric, under in every_setting(card):
         where = place(card, metric, under)
-        yield from ((where, measure) for measure in under.measures)
+        yield from zip(repeat(where), under.measures)
         for node in under.nodes:
             figures = (node.flip_rate, node.effect, node.share, node.people, node.unsupported)
-            for measure in figures:
-                if measure is not None:
-                    yield f"{where}, node {node.node!r}", measure
+            yield from zip(repeat(f"{where}, node {node.node!r}"), present(figures))
     for metric in card.metrics:
-        yield from ((metric.metric, measure) for measure in metric.across)
+        yield from zip(repeat(metric.metric), metric.across)
 
 
-def failures(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> list[str]:
+def failures(card: JudgeCard, conditions: Conditions) -> list[str]:
     """One line for everything that fails."""
-    return [line for condition in conditions for line in condition.failures(card)]
+    return _lines(card, conditions, decided=True)
+
+
+def undecided_lines(card: JudgeCard, conditions: Conditions) -> list[str]:
+    """One line for everything that the card has too few cases to tell."""
+    return _lines(card, conditions, decided=False)
+
+
+def _lines(card: JudgeCard, conditions: Conditions, decided: bool) -> list[str]:
+    rows = chain.from_iterable(condition.lines(card) for condition in conditions)
+    return [line for line, is_decided in rows if is_decided is decided]
 
 
 def worse(found: Sequence[Contrast], conditions: Sequence[FailIf]) -> list[str]:
@@ -133,8 +122,3 @@ def worse(found: Sequence[Contrast], conditions: Sequence[FailIf]) -> list[str]:
         for contrast in found
         if contrast.difference.name == condition.measure and condition.fails(contrast)
     ]
-
-
-def undecided_lines(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> list[str]:
-    """One line for everything that the card has too few cases to tell."""
-    return [line for condition in conditions for line in condition.undecided_lines(card)]

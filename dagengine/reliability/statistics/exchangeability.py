@@ -8,10 +8,12 @@ move over the runs (a model that was updated), and one run that stands apart (a 
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from functools import partial
+from itertools import compress, filterfalse
 from typing import Any, Literal
 
 from dagengine.reliability.statistics.comparisons import holm
@@ -76,7 +78,7 @@ def departures(table: Table, *, groups: Groups = None) -> list[Departure]:
     # Answers as numbers that are only equal or not.
     coded, numbers = numpy.array([*map(indices, rows)]), numpy.array([*map(_numbers, rows)])
     ways = _test_ways(coded, numbers, names)
-    sure = [departure for departure in ways if departure.sure]
+    sure = [*filter(operator.attrgetter("sure"), ways)]
     apart = next((departure.run for departure in sure if departure.way == "stands apart"), None)
     if apart is None or len(rows[0]) < 4:
         return _without_copies(sure) or ways
@@ -89,13 +91,14 @@ def departures(table: Table, *, groups: Groups = None) -> list[Departure]:
 
 def _without_copies(sure: list[Departure]) -> list[Departure]:
     """Departures that do not follow from others of these."""
-    if any(departure.way in _SHOCKS for departure in sure):
-        return [departure for departure in sure if not departure.is_copy]
+    is_copy = operator.attrgetter("is_copy")
+    if _SHOCKS & {departure.way for departure in sure}:
+        return [*filterfalse(is_copy, sure)]
     # Copies make later runs like earlier ones, so results seem to move.
-    return [departure for departure in sure if departure.is_copy] or sure
+    return [*filter(is_copy, sure)] or sure
 
 
-_SHOCKS = ("stands apart", "differs from run to run")
+_SHOCKS = {"stands apart", "differs from run to run"}
 _SUSPECTED: dict[Way, float] = {
     "copied from the run before": _COPIES,
     "moved": _SHOCK,
@@ -132,10 +135,9 @@ def _test_ways(coded: Any, numbers: Any, names: Sequence[Hashable]) -> list[Depa
 
 def _numbers(row: Sequence[Any]) -> list[float]:
     """Results as numbers: where they have none, whether each is the most common one."""
-    if all(isinstance(value, bool | int | float) for value in row):
-        return [float(value) for value in row]
-    most = max(row, key=list(row).count)
-    return [float(value == most) for value in row]
+    if not all(isinstance(value, bool | int | float) for value in row):
+        row = [*map(partial(operator.eq, max(row, key=list(row).count)), row)]
+    return [*map(float, row)]
 
 
 def _statistics(coded: Any, off: Any) -> dict[Way, Any]:

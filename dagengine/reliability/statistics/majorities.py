@@ -3,16 +3,6 @@
 T runs of a case show how often majorities of up to T/2 votes differ, without any model. Beyond that
 the distribution of the noise over cases has to be known. T runs tell T moments of it. So the answer
 is an interval of votes, and often has no upper end.
-
-How the noise of a judge is spread over cases, and what the runs leave open about it.
-
-A case has odds: the probability of its rarer verdict, from 0 to 1/2. The distribution of the odds
-over cases is fitted without assuming its shape (Kiefer & Wolfowitz 1956,
-https://doi.org/10.1214/aoms/1177728066): weights on a grid of odds. Few runs tell its first
-moments only, so what depends on others has an interval that more cases do not shorten. Such an
-interval contains the values of all distributions that explain the runs nearly as well as the best
-one (profile likelihood; after Ignatiadis & Wager 2022,
-https://doi.org/10.1080/01621459.2021.2008403).
 """
 
 from __future__ import annotations
@@ -117,13 +107,13 @@ def steady_votes(
         least = max(least, 3)
     if single.high > target and most is not None:
         most = max(most, 3)
-    kind: Kind
+    kind: Kind = "range"
     if least > MOST:
         kind = "none"
     elif most is None:
         kind = "more than" if least > 1 else "not known"
-    else:
-        kind = "number" if most - least <= _NARROW else "range"
+    elif most - least <= _NARROW:
+        kind = "number"
     likely = curve.likely(target, least, most)
     runs_to_tell = None if likely is None or 2 * likely <= curve.runs else 2 * likely
     return SteadyVotes(
@@ -198,7 +188,7 @@ def majority_odds(row: Sequence[H], votes: int) -> dict[H | None, float]:
     nothing. A row that is shorter is one subset; an empty one has none.
     """
     counts, size = Counter(row), min(votes, len(row))
-    odds: dict[H | None, float] = defaultdict(float)
+    odds = defaultdict[H | None, float](float)
     for drawn in combinations_with_replacement(counts, size) if row else ():
         ways = math.prod(math.comb(counts[vote], n) for vote, n in Counter(drawn).items())
         odds[majority(drawn)] += ways / math.comb(len(row), size)
@@ -259,12 +249,12 @@ class _Curve:
         """The lowest number of votes that may be enough, and the lowest that surely is."""
         if self.verdicts > 2:
             # More than two verdicts may flip more with more votes: the limit must stay below.
-            curve = [(votes, self.interval(votes)) for votes in range(1, self.seen + 1, 2)]
-            intervals = [(votes, rate) for votes, rate in curve if rate is not None]
-            too_few = [votes for votes, rate in intervals if rate.low > target]
-            unsure = [votes for votes, rate in intervals if rate.high > target]
-            enough = max(unsure, default=-1) + 2
-            return max(too_few, default=-1) + 2, enough if enough <= self.seen else None
+            few, enough = 1, 1
+            for votes in range(1, self.seen + 1, 2):
+                if (rate := self.interval(votes)) is not None and rate.high > target:
+                    enough = votes + 2
+                    few = enough if rate.low > target else few
+            return few, enough if enough <= self.seen else None
         fit = self.mixture
         least = _first(lambda votes: fit.allows(votes, "at most", target))
         most = _first(lambda votes: not fit.allows(votes, "at least", target))
@@ -344,7 +334,15 @@ Side = Literal["at least", "at most"]
 
 @dataclass(frozen=True)
 class Mixture:
-    """The odds of cases, from how often each case gave its rarer verdict.
+    """How the noise of a judge is spread over cases, and what the runs leave open about it.
+
+    A case has odds: the probability of its rarer verdict, from 0 to 1/2. Their distribution over
+    cases is fitted without assuming its shape (Kiefer & Wolfowitz 1956,
+    https://doi.org/10.1214/aoms/1177728066): weights on a grid of odds. Few runs tell its first
+    moments only, so what depends on others has an interval that more cases do not shorten. Such an
+    interval contains the values of all distributions that explain the runs nearly as well as the
+    best one (profile likelihood; after Ignatiadis & Wager 2022,
+    https://doi.org/10.1080/01621459.2021.2008403).
 
     `cases` are (runs, runs with the rarer verdict), one per case, at least two. `weight` is
     what a case counts for, below 1 where cases depend on each other, `level` that of the limits.

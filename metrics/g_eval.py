@@ -36,7 +36,7 @@ from dagengine.metrics.common.evaluation_steps import (
 from dagengine.prompts.answer_types import rating_type
 from dagengine.prompts.evidence import Evidence, fence
 from dagengine.prompts.instructions import messages_for
-from dagengine.prompts.quotes.answers import QuoteMode
+from dagengine.prompts.quotes import QuoteMode
 from dagengine.question import DEFAULT_OPTIONS, Decision, Message, Option, Options, Parser
 from dagengine.test_case import LLMTestCaseParams
 from dagengine.unknown import answer_absent

@@ -20,8 +20,7 @@ from dagengine.graph.values import Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
 from dagengine.metrics.common.rubric_items import MET, UNMET, UNSURE, RubricItem, items_of
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.quotes.answers import QuoteMode, quoted_type
-from dagengine.prompts.quotes.checking import QuoteCheck
+from dagengine.prompts.quotes import QuoteCheck, QuoteMode, quoted_type
 from dagengine.results import Points
 from dagengine.test_case import LLMTestCaseParams, field_name, is_known_field, read_field
 

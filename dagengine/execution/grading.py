@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dagengine.compiler.plan import NONE, Plan, PlanSlot
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
-from dagengine.prompts.quotes.answers import Quote
+from dagengine.prompts.quotes import Quote
 from dagengine.question import Odds
 from dagengine.results import (
     Failure,

@@ -16,8 +16,7 @@ from dagengine.graph.values import Given, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_type
 from dagengine.prompts.evidence import Evidence, evidence_of
 from dagengine.prompts.instructions import judgement_instructions, messages_for, task_instructions
-from dagengine.prompts.quotes.answers import quoted_type
-from dagengine.prompts.quotes.checking import QuoteCheck
+from dagengine.prompts.quotes import QuoteCheck, quoted_type
 from dagengine.question import Answer, Question
 from dagengine.test_case import field_name
 

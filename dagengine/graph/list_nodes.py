@@ -25,8 +25,7 @@ from dagengine.prompts.instructions import (
     list_instructions,
     task_instructions,
 )
-from dagengine.prompts.quotes.answers import Quote, quoted_type
-from dagengine.prompts.quotes.checking import QuoteCheck, judgements_in
+from dagengine.prompts.quotes import Quote, QuoteCheck, judgements_in, quoted_type
 from dagengine.question import DEFAULT_OPTIONS, Answer, Odds, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name
 

@@ -32,14 +32,14 @@ from dagengine.graph.values import Ask, Given, NodeValue, Panel, QuestionCount, 
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for, with_bounds, with_examples
-from dagengine.prompts.quotes.answers import (
+from dagengine.prompts.quotes import (
     Quote,
+    QuoteCheck,
     QuoteMode,
     QuotingParser,
     quoted_type,
     quoting_words,
 )
-from dagengine.prompts.quotes.checking import QuoteCheck
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import (
     DEFAULT_OPTIONS,

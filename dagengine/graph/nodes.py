@@ -30,7 +30,7 @@ from dagengine.prompts.probabilities.logprobs import expected_score, mean_rating
 from dagengine.prompts.probabilities.masses import sure_of
 from dagengine.prompts.probabilities.scales import GivenScale, scale_of
 from dagengine.prompts.probabilities.tokens import value_span
-from dagengine.prompts.quotes.answers import Quote
+from dagengine.prompts.quotes import Quote
 from dagengine.question import (
     DEFAULT_OPTIONS,
     YES_NO,

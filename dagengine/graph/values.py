@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.prompts.evidence import Evidence, as_text, canonical_place, evidence_of, names_in
-from dagengine.prompts.quotes.answers import Quote
+from dagengine.prompts.quotes import Quote
 from dagengine.question import NO_USAGE, Answer, Decision, Kind, Odds, Option, Question, Usage
 from dagengine.results import Failure, Verdict
 from dagengine.system.frozen import quick_init

@@ -25,7 +25,7 @@ from pydantic_core import CoreSchema
 
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.evidence import as_text
-from dagengine.prompts.quotes.answers import QuoteMode, quoted_type
+from dagengine.prompts.quotes import QuoteMode, quoted_type
 
 
 class _Strict(BaseModel):

@@ -29,7 +29,7 @@ from dagengine.graph.judging import Quotes
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
-from dagengine.prompts.quotes.answers import has_support
+from dagengine.prompts.quotes import has_support
 from dagengine.question import REPETITIONS
 from dagengine.reliability.conditioned_nodes import Resampling
 from dagengine.reliability.observations import Condition, Observation, Observations

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.prompts.evidence import as_data
-from dagengine.prompts.quotes.answers import Quote
+from dagengine.prompts.quotes import Quote
 from dagengine.question import NO_USAGE, Odds, Usage
 from dagengine.system.frozen import quick_init
 from dagengine.test_case import TestCase, too_short

@@ -31,8 +31,7 @@ from dagengine.metrics import (
     ToolCorrectnessMetric,
 )
 from dagengine.metrics.dag import DAG
-from dagengine.prompts.quotes import Quote
-from dagengine.prompts.quotes.matching import nearly
+from dagengine.prompts.quotes import Quote, nearly
 from dagengine.question import Answer, Capabilities, FirstMatch, Question
 from dagengine.results import MetricResult, OutcomeKind, Step
 from dagengine.test_case import LLMTestCase

@@ -30,7 +30,7 @@ from dagengine import evaluate
 from dagengine.judges import GGUFJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.prompts.quotes.matching import fold, quote_places
+from dagengine.prompts.quotes import fold, quote_places
 from dagengine.question import Options
 from dagengine.results import Attempt, EvaluationResult
 from dagengine.test_case import LLMTestCase

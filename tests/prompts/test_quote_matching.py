@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dagengine.prompts.quotes.matching import fold, quote_parts, quote_places
+from dagengine.prompts.quotes import fold, quote_parts, quote_places
 
 MARKS = "\"'`´‘’‚‛“”„‟«»‹›′″‴‵‶「」『』＂＇"  # noqa: RUF001
 # Where the plain matcher and a faster one could part: runs, marks, what combines, what is wide.

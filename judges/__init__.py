@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dagengine.judges.scripted import RecordedJudge as RecordedJudge
     from dagengine.judges.scripted import Recording as Recording
     from dagengine.judges.scripted import ScriptedJudge as ScriptedJudge
-    from dagengine.judges.simulated import Noise as Noise
-    from dagengine.judges.simulated import SimulatedJudge as SimulatedJudge
+    from dagengine.judges.scripted import Noise as Noise
+    from dagengine.judges.scripted import SimulatedJudge as SimulatedJudge
 
 _HOME = {
     "AnthropicBatchJudge": "batches.anthropic_batch",
@@ -38,14 +38,14 @@ _HOME = {
     "GGUFJudge": "local.gguf",
     "LabelJudge": "deciding.label_judge",
     "LexicalJudge": "lexical",
-    "Noise": "simulated",
+    "Noise": "scripted",
     "OpenAIBatchJudge": "batches.openai_batch",
     "OpenAIJudge": "openai",
     "ProviderJudge": "provider",
     "RecordedJudge": "scripted",
     "Recording": "scripted",
     "ScriptedJudge": "scripted",
-    "SimulatedJudge": "simulated",
+    "SimulatedJudge": "scripted",
     "as_judge": "resolve",
     "open_judges": "resolve",
 }

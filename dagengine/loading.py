@@ -308,7 +308,7 @@ def load_file_judge(
     model: str | None, folder: Path, announce: Callable[[str], None] | None = None
 ) -> Judge:
     """The judge for `--batch-files`; raises InputError for what is not the name of a model."""
-    from dagengine.judges.batches.file_batch import FileBatchJudge
+    from dagengine.judges.batches.openai_batch import FileBatchJudge
 
     name = model or default_judge().model
     if is_code(name) or name.startswith(FILE):

@@ -9,12 +9,12 @@ from dagengine.unknown import absent_names
 
 if TYPE_CHECKING:
     from dagengine.judges.batches.anthropic_batch import AnthropicBatchJudge as AnthropicBatchJudge
-    from dagengine.judges.batches.file_batch import FileBatchJudge as FileBatchJudge
+    from dagengine.judges.batches.openai_batch import FileBatchJudge as FileBatchJudge
     from dagengine.judges.batches.openai_batch import OpenAIBatchJudge as OpenAIBatchJudge
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
     from dagengine.judges.deciding.decision_judge import DecisionJudge as DecisionJudge
-    from dagengine.judges.deciding.label_judge import LabelJudge as LabelJudge
+    from dagengine.judges.deciding.decision_judge import LabelJudge as LabelJudge
     from dagengine.judges.embedding import EmbeddingJudge as EmbeddingJudge
     from dagengine.judges.lexical import LexicalJudge as LexicalJudge
     from dagengine.judges.local.gguf import GGUFJudge as GGUFJudge
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
     from dagengine.judges.resolve import as_judge as as_judge
     from dagengine.judges.resolve import open_judges as open_judges
+    from dagengine.judges.scripted import Noise as Noise
     from dagengine.judges.scripted import RecordedJudge as RecordedJudge
     from dagengine.judges.scripted import Recording as Recording
     from dagengine.judges.scripted import ScriptedJudge as ScriptedJudge
-    from dagengine.judges.scripted import Noise as Noise
     from dagengine.judges.scripted import SimulatedJudge as SimulatedJudge
 
 _HOME = {
@@ -34,9 +34,9 @@ _HOME = {
     "CustomJudge": "custom",
     "DecisionJudge": "deciding.decision_judge",
     "EmbeddingJudge": "embedding",
-    "FileBatchJudge": "batches.file_batch",
+    "FileBatchJudge": "batches.openai_batch",
     "GGUFJudge": "local.gguf",
-    "LabelJudge": "deciding.label_judge",
+    "LabelJudge": "deciding.decision_judge",
     "LexicalJudge": "lexical",
     "Noise": "scripted",
     "OpenAIBatchJudge": "batches.openai_batch",

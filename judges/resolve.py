@@ -9,9 +9,8 @@ from typing import Any, cast
 
 from dagengine.errors import InputError, did_you_mean, nearest
 from dagengine.judges.custom import ChatModel, CustomJudge, has_any
-from dagengine.judges.deciding.decision_judge import DecisionJudge
+from dagengine.judges.deciding.decision_judge import DecisionJudge, LabelJudge
 from dagengine.judges.deciding.forms import FORMS
-from dagengine.judges.deciding.label_judge import LabelJudge
 from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge

@@ -17,8 +17,7 @@ import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeSetupError, ProviderError, UnparseableError
-from dagengine.judges.batches.batch_journal import BatchJournal, Begun
-from dagengine.judges.batches.collecting import Batches, BatchLimits
+from dagengine.judges.batches.collecting import Batches, BatchJournal, BatchLimits, Begun
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import completion_in, message_usage, prompt_of, wire_type

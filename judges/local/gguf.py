@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
-from dagengine.errors import InputError, JudgeError, ProviderError
+from dagengine.errors import (
+    InputError,
+    JudgeError,
+    JudgeSetupError,
+    MissingExtraError,
+    ProviderError,
+)
 from dagengine.judges.identity import durable_name
-from dagengine.judges.local.llama_server import model_server_of, require_llama, size_for
-from dagengine.judges.local.model_file import read_model_file
+from dagengine.judges.local import llama_process
+from dagengine.judges.local.model_file import ModelFile, read_model_file
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.connection import Connection
 from dagengine.question import Question, ServerFacts
+from dagengine.system.threads import in_daemon_thread
+
+# Calls at the same time; more of them would share the same processors and memory.
+_PLACES = 4
+# Tokens of a window that nobody asked for, and the fewest that a judge can do with.
+_WINDOW, _LEAST = 8_192, 2_048
+# Few texts have fewer bytes per token; and the tokens of instructions and answer.
+_BYTES_PER_TOKEN, _BESIDE, _STEP = 3, 2_048, 1_024
+# The part of the machine's memory that contexts may take: the model needs the rest.
+_SHARE = 4
+_FEW = 4  # processors that are all used
+_GROUPS = Path("/sys/fs/cgroup")  # control groups of Linux
+_UNKNOWN_MEMORY = 8 << 30
+# What is shown of the log of a server that died.
+_LINES, _WIDTH = 6, 200
+_TIME_AND_LEVEL = re.compile(r"[\d.]+ [A-Z] ")
+
+_lock = threading.Lock()
+_servers: WeakValueDictionary[tuple[str, ServerSize], ModelServer] = WeakValueDictionary()
 
 
 class GGUFJudge(OpenAIJudge):
@@ -126,3 +161,220 @@ class GGUFJudge(OpenAIJudge):
         if death is not None and isinstance(error, openai.APIConnectionError):
             return ProviderError(death, transient=False)
         return super().failure(error, question)
+
+
+class Address(NamedTuple):
+    """Where a server listens, and the key that it wants."""
+
+    base_url: str
+    api_key: str
+
+
+class ServerSize(NamedTuple):
+    """The tokens of one call's prompt and answer, the calls at the same time, and the threads.
+
+    Without `threads` the servers of this process share its processors.
+    """
+
+    window: int
+    places: int
+    threads: int | None = None
+
+
+def size_for(
+    file: ModelFile,
+    window: int | None = None,
+    slots: int | None = None,
+    threads: int | None = None,
+    material: int = 0,
+) -> ServerSize:
+    """Share of the machine for a server, if its user does not say.
+
+    The window that the model was trained for, up to 8,192 tokens or what prompts with so many
+    bytes of `material` need, and 4 places; fewer if their memory would be more than a quarter of
+    the machine's.
+    """
+    tokens = _memory() // _SHARE // max(file.bytes_per_token, 1)
+    if window is None:
+        tokens_needed = material // _BYTES_PER_TOKEN + _BESIDE
+        useful_window = max(_WINDOW, math.ceil(tokens_needed / _STEP) * _STEP)
+        window = min(file.trained_window or _WINDOW, useful_window, max(tokens, _LEAST))
+    if slots is None:
+        slots = max(1, min(_PLACES, tokens // window))
+    return ServerSize(window, slots, threads)
+
+
+def own_threads() -> int:
+    """Threads for a server that starts now: a thread per processor, of many at most half.
+
+    Most machines with many processors count every core twice. Servers of other models in this
+    process get equal shares. What else the machine does at this moment says nothing of the time to
+    come: a run of hours that began beside another one would keep one thread to its end.
+    """
+    processors = _processors()
+    if processors > _FEW:
+        processors //= 2
+    return max(1, processors // max(1, len(_servers)))
+
+
+def _processors(groups: Path = Path("/proc/self/cgroup"), root: Path = _GROUPS) -> int:
+    """The processors that this process may use: by its affinity, and by quotas of its groups."""
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # only Linux tells
+        return os.cpu_count() or 1
+    shares = [float(processors)]
+    with suppress(OSError):
+        for line in groups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            # In a container, the group is at the root of what is mounted there.
+            top = root / "cpu" if controllers else root
+            group = top / path.lstrip("/")
+            for folder in {top, group, *group.parents}:
+                if folder == top or top in folder.parents:
+                    shares.append(_quota(folder))
+    return max(1, math.ceil(min(shares)))
+
+
+def _quota(group: Path) -> float:
+    """The processors that a control group may use, in both versions of their files."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # a quota of `max` is no number
+            texts = " ".join((group / name).read_text() for name in names)
+            quota, period = map(int, texts.split())
+            return quota / period if quota > 0 else math.inf
+    return math.inf
+
+
+def _memory() -> int:
+    """The memory of the machine in bytes."""
+    with suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return _UNKNOWN_MEMORY
+
+
+def require_llama() -> None:
+    """Raise MissingExtraError when the package that serves model files is not installed."""
+    if find_spec("xllamacpp") is None:
+        raise MissingExtraError(
+            'a model file as the judge needs xllamacpp: pip install "dagengine[llama]"'
+        )
+
+
+def model_server_of(file: ModelFile, size: ServerSize) -> ModelServer:
+    """The server of a model in this process: several judges of one file share it."""
+    with _lock:
+        return _servers.setdefault((file.digest, size), ModelServer(file, size))
+
+
+class ModelServer:
+    """A model file, served while at least one `running` is open, on whatever event loop."""
+
+    def __init__(self, file: ModelFile, size: ServerSize) -> None:
+        self.file, self.size = file, size
+        self._lock = threading.Lock()
+        self._users = 0
+        self._process: _Process | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Address]:
+        """The address of the server, which has loaded the model.
+
+        Raises MissingExtraError, and JudgeSetupError when the server does not start.
+        """
+        with self._lock:
+            if self._process is None:
+                require_llama()
+                self._process = _Process(self.file, self.size)
+            self._users += 1
+            process = self._process
+        try:
+            address = process.address
+            if address is None:  # a thread waits: the loop goes on, and can be interrupted
+                address = await in_daemon_thread(process.wait_until_ready)
+            yield address
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    process.end()
+                    self._process = None
+
+    def death(self) -> str | None:
+        """Cause of the server's end, if it ended while somebody needs it."""
+        process = self._process
+        return None if process is None else process.death()
+
+
+class _Process:
+    """A child process with the server; it ends when this process does, whatever happens."""
+
+    def __init__(self, file: ModelFile, size: ServerSize) -> None:
+        self.address: Address | None = None
+        self._file, self._key = file, secrets.token_urlsafe()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._reading = threading.Lock()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", llama_process.__file__],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                # It finds the modules that this process finds, and gets no Ctrl-C of its own.
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise JudgeSetupError(f"no process for the model file {file.path}: {error}") from None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        settings = {
+            "path": str(file.path.absolute()),
+            "api_key": self._key,
+            "window": size.window,
+            "places": size.places,
+            "threads": size.threads or own_threads(),
+            "parent": os.getpid(),
+        }
+        with suppress(OSError):  # it has died already; whoever waits for it hears why
+            self._stdin.write(json.dumps(settings).encode() + b"\n")
+            self._stdin.flush()
+
+    def wait_until_ready(self) -> Address:
+        """The address, once the model is loaded; raises JudgeSetupError when it never is."""
+        with self._reading:
+            if self.address is None:
+                line = self._stdout.readline().decode().strip()
+                if not line:
+                    self._process.wait()
+                    raise JudgeSetupError(str(self.death()))
+                self.address = Address(f"{line}/v1", self._key)
+            return self.address
+
+    def death(self) -> str | None:
+        """Cause of the process's end, with the end of its log; None while it lives."""
+        status = self._process.poll()
+        if status is None:
+            return None
+        reason = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        hint = "; the machine may have too little memory for the model" if status == -9 else ""
+        log = b""
+        if not self._log.closed:
+            self._log.seek(0)
+            log = self._log.read()
+        lines = log.decode(errors="replace").split("\n")
+        texts = [_TIME_AND_LEVEL.sub("", line).strip()[:_WIDTH] for line in lines]
+        last_texts = list(filter(None, texts))[-_LINES:]
+        words = f": {'; '.join(last_texts)}" if last_texts else ""
+        return f"the server of the model file {self._file.path} {reason}{hint}{words}"
+
+    def end(self) -> None:
+        """End the process; it has nothing to save."""
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            self._stdin.close()
+        with self._reading:  # whoever still waits has read the end of the output by now
+            self._stdout.close()
+            self._log.close()

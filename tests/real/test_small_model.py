@@ -21,7 +21,7 @@ from dagengine import Limits, PromptTemplate, a_evaluate
 from dagengine.checkup import check_judge
 from dagengine.checkup.findings import NotMeasured
 from dagengine.judges import GGUFJudge, LabelJudge
-from dagengine.judges.local import llama_server as server
+from dagengine.judges.local import gguf as server
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
     DAG,

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.errors import InputError
-from dagengine.judges.batches.batch_journal import BatchJournal
+from dagengine.judges.batches.collecting import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run

@@ -13,8 +13,8 @@ from servers.gguf_files import write_header
 from dagengine.errors import InputError
 from dagengine.execution.local_executor import LocalExecutor
 from dagengine.judges import GGUFJudge, as_judge
-from dagengine.judges.local import llama_server as server
-from dagengine.judges.local.llama_server import size_for
+from dagengine.judges.local import gguf as server
+from dagengine.judges.local.gguf import size_for
 from dagengine.judges.local.model_file import read_model_file
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode

@@ -23,9 +23,8 @@ from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import completion_in, message_usage, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
 from dagengine.judges.wire.dialects.failures import parse_body, response_error
-from dagengine.judges.wire.endpoint import Endpoint, endpoint_of
 from dagengine.judges.wire.replies import read_reply
-from dagengine.judges.wire.requests import with_cache_mark
+from dagengine.judges.wire.requests import Endpoint, endpoint_of, with_cache_mark
 from dagengine.judges.wire.servers import root_of
 from dagengine.prompts.bounds import bounds_of
 from dagengine.prompts.parsing import without_surrogates

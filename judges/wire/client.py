@@ -24,7 +24,7 @@ from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.dialects.demands import Hypotheses
 from dagengine.judges.wire.dialects.failures import of_response
-from dagengine.judges.wire.endpoint import Endpoint, endpoint_of
+from dagengine.judges.wire.requests import Endpoint, endpoint_of
 from dagengine.judges.wire.servers import forget_facts, is_provider, recent_facts, token_count
 from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
 from dagengine.redaction import (

@@ -12,8 +12,7 @@ import anyio
 
 from dagengine.judges.wire.completions import Completion, read_completion
 from dagengine.judges.wire.dialects.demands import MODES
-from dagengine.judges.wire.endpoint import follow_redirects
-from dagengine.judges.wire.requests import Body, RequestForm
+from dagengine.judges.wire.requests import Body, RequestForm, follow_redirects
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Question
 

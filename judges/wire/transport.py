@@ -32,8 +32,13 @@ from openai._models import FinalRequestOptions
 
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_wire
-from dagengine.judges.wire.endpoint import REDIRECTS, redirect_target, redirected_too_often
-from dagengine.judges.wire.requests import Body, encode
+from dagengine.judges.wire.requests import (
+    REDIRECTS,
+    Body,
+    encode,
+    redirect_target,
+    redirected_too_often,
+)
 from dagengine.redaction import public_text
 
 ANOTHER_LOOP: Final = (

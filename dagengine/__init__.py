@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dagengine.metrics.criteria import EvaluatorType as EvaluatorType
     from dagengine.metrics.criteria import load_evaluator as load_evaluator
     from dagengine.metrics.criteria import load_evaluators as load_evaluators
-    from dagengine.prompts.template import PromptTemplate as PromptTemplate
+    from dagengine.prompts.instructions import PromptTemplate as PromptTemplate
     from dagengine.store.answers import Store as Store
     from dagengine.testing.assertion import assert_test as assert_test
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
@@ -53,7 +53,7 @@ _HOME = {
     "ErrorConfig": "configs",
     "EvaluatorType": "metrics.criteria",
     "Limits": "gateway.limits",
-    "PromptTemplate": "prompts.template",
+    "PromptTemplate": "prompts.instructions",
     "Store": "store.answers",
     "a_attack": "attacking.campaign",
     "a_evaluate": "evaluation",

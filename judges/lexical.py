@@ -15,10 +15,9 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.prompts.evidence import Evidence, numbered_name
+from dagengine.prompts.evidence import Evidence, numbered_name, sentences
 from dagengine.prompts.instructions import parts_of, without_examples
 from dagengine.prompts.parsing import valid_answer
-from dagengine.prompts.sentences import sentences
 from dagengine.question import Answer, Capabilities, Question, schema_of
 
 T = TypeVar("T", bound=BaseModel)

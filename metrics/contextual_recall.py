@@ -7,7 +7,7 @@ from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
-from dagengine.prompts.sentences import sentences
+from dagengine.prompts.evidence import sentences
 
 ATTRIBUTABLE = ItemQuestion(
     "The sentences are those of the expected answer to `input`, in order. Can what the "

@@ -23,9 +23,8 @@ from dagengine.metrics.common.extraction import (
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.answer_types import Reason, Reasoned, judgement_type, nearest
 from dagengine.prompts.bounds import Usually
-from dagengine.prompts.evidence import Evidence, numbered_name
+from dagengine.prompts.evidence import Evidence, numbered_name, says_something, sentences
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
-from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Question
 from dagengine.system.terminal import counted
 

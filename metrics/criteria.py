@@ -41,9 +41,8 @@ from dagengine.metrics.common.principles import (
 from dagengine.metrics.evaluators import evaluator_of
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
-from dagengine.prompts.instructions import judgement_instructions
+from dagengine.prompts.instructions import PromptTemplate, judgement_instructions
 from dagengine.prompts.quotes import QuoteMode
-from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Message, Parser
 from dagengine.test_case import LLMTestCase
 from dagengine.unknown import AnsweringEnum, answer_absent, answer_attribute

@@ -31,7 +31,7 @@ from dagengine.graph.judging import (
 from dagengine.graph.values import Ask, Given, NodeValue, Panel, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
-from dagengine.prompts.instructions import messages_for, with_bounds, with_examples
+from dagengine.prompts.instructions import PromptTemplate, messages_for, with_bounds, with_examples
 from dagengine.prompts.quotes import (
     Quote,
     QuoteCheck,
@@ -40,7 +40,6 @@ from dagengine.prompts.quotes import (
     quoted_type,
     quoting_words,
 )
-from dagengine.prompts.template import PromptTemplate
 from dagengine.question import (
     DEFAULT_OPTIONS,
     Answer,

@@ -1,4 +1,4 @@
-"""Judged text as evidence blocks, between fences that it cannot close.
+"""Judged text: as evidence blocks between fences that it cannot close, and its sentences.
 
 Judged text is untrusted. It goes between fences that it cannot contain, in the user message. A
 single pass fills it in, so that nothing inside it is ever expanded. A piece has the same name and
@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -25,6 +25,9 @@ BETWEEN = "\n\n"
 
 _TURN = re.compile(r"\w+ turn \d+\b")
 _ITEM = re.compile(r" \((?:\d+ of \d+|empty list)\)$")
+# The segmenter takes UTF-8, in which lone surrogates, as real text may hold them, have no form.
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_LIST_NUMBER = re.compile(r"(?:\d{1,3}\.)+ ")
 _PLAIN = (str, int, float, type(None))  # a union is put together again for every look
 
 
@@ -210,3 +213,35 @@ def _by_digest(text: str, width: int) -> list[Evidence]:
         label = begin.removeprefix("\n\n")[width + len("BEGIN ") :]
         evidence.append(Evidence(label, end[1 : -len(f"\nEND {label}") - width]))
     return evidence
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, in order, each on one line.
+
+    A line ends a sentence unless the next one begins with a small letter, as a wrapped line
+    does. Within lines `sentencex` decides (Wikimedia's segmenter; abbreviations, initials
+    and numbers such as "No. 5" end none). What has no letter or digit is left out.
+    """
+    import sentencex
+
+    segment: Any = cast(Any, sentencex).segment  # a compiled module without types
+    lines: list[list[str]] = []
+    for line in _SURROGATES.sub("\ufffd", text).splitlines():
+        plain = " ".join(line.split())
+        if lines and plain[:1].islower():
+            lines[-1].append(plain)
+        else:
+            lines.append([plain])
+    pieces: list[str] = []
+    for line in map(" ".join, lines):
+        # The number of a list item stays with the item: alone it would be a sentence.
+        number = _LIST_NUMBER.match(line)
+        start = number.end() if number else 0
+        parts = list(map(str.strip, segment("en", line[start:])))
+        pieces += [line[:start] + part for part in parts[:1]] + parts[1:]
+    return list(filter(says_something, pieces))
+
+
+def says_something(text: str) -> bool:
+    """Return whether a text has a letter or a digit, and so at least one sentence."""
+    return any(map(str.isalnum, text))

@@ -18,8 +18,8 @@ from dagengine.graph.nodes import (
 )
 from dagengine.graph.rewriting import Change
 from dagengine.graph.values import Given, NodeValue, Work
+from dagengine.prompts.instructions import PromptTemplate
 from dagengine.prompts.probabilities.scales import scale_of
-from dagengine.prompts.template import PromptTemplate
 from dagengine.results import Verdict
 from dagengine.test_case import ArenaTestCase, TestCase, read_field
 

@@ -15,9 +15,8 @@ from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.echo import echoed_instruction, fence_check, texts_of
-from dagengine.prompts.evidence import as_text
+from dagengine.prompts.evidence import as_text, says_something, sentences
 from dagengine.prompts.instructions import around_material, task_instructions
-from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Answer, Check, Message, Question
 from dagengine.system.terminal import counted
 

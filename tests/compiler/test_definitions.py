@@ -22,7 +22,7 @@ from dagengine.metrics.common.base import settings_of
 from dagengine.metrics.common.evaluation_steps import Rubric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, CodeNode, DAGMetric
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate
 from dagengine.test_case import ToolCall
 
 KINDS = metric_classes()

@@ -27,7 +27,7 @@ from dagengine.metrics.dag import (
     VerdictNode,
 )
 from dagengine.prompts.decisions import decision_state
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate
 from dagengine.record import load_run
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.store import Store

@@ -33,8 +33,7 @@ from dagengine.metrics.dag import (
     VerdictListNode,
 )
 from dagengine.prompts.decisions import decision_question
-from dagengine.prompts.instructions import material_of, parts_of, without_examples
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate, material_of, parts_of, without_examples
 from dagengine.question import Question
 from dagengine.record.definition import metrics_of
 from dagengine.report.pictures import draw

@@ -20,7 +20,7 @@ from dagengine.metrics.criteria import (
     StringEvaluator,
     supported_default_criteria,
 )
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate
 
 
 class Prose:

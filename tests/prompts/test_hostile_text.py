@@ -34,7 +34,7 @@ from graphs.hostile import (
 
 from dagengine.metrics.arena_g_eval import retold
 from dagengine.prompts.answer_types import nearest
-from dagengine.prompts.sentences import sentences
+from dagengine.prompts.evidence import sentences
 
 RUNS = 2
 """The runs that the hostile texts are parted among. No text of a run hides another of it."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.prompts.sentences import sentences
+from dagengine.prompts.evidence import sentences
 
 
 @pytest.mark.parametrize(

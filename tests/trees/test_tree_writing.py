@@ -34,7 +34,7 @@ from dagengine.metrics.dag import (
     VerdictListNode,
     VerdictNode,
 )
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate
 from dagengine.question import Options
 from dagengine.test_case import LLMTestCase, ToolCall
 from dagengine.trees.form import KINDS, metric_kind, parameters_of

@@ -59,29 +59,44 @@ class BodyReader:
         `length` is that of the body as it is sent, where that is known.
         """
         decoder, body = _Decoder(encoding), BytesIO()
-        with _Share(self) as share:
-            if length:
-                self._require_short(length, body)
-                await share.hold(length - SMALL)
+        of_stock, has_turn = 0, False
+
+        async def hold(size: int) -> None:
+            """Have memory for so many bytes, or raise ProviderError beyond the limit."""
+            nonlocal of_stock, has_turn
+            if size > self.limit:
+                body.close()  # tracebacks keep it until the collector comes
+                raise ProviderError(
+                    f"the response is longer than {self.limit:,} bytes and was not read further; "
+                    "max_bytes= of the judge sets the limit",
+                    transient=False,
+                )
+            growth = size - SMALL - of_stock
+            if growth <= 0 or has_turn:
+                return
+            if growth <= self.left:
+                self.left -= growth
+                of_stock += growth
+            else:
+                # A body in its turn takes what it needs, and only one has it: two with parts of
+                # what they need would wait for each other.
+                await self.turn.acquire()
+                has_turn = True
+
+        try:
+            await hold(length or 0)
             async for chunk in chunks:
                 # In small steps: of a long body there is never a second copy in memory.
                 piece = decoder.decode(chunk, _STEP)
                 while piece:
-                    size = body.tell() + len(piece)
-                    self._require_short(size, body)
-                    await share.hold(size - SMALL)
+                    await hold(body.tell() + len(piece))
                     body.write(piece)
                     piece = decoder.decode(b"", _STEP)
             return body.getvalue()
-
-    def _require_short(self, length: int, body: BytesIO) -> None:
-        if length > self.limit:
-            body.close()  # tracebacks keep it until the collector comes
-            raise ProviderError(
-                f"the response is longer than {self.limit:,} bytes and was not read further; "
-                "max_bytes= of the judge sets the limit",
-                transient=False,
-            )
+        finally:
+            self.left += of_stock
+            if has_turn:
+                self.turn.release()
 
     async def read_response(self, response: Any, chunks: AsyncIterator[bytes]) -> bytes:
         """The decoded body of a response of httpx or httpx2, which is closed then."""
@@ -95,37 +110,6 @@ class BodyReader:
             raise
         finally:
             await response.aclose()
-
-
-class _Share:
-    """What one body holds of the memory of its reader; given back at the end."""
-
-    __slots__ = ("_alone", "_held", "_reader")
-
-    def __init__(self, reader: BodyReader) -> None:
-        self._reader, self._held, self._alone = reader, 0, False
-
-    def __enter__(self) -> _Share:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._reader.left += self._held
-        if self._alone:
-            self._reader.turn.release()
-
-    async def hold(self, count: int) -> None:
-        """Have so many bytes: of the stock, or, when it is used up, as the one body in turn."""
-        growth = count - self._held
-        if growth <= 0 or self._alone:
-            return
-        if growth <= self._reader.left:
-            self._reader.left -= growth
-            self._held = count
-        else:
-            # A body in its turn takes what it needs, and only one has it: two with parts of what
-            # they need would wait for each other.
-            await self._reader.turn.acquire()
-            self._alone = True
 
 
 class _Decoder:

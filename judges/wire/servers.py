@@ -18,12 +18,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.lowlevel
-from pydantic import AliasPath, BaseModel, Field, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from dagengine.errors import TooLongError, TruncatedError
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion, usage_of
@@ -81,25 +81,17 @@ class _Named(BaseModel):
 
 
 class _Model(_Named):
+    """Of `/v1/models`; vLLM says how many tokens each model reads."""
+
     owned_by: str = ""
     max_model_len: Tokens | None = None
 
 
-class _Models(BaseModel):
-    """`/v1/models`; vLLM says how many tokens each model reads."""
-
-    data: list[_Model]
-
-
 class _Loaded(_Named):
+    """Of `/api/v0/models` of LM Studio; a model that is not loaded yet has no loaded length."""
+
     loaded_context_length: Tokens | None = None
     max_context_length: Tokens
-
-
-class _Library(BaseModel):
-    """`/api/v0/models` of LM Studio; a model that is not loaded yet has no loaded length."""
-
-    data: list[_Loaded]
 
 
 class _Version(BaseModel):
@@ -109,14 +101,16 @@ class _Version(BaseModel):
 
 
 class _Running(_Named):
+    """Of `/api/ps` of Ollama: a model that is in memory."""
+
     id: str = Field(validation_alias="name")
     context_length: Tokens | None = None
 
 
-class _Processes(BaseModel):
-    """`/api/ps` of Ollama: the models that are in memory."""
+class _List(BaseModel, Generic[E]):
+    """A page about several models."""
 
-    models: list[_Running]
+    entries: list[E] = Field(validation_alias=AliasChoices("data", "models"))
 
 
 class _Shown(BaseModel):
@@ -230,30 +224,29 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
     props = _read(_Props, pages.get(_PROPS))
     if props is not None:
         return ServerFacts("llama.cpp", props.n_ctx, props.total_slots)
-    library = _read(_Library, pages.get(_LIBRARY))
+    library = _read(_List[_Loaded], pages.get(_LIBRARY))
     if library is not None:
-        loaded = _entry_of(library.data, model)
+        loaded = _entry_of(library, model)
         if loaded is None:
             return ServerFacts("LM Studio")
         return ServerFacts("LM Studio", loaded.loaded_context_length or loaded.max_context_length)
     if _read(_Version, pages.get(_VERSION)) is not None:
         return ServerFacts(OLLAMA, _window_in(pages.get(_PROCESSES), model))
     # Last, since all of these servers have this page, and most name only their models in it.
-    models = _read(_Models, pages.get(_MODELS)) or _Models(data=[])
-    served = _entry_of(models.data, model)
+    served = _entry_of(_read(_List[_Model], pages.get(_MODELS)), model)
     if served is None or served.max_model_len is None:
         return NO_FACTS
     return ServerFacts({"vllm": "vLLM"}.get(served.owned_by, ""), served.max_model_len)
 
 
 def _window_in(page: bytes | None, model: str) -> int | None:
-    processes = _read(_Processes, page) or _Processes(models=[])
-    running = _entry_of(processes.models, model)
+    running = _entry_of(_read(_List[_Running], page), model)
     return None if running is None else running.context_length
 
 
-def _entry_of(entries: list[E], model: str) -> E | None:
+def _entry_of(page: _List[E] | None, model: str) -> E | None:
     """The entry of a model; of a server with one model, that one."""
+    entries = [] if page is None else page.entries
     for entry in entries:
         if entry.id.removesuffix(":latest") == model.removesuffix(":latest"):
             return entry

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -98,7 +99,7 @@ def decision_question(question: Question[T], decision: Decision, shows: Shows) -
     fields: dict[str, Any] = {"type": decision.kind, "instructions": instructions}
     if material:
         fields["material"] = material
-    if decision.kind != "predicate" or any(option.description for option in decision.options):
+    if decision.kind != "predicate" or any(map(attrgetter("description"), decision.options)):
         fields["options"] = list(map(_option_fields, decision.options))
     return replace(
         question,
@@ -193,15 +194,10 @@ class Asked(BaseModel):
     options: list[dict[str, Any]] = []
 
     @property
-    def values(self) -> list[str | bool]:
-        """The possible answers."""
-        return [option["value"] for option in self.options] or [True, False]
-
-    def description_of(self, value: str | bool) -> str | None:
-        """The condition under which an option applies."""
-        return next(
-            (option.get("description") for option in self.options if option["value"] == value), None
-        )
+    def meanings(self) -> dict[str | bool, str | None]:
+        """The possible answers, each with the condition under which it applies."""
+        stated = {option["value"]: option.get("description") for option in self.options}
+        return stated or dict.fromkeys((True, False))
 
 
 def state_text(question: Question[Any]) -> str:

@@ -38,7 +38,7 @@ from dagengine.errors import (
 )
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
 from dagengine.judges.openai import OpenAIJudge
-from dagengine.judges.wire.client import OPENAI, EndpointJudge, EndpointSettings, Provider
+from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
 from dagengine.judges.wire.completions import (
     Completion,
     read_completion,
@@ -64,22 +64,20 @@ from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.parsing import valid_answer
 from dagengine.prompts.probabilities.masses import Masses
-from dagengine.question import Answer, Capabilities, Judge, Message, Packs, Question, Usage
+from dagengine.question import (
+    NO_USAGE,
+    Answer,
+    Capabilities,
+    Judge,
+    Message,
+    Packs,
+    Question,
+    Usage,
+)
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
 
-_PROVIDERS = {
-    "decisions": OPENAI._replace(name="decisions"),
-    "systemone": Provider(
-        "systemone",
-        "TYPESAFE_BASE_URL",
-        "TYPESAFE_API_KEY",
-        "https://api.typesafe.ai/v1",
-        path="/v1",
-    ),
-}
-_MODELS = {"decisions": "gpt-6-luna", "systemone": "jev-latest"}
 _NO_MODEL = 501
 # Questions of a case that may ride along before anybody asks them.
 _AHEAD = 32
@@ -151,11 +149,11 @@ class DecisionJudge(EndpointJudge):
             )
         if not isinstance(pack, bool):
             raise InputError(f"pack must be True or False, got {pack!r:.80}")
-        packs = Packs(FORMS[form].most, FORMS[form].characters, most) if pack else None
-        self.capabilities = Capabilities(schema=False, text=False, decides=True, packs=packs)
-        super().__init__(model or _MODELS[form], **settings)
         self.form: Form = FORMS[form]
-        self.provider = _PROVIDERS[form]
+        packs = Packs(self.form.most, self.form.characters, most) if pack else None
+        self.capabilities = Capabilities(schema=False, text=False, decides=True, packs=packs)
+        super().__init__(model or self.form.model, **settings)
+        self.provider = self.form.provider
         self.shows: Shows = shows
         self.version = version
         self.writer = None if writer is None else writer_judge(writer)
@@ -315,13 +313,13 @@ def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:
 
     Raises UnsupportedError for more options than there are labels.
     """
-    if len(asked.values) > len(LABELS):
+    meanings = asked.meanings
+    if len(meanings) > len(LABELS):
         raise UnsupportedError(
-            f"{len(asked.values)} options are more than the {len(LABELS)} labels from A to Z"
+            f"{len(meanings)} options are more than the {len(LABELS)} labels from A to Z"
         )
     lines = []
-    for label, value in zip(LABELS, asked.values, strict=False):
-        meaning = asked.description_of(value)
+    for label, (value, meaning) in zip(LABELS, meanings.items(), strict=False):
         lines.append(f"{label}: {option_word(value)}" + (f" ({meaning})" if meaning else ""))
     options = "\n".join(lines)
     evidence = [Evidence("state", state)]
@@ -338,22 +336,26 @@ async def by_label(
     import openai
 
     async def ask(demands: Demands) -> Answer[T] | JudgeError:
+        usage = NO_USAGE
         try:
-            return await _ask(judge, connection, question, demands)
+            body = _body(judge, question, decision, demands)
+            completion = read_completion(await connection.sender(CHAT)(body), question.messages)
+            usage = usage_of(completion)
+            return _labelled_answer(judge, question, completion, decision)
         except (JudgeError, openai.OpenAIError) as error:
-            return judge.failure(error, question)
+            failure = judge.failure(error, question)
+            failure.tokens = usage.counts
+            return failure
 
     def attempt(demands: Demands) -> Attempt[T]:
         return Attempt(demands, _ASKED, alternatives=_ALTERNATIVES, send=partial(ask, demands))
 
+    decision = read_wording(question)
     return await ask_lawfully(judge.hypotheses, question, connection.exploring, attempt)
 
 
-async def _ask(
-    judge: EndpointJudge, connection: Connection, question: Question[T], demands: Demands
-) -> Answer[T]:
-    """One request with such demands; raises JudgeError, and what the client raises."""
-    decision = read_wording(question)
+def _body(judge: EndpointJudge, question: Question[Any], decision: Asked, demands: Demands) -> Body:
+    """The body of a request with such demands; raises UnsupportedError as `chat_of`."""
     body: Body = {
         "model": judge.model,
         "messages": chat_of(decision, question.messages[0]["content"]),
@@ -363,28 +365,27 @@ async def _ask(
         "top_logprobs": int(min(_ALTERNATIVES, demands.alternatives)),
         **judge.parameters,
     }
-    if not demands.system:
-        body = with_system_in_front(body)
-    completion = read_completion(await connection.sender(CHAT)(body), question.messages)
-    usage = usage_of(completion)
-    try:
-        value, masses = _read(completion, decision)
-        odds, mass = masses.odds, masses.total
-        text = completion.choices[0].message.text
-        raw = json.dumps({"said": text, "mass": mass, "odds": odds}, ensure_ascii=False)
-        stated, unknown = "the likeliest label", ": its odds are unknown"
-        if odds:
-            stated, unknown = odds_in_words(odds), ""
-        reason = f"{stated}; {mass:.3g} of all probability fell on the labels{unknown}"
-        fields = answer_fields(question.answer_type, value, reason)
-        valid = valid_answer(question, fields, raw)
-        return Answer(valid, raw, None, usage, f"labels {judge.model}", odds, mass=mass)
-    except JudgeError as error:
-        error.tokens = usage.counts
-        raise
+    return body if demands.system else with_system_in_front(body)
 
 
-def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
+def _labelled_answer(
+    judge: EndpointJudge, question: Question[T], completion: Completion, decision: Asked
+) -> Answer[T]:
+    """The answer by what a completion tells of the labels; raises JudgeError."""
+    value, masses = _read_masses(completion, decision)
+    odds, mass = masses.odds, masses.total
+    text = completion.choices[0].message.text
+    raw = json.dumps({"said": text, "mass": mass, "odds": odds}, ensure_ascii=False)
+    stated, unknown = "the likeliest label", ": its odds are unknown"
+    if odds:
+        stated, unknown = odds_in_words(odds), ""
+    reason = f"{stated}; {mass:.3g} of all probability fell on the labels{unknown}"
+    fields = answer_fields(question.answer_type, value, reason)
+    valid = valid_answer(question, fields, raw)
+    return Answer(valid, raw, None, usage_of(completion), f"labels {judge.model}", odds, mass=mass)
+
+
+def _read_masses(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
     """The most likely option, and what is known of all."""
     text = reply_text(completion)
     try:
@@ -396,12 +397,12 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
             "the server gave no token probabilities, but labels need them"
         ) from None
     chances = [(token, math.exp(logprob)) for token, logprob in tokens.get(0, ()) if logprob <= 0]
-    labelled = dict(zip(LABELS, asked.values, strict=False))
-    options = dict.fromkeys(asked.values, 0.0)
+    labelled = dict(zip(LABELS, asked.meanings, strict=False))
+    options = dict.fromkeys(asked.meanings, 0.0)
     for token, chance in chances:
         if (label := token.strip()) in labelled:
             options[labelled[label]] += chance
-    likeliest = max(options, key=lambda value: options[value])
+    likeliest = max(options, key=options.__getitem__)
     if not options[likeliest]:
         raise UnparseableError(f"no label is among the likely answers; it said {text!r:.40}", text)
     return likeliest, Masses.of(options, list(map(itemgetter(1), chances)))

@@ -17,12 +17,15 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import dropwhile
+from functools import partial
+from itertools import compress, dropwhile
+from operator import eq, methodcaller
 from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import JudgeError, RefusedError, UnparseableError
+from dagengine.judges.wire.client import OPENAI, Provider
 from dagengine.judges.wire.completions import Count, PromptDetails
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.judges.wire.requests import Body
@@ -57,7 +60,7 @@ class DecisionReply(NamedTuple):
 
 def _names(count: int) -> list[str]:
     """The names of so many questions."""
-    return [f"q{index}" for index in range(count)]
+    return list(map("q{}".format, range(count)))
 
 
 class _Envelope(BaseModel):
@@ -73,9 +76,14 @@ class _Tokens(BaseModel):
 
 
 class Form:
-    """One of the two wire forms; at most so many questions and characters go into one request."""
+    """One of the two wire forms; at most so many questions and characters go into one request.
+
+    Questions go to `model` of the `provider` if nobody says otherwise.
+    """
 
     name = ""
+    model = ""
+    provider: Provider
     most = 400
     characters = MOST_CHARACTERS
     predicate = ("predicate", "probability")
@@ -132,7 +140,7 @@ class Form:
             pairs = self._pairs(answer.get("probabilities"), question, kind)
             chances = _chances_of(pairs, question)
             total = math.fsum(chances.values())  # nearly 1
-            odds = tuple((value, chances[value] / total) for value in question.values)
+            odds = tuple((value, chances[value] / total) for value in question.meanings)
             return Said(_option_of(answer, chances, kind), odds, raw)
         except ValueError as error:
             return UnparseableError(f"the answer cannot be used: {error}", raw)
@@ -150,6 +158,8 @@ class Decisions(Form):
     """
 
     name = "decisions"
+    model = "gpt-6-luna"
+    provider = OPENAI._replace(name=name)
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
         questions = list(map(self._question, _names(len(asked)), asked))
@@ -159,7 +169,7 @@ class Decisions(Form):
     def _question(self, name: str, question: Asked) -> Body:
         kind, instructions = wire_kind(question), question.instructions
         if kind == "predicate" and question.options:  # true and false have no other place
-            texts = zip((True, False), map(question.description_of, (True, False)), strict=True)
+            texts = sorted(question.meanings.items(), reverse=True)
             meanings = (f"{value} means: {text}" for value, text in texts if text)
             instructions = f"{instructions}\n\n{' '.join(meanings)}"
         body: Body = {"type": kind, "name": name, "instructions": instructions}
@@ -169,18 +179,17 @@ class Decisions(Form):
                 {"type": "input_json", "data": question.material},
             ]
         if kind == "choice":
-            body["choices"] = [_describe(option, "value") for option in question.options]
+            body["choices"] = question.options
         elif kind == "score":
-            body["levels"] = [_describe(option, "label") for option in question.options]
+            body["levels"] = list(map(_level, question.options))
         return body
 
     def _by_question(self, answers: Any, count: int) -> Iterable[list[Any]]:
-        names: Sequence[Any] = [fields_of(answer).get("name") for answer in answers]
+        names: Sequence[Any] = list(map(methodcaller("get", "name"), map(fields_of, answers)))
         if not any(names) and len(answers) == count:  # they are in order
             names = _names(count)
         for own_name in _names(count):
-            pairs = zip(names, answers, strict=True)
-            yield [answer for name, answer in pairs if name == own_name]
+            yield list(compress(answers, map(partial(eq, own_name), names)))
 
     def _pairs(self, stated: Any, question: Asked, kind: str) -> Iterable[tuple[Any, Any]]:
         if not isinstance(stated, list) or not all(isinstance(entry, dict) for entry in stated):
@@ -204,6 +213,10 @@ class SystemOne(Form):
     """
 
     name = "systemone"
+    model = "jev-latest"
+    provider = Provider(
+        name, "TYPESAFE_BASE_URL", "TYPESAFE_API_KEY", "https://api.typesafe.ai/v1", path="/v1"
+    )
     predicate = ("noul", "noul")
     answers = dict
 
@@ -215,16 +228,16 @@ class SystemOne(Form):
         instructions: Any = question.instructions
         if question.material:
             instructions = {"instructions": question.instructions, "material": question.material}
-        kind = wire_kind(question)
+        kind, meanings = wire_kind(question), question.meanings
         if kind == "choice":
-            options = question.options
-            criteria: Any = {str(option["value"]): option.get("description") for option in options}
+            criteria: Any = dict(zip(map(str, meanings), meanings.values(), strict=True))
         elif kind == "score":
-            levels = [(option["value"], option.get("description")) for option in question.options]
-            criteria = [f"{value}: {text}" if text else str(value) for value, text in levels]
+            criteria = []
+            for value, text in meanings.items():
+                criteria.append(f"{value}: {text}" if text else str(value))
         else:
-            texts = zip(("true", "false"), map(question.description_of, (True, False)), strict=True)
-            criteria = {name: text for name, text in texts if text is not None}
+            texts = {"true": meanings.get(True), "false": meanings.get(False)}
+            criteria = {name: text for name, text in texts.items() if text is not None}
             kind = self.predicate[0]
         body: Body = {"type": kind, "instructions": instructions}
         if criteria:
@@ -239,8 +252,10 @@ class SystemOne(Form):
     def _pairs(self, stated: Any, question: Asked, kind: str) -> Iterable[tuple[Any, Any]]:
         if not isinstance(stated, dict):
             raise ValueError(f"probabilities is not a mapping: {stated!r:.80}")
-        names = range(len(question.options)) if kind == "score" else question.values
-        values = dict(zip(map(str, names), question.values, strict=True))
+        names: Iterable[Any] = question.meanings
+        if kind == "score":
+            names = range(len(question.options))
+        values = dict(zip(map(str, names), question.meanings, strict=True))
         unknown = stated.keys() - values.keys()
         if kind == "score" and unknown:
             raise ValueError(f"a level was not asked for: {min(unknown)!r:.80}")
@@ -258,7 +273,7 @@ class SystemOne(Form):
         return faults
 
 
-FORMS: Final[Mapping[str, Form]] = {form.name: form for form in (Decisions(), SystemOne())}
+FORMS: Final[Mapping[str, Form]] = {"decisions": Decisions(), "systemone": SystemOne()}
 
 
 def wire_kind(question: Asked) -> str:
@@ -267,9 +282,10 @@ def wire_kind(question: Asked) -> str:
     return "choice" if many else question.type
 
 
-def _describe(option: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = option["value"] if key == "value" else str(option["value"])
-    return {key: value, **{k: v for k, v in option.items() if k == "description"}}
+def _level(option: Mapping[str, Any]) -> dict[str, Any]:
+    """An option as a level, which has a label in the place of a value."""
+    fields = dict(option)
+    return {"label": str(fields.pop("value")), **fields}
 
 
 class _Doubled(list[Any]):
@@ -309,14 +325,15 @@ def _chances_of(pairs: Iterable[tuple[Any, Any]], question: Asked) -> dict[Any, 
     Raises ValueError unless each option has exactly one, and they add up to about 1.
     """
     chances: dict[Any, float] = {}
+    values = list(question.meanings)
     for value, stated in pairs:
-        if value not in question.values or isinstance(value, bool):
+        if value not in values or isinstance(value, bool):
             raise ValueError(f"{value!r:.80} was not asked for")
         if value in chances:
             raise ValueError(f"{value!r:.80} has two probabilities")
         # The value of the question: a stated 1 is equal to true.
-        chances[question.values[question.values.index(value)]] = _chance(stated)
-    for value in question.values:
+        chances[values[values.index(value)]] = _chance(stated)
+    for value in values:
         if value not in chances:
             raise ValueError(f"there is no probability of {value!r:.80}")
     total = math.fsum(chances.values())

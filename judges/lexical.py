@@ -170,13 +170,14 @@ class LexicalJudge:
         allowed = tuple(item["verdict"].get("enum", ()))
         if not {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}:
             raise _unsupported_error(question, f"its verdicts are {allowed!r}")
+        names: Iterable[Any]
         if item.keys() == {"statement", "reason", "verdict"}:
             source, *around = evidence  # its statements are the items
             label, items = _PLACE.sub("", source.label), list(dict.fromkeys(sentences(source.text)))
-            names: list[Fields] = [{"statement": text} for text in items]
+            key, names = "statement", items
         elif item.keys() == {"reason", "verdict"}:
             label, items, around = _numbered_items(question, shape, step, evidence)
-            names = [{"number": index} for index in range(1, len(items) + 1)]
+            key, names = "number", range(1, len(items) + 1)
         else:
             raise _unsupported_error(question, f"its items have {', '.join(item)}")
         if not around:
@@ -193,7 +194,7 @@ class LexicalJudge:
             elif "idk" in allowed and overlap.share >= self._doubt * threshold:
                 verdict = "idk"
             reason = f"{overlap.reason} ({threshold:.0%} needed)"
-            verdicts.append({**name, "reason": reason, "verdict": verdict})
+            verdicts.append({key: name, "reason": reason, "verdict": verdict})
         return verdicts
 
     def _meaning(self, question: Question[Any], label: str, step: str) -> Meaning:
@@ -274,14 +275,15 @@ def _numbered_items(
         path, label = field.groups()
         expected = [numbered_name(path, index, count) for index in range(1, count + 1)]
     else:  # the items come last
-        label = evidence[-count].label.removesuffix(" 1") if count <= len(evidence) else ""
+        label = evidence[-count:][0].label.removesuffix(" 1")
         expected = [f"{label} {index}" for index in range(1, count + 1)]
+    parts: dict[bool, list[Evidence]] = {True: [], False: []}
     numbered = set(expected)
-    items = [piece for piece in evidence if piece.label in numbered]
-    if list(map(attrgetter("label"), items)) != expected:
+    for piece in evidence:
+        parts[piece.label in numbered].append(piece)
+    if list(map(attrgetter("label"), parts[True])) != expected:
         raise _unsupported_error(question, "its items are not numbered in the evidence")
-    around = [piece for piece in evidence if piece.label not in numbered]
-    return label, list(map(attrgetter("text"), items)), around
+    return label, list(map(attrgetter("text"), parts[True])), parts[False]
 
 
 def _extract(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:

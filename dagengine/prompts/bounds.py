@@ -33,6 +33,7 @@ _PROSE = 2_000  # tokens of a text for a parser, which has no grammar
 _MOST = 65_536  # tokens that no call has the time for
 _MARGIN = 64  # tokens that a server may add around an answer
 _NUMBER = 24  # characters of a number without limits, of a date, of an identifier
+_PLAIN = dict.fromkeys(("integer", "number", "boolean", "null"), _NUMBER)  # by the type
 _AROUND = 12  # characters around a value: quotes, a comma, a line and its indentation
 
 
@@ -188,9 +189,9 @@ class _Bounding:
             in_list = listed or _is_numbered(part)
             fields = part["properties"].items()
             bounded["properties"] = {key: self._part(inner, key, in_list) for key, inner in fields}
-        for key in ("items", "additionalProperties"):
+        for key, inner_name in (("items", name), ("additionalProperties", "")):
             if key in part:
-                bounded[key] = self._part(part[key], name if key == "items" else "", True)
+                bounded[key] = self._part(part[key], inner_name, True)
         if part.get("type") == "string":
             self._close_text(bounded, name, listed)
         elif part.get("type") == "array" and "maxItems" not in part:
@@ -258,11 +259,12 @@ def _characters(part: Any, defs: Mapping[str, Any], bounds: Bounds, inside: tupl
 
     name = _definition_name(part)
     if name:
-        open_ended = name in inside or name not in defs
-        return bounds.text if open_ended else _characters(defs[name], defs, bounds, (*inside, name))
-    choices = part.get("enum", [part["const"]] if "const" in part else None)
-    if choices is not None:
-        return _AROUND + max([len(str(choice)) for choice in choices], default=0)
+        if name in inside or name not in defs:
+            return bounds.text
+        return _characters(defs[name], defs, bounds, (*inside, name))
+    if "enum" in part or "const" in part:
+        choices = part.get("enum", [part.get("const")])
+        return _AROUND + max(map(len, map(str, choices)), default=0)
     alternatives = part.get("anyOf", part.get("oneOf"))
     if alternatives is not None:
         return max(map(longest, alternatives))
@@ -275,8 +277,8 @@ def _characters_of_type(
     part: Mapping[str, Any], bounds: Bounds, longest: Callable[[Any], int]
 ) -> int:
     """The most characters that a part allows by its type; `longest` counts those of inner parts."""
-    kind = "object" if "properties" in part else part.get("type")
-    if kind == "object":
+    kind = part.get("type")
+    if kind == "object" or "properties" in part:
         # Its fields with their names, and what it may have besides.
         values = part.get("additionalProperties", False)
         extra = bounds.items * (bounds.item + longest(values)) if isinstance(values, dict) else 0
@@ -289,4 +291,4 @@ def _characters_of_type(
         return _AROUND + sum(leading) + max(count, 0) * (_AROUND + longest(part.get("items")))
     if kind == "string":
         return _AROUND + int(part.get("maxLength", _NUMBER if "format" in part else bounds.text))
-    return _NUMBER if kind in ("integer", "number", "boolean", "null") else bounds.text
+    return _PLAIN.get(str(kind), bounds.text)

@@ -126,10 +126,11 @@ def harmless_question(judge: Judge) -> Question[Any]:
     options = Options(temperature=None, max_characters=100)
     question = Question((message,), shape, options, name="harmless")
     if able.decides:
-        return decision_question(
-            question, Decision("predicate", "Is ice cold?", YES_NO, text="ice"), "case"
-        )
-    return replace(question, answer_type=output_type(str), parser=_ALL) if able.text else question
+        decision = Decision("predicate", "Is ice cold?", YES_NO, text="ice")
+        return decision_question(question, decision, "case")
+    if able.text:
+        return replace(question, answer_type=output_type(str), parser=_ALL)
+    return question
 
 
 def _split_evidence(decision: Decision, shows: Shows) -> tuple[Any, list[str], dict[str, Any]]:

@@ -190,8 +190,8 @@ def _ends(text: str, width: int) -> Iterator[int]:
     """Offsets at which the last fence may end: no step has a run as long as its left mark."""
     if text.endswith(">" * width):
         yield len(text)
-    offset = text.rfind(f"{'<' * width}END ")
-    for match in re.finditer(f">{{{width}}}(?={BETWEEN})", text[offset:]) if offset >= 0 else ():
+    offset = text.rfind(f"{'<' * width}END ")  # -1 leaves one character, where nothing matches
+    for match in re.finditer(f">{{{width}}}(?={BETWEEN})", text[offset:]):
         yield offset + match.end()
 
 

@@ -61,8 +61,7 @@ class Quote:
         """JSON-ready form without the absent entries."""
         if self.absent:
             return {"text": self.text, "absent": True}
-        spans = [list(span) for span in self.places]
-        return {"text": self.text, "piece": self.piece, "places": spans}
+        return {"text": self.text, "piece": self.piece, "places": list(map(list, self.places))}
 
 
 def has_support(quotes: Sequence[Quote], mode: QuoteMode) -> bool:
@@ -89,12 +88,15 @@ class QuotedText(BaseModel):
 
 def _as_quotes(value: Any) -> Any:
     """A text, or one quote, where a list of quotes was asked for."""
-    if value is None:
-        return []
     quotes = list[Any]()
     for quote in value if isinstance(value, list) else [value]:
-        fields = {"text": quote} if isinstance(quote, str) else quote
-        quotes.append({"piece": "", **fields} if isinstance(fields, Mapping) else fields)
+        match quote:
+            case str():
+                quotes.append({"piece": "", "text": quote})
+            case Mapping():
+                quotes.append({"piece": "", **quote})
+            case _ if value is not None:
+                quotes.append(quote)
     return quotes
 
 
@@ -279,26 +281,23 @@ def _pieces_for(verdict: Any, pieces: Sequence[Sequence[Evidence]]) -> Sequence[
     return pieces[getattr(verdict, "number", 1) - 1]
 
 
-def _pieces_named(piece: str, pieces: Sequence[Evidence]) -> list[Evidence]:
-    """The piece that a judge names; models leave out marks and case.
-
-    Where only one may be quoted, no other is meant.
-    """
-    if len(pieces) == 1:
-        return list(pieces)
-    label = _plain_label(piece)
-    return [candidate for candidate in pieces if _plain_label(candidate.label) == label][:1]
-
-
 def _plain_label(label: str) -> str:
     return " ".join(label.removeprefix("BEGIN ").split()).strip("`\"'<>").casefold()
 
 
 def _locate_as_named(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote:
-    """The quote with its places in the piece that it names; in any piece if it names none."""
-    candidates = _pieces_named(quote.piece, pieces)
-    located = _locate(quote, candidates if quote.piece.strip() else pieces)
-    return located or Quote(quote.text, candidates[0].label if candidates else quote.piece)
+    """The quote with its places in the piece that it names; in any piece if it names none.
+
+    Models leave out marks and case. Where only one piece may be quoted, no other is meant.
+    """
+    label = quote.piece
+    if len(pieces) == 1:
+        label = pieces[0].label
+    elif label.strip():
+        plain = _plain_label(label)
+        pieces = [piece for piece in pieces if _plain_label(piece.label) == plain][:1]
+        label = next(map(attrgetter("label"), pieces), label)
+    return _locate(quote, pieces) or Quote(quote.text, label)
 
 
 def _locate(quote: QuotedText, pieces: Sequence[Evidence]) -> Quote | None:
@@ -316,8 +315,9 @@ def hint(answer: BaseModel, pieces: Sequence[Sequence[Evidence]]) -> str:
         own = _pieces_for(verdict, pieces)
         for quote in verdict.quotes:
             if _locate(quote, own) is None:
-                near = next(filter(None, (nearly(quote.text, piece.text) for piece in own)), None)
-                return f"; nearest is {near[:_SHOWN]!r}" if near else ""
+                nearest = map(partial(nearly, quote.text), map(attrgetter("text"), own))
+                near = next(filter(None, nearest), "")
+                return near and f"; nearest is {near[:_SHOWN]!r}"
     return ""
 
 

@@ -54,8 +54,7 @@ def load_value(value: str, what: str) -> Any:
     """Return the object of `module:name`; raises InputError for code that fails."""
     module, _, path = map(str.strip, value.partition(":"))
     try:
-        parts = [part for part in path.split(".") if part]
-        return reduce(getattr, parts, import_module(module))
+        return reduce(getattr, filter(None, path.split(".")), import_module(module))
     except (Exception, SystemExit) as error:  # its code may do anything
         kind = f"{type(error).__name__}: " * (not isinstance(error, DagengineError))
         words = module_words(error) or error

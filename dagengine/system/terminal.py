@@ -18,6 +18,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from io import TextIOWrapper
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,11 +116,10 @@ def replaced_line(written: Mapping[Path, bool], continued: Collection[Path] = ()
 
     `written` is what `noting_writes` collects. Files that are `continued` keep what they held.
     """
-    replaced = sorted(path for path, lost in written.items() if lost and path not in continued)
-    folders = groupby(replaced, lambda path: path.parent)
+    replaced = sorted({*filter(written.get, written)}.difference(continued))
     parts: list[str] = []
-    for folder, paths in folders:
-        parts.append(f"{few([path.name for path in paths])} in {folder}")
+    for folder, paths in groupby(replaced, attrgetter("parent")):
+        parts.append(f"{few(list(map(attrgetter('name'), paths)))} in {folder}")
     return f"replaced {'; '.join(parts)}" if parts else ""
 
 

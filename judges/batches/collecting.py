@@ -118,7 +118,8 @@ class Batches:
 
     def forget(self) -> None:
         """Take no batch up again that is settled: the run has kept its answers."""
-        self.journal.end([batch.begun for batch in self._all if batch.begun and batch.settled])
+        settled = filter(attrgetter("settled"), self._all)
+        self.journal.end(list(filter(None, map(attrgetter("begun"), settled))))
         self._all = list(filterfalse(attrgetter("settled"), self._all))
 
 

@@ -137,8 +137,8 @@ class _OpenAIBatches:
         if batch.status not in _ENDED:
             return None
         if batch.output_file_id is None and batch.error_file_id is None:
-            errors = batch.errors.data if batch.errors else None
-            why = "; ".join(str(error.message) for error in errors or ()) or "no reason given"
+            errors = getattr(batch.errors, "data", None) or ()
+            why = "; ".join(str(error.message) for error in errors) or "no reason given"
             late = batch.status == "expired"  # it may have been begun too late for anything
             raise ProviderError(f"batch {name} {batch.status}: {why}", transient=late)
         lines: list[str] = []

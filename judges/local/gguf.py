@@ -357,9 +357,11 @@ class _Process:
         status = self._process.poll()
         if status is None:
             return None
-        reason = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        hint = "; the machine may have too little memory for the model" if status == -9 else ""
-        log = b""
+        reason, log = f"ended with status {status}", b""
+        if status < 0:
+            reason = f"was killed by signal {-status}"
+        if status == -9:
+            reason += "; the machine may have too little memory for the model"
         if not self._log.closed:
             self._log.seek(0)
             log = self._log.read()
@@ -367,7 +369,7 @@ class _Process:
         texts = [_TIME_AND_LEVEL.sub("", line).strip()[:_WIDTH] for line in lines]
         last_texts = list(filter(None, texts))[-_LINES:]
         words = f": {'; '.join(last_texts)}" if last_texts else ""
-        return f"the server of the model file {self._file.path} {reason}{hint}{words}"
+        return f"the server of the model file {self._file.path} {reason}{words}"
 
     def end(self) -> None:
         """End the process; it has nothing to save."""

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat, PositiveInt, TypeAdapter
 
-from dagengine.errors import InputError, JudgeSetupError, did_you_mean
+from dagengine.errors import InputError, JudgeSetupError, did_you_mean, nearest
 from dagengine.redaction import public_value
 from dagengine.system.regular_files import write_whole
 
@@ -106,25 +106,22 @@ def default_judge() -> DefaultJudge:
     file of settings that cannot be read.
     """
     _require_known(os.environ)
-    environment: Mapping[str, str] = os.environ
+    environment: Mapping[str, Any] = os.environ
     files = filter(Path.is_file, (project_file(), user_file()))
     settings_of_files = ((str(path), read_settings(path)) for path in files)
     for source, settings in chain([("the environment", environment)], settings_of_files):
         if settings.get(MODEL) or settings.get(BASE_URL):
-            # What was measured is saved beside its judge: the environment may name another one.
-            values: dict[str, Any] = {}
-            for name, field in _TUNED.items():
-                if settings is not environment and name in settings:
-                    values[field] = _READERS[field][0](settings[name])
+            # What was measured is saved beside its judge; the environment has none of it.
+            tuned = {field: settings[name] for name, field in _TUNED.items() if name in settings}
             model = settings.get(MODEL) or BUILT_IN
             url, key_from = settings.get(BASE_URL), settings.get(KEY_FROM)
-            return DefaultJudge(model, url, key_from, source, Tuning(**values))
+            return DefaultJudge(model, url, key_from, source, Tuning(**tuned))
     return DefaultJudge()
 
 
 def _require_known(environment: Mapping[str, str]) -> None:
     """Raise InputError for a variable that nothing reads, but that looks like one of ours."""
-    names = {name.removeprefix(_OURS): name for name in (*_NAMES, _KEY)}
+    suffixes = [name.removeprefix(_OURS) for name in (*_NAMES, _KEY)]
     for name in sorted(environment):
         if name in _TUNED:
             raise InputError(
@@ -132,12 +129,12 @@ def _require_known(environment: Mapping[str, str]) -> None:
                 "`dagengine judge check --save` writes it beside its judge"
             )
         suffix = name.removeprefix(_OURS)
-        if name.startswith(_OURS) and suffix not in names:
+        if name.startswith(_OURS) and suffix not in suffixes:
             # Only what is nearly one of ours: tests have variables with our prefix, too.
-            near = did_you_mean(suffix, names, cutoff=0.75)
+            near = nearest(suffix, suffixes, cutoff=0.75)
             if near:
-                suggestion = next(full for part, full in names.items() if repr(part) in near)
-                raise InputError(f"unknown environment variable {name}; did you mean {suggestion}?")
+                hint = f"did you mean {_OURS}{near}?"
+                raise InputError(f"unknown environment variable {name}; {hint}")
 
 
 def tuning_of(model: str | None, base_url: str | None) -> Tuning:
@@ -148,28 +145,26 @@ def tuning_of(model: str | None, base_url: str | None) -> Tuning:
     return default_judge().tuning if model is None and base_url is None else UNTUNED
 
 
-def read_settings(path: Path) -> dict[str, str]:
+def read_settings(path: Path) -> dict[str, Any]:
     """The `NAME=value` lines of a file; raises InputError for a line that is not valid."""
-    settings: dict[str, str] = {}
+    settings: dict[str, Any] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     for number, line in enumerate(lines, 1):
-        name, sign, value = (part.strip() for part in line.partition("="))
+        name, sign, text = map(str.strip, line.partition("="))
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if not sign or name not in _SETTINGS:
             usage = f"write NAME=value, where NAME is {', '.join(_SETTINGS)}"
             hint = did_you_mean(name, _SETTINGS) or usage
             raise InputError(f"{path}, line {number}: {name!r:.60} is not a setting; {hint}")
-        if name in _TUNED:
-            parse, meaning = _READERS[_TUNED[name]]
-            try:
-                parse(value)
-            except ValueError:
-                raise InputError(f"{path}, line {number}: {name} must be {meaning}") from None
-        settings[name] = value
+        parse, meaning = _READERS.get(_TUNED.get(name, ""), (str, ""))
+        try:
+            settings[name] = parse(text)
+        except ValueError:
+            raise InputError(f"{path}, line {number}: {name} must be {meaning}") from None
     return settings
 
 
@@ -178,9 +173,10 @@ def write_settings(path: Path, judge: DefaultJudge) -> None:
     values: dict[str, Any] = dict(
         zip(_NAMES, (judge.model, judge.base_url, judge.key_from), strict=True)
     )
-    tuned = {name: getattr(judge.tuning, field) for name, field in _TUNED.items()}
-    values |= {name: json.dumps(value) for name, value in tuned.items() if value is not None}
+    for name, field in _TUNED.items():
+        if (value := getattr(judge.tuning, field)) is not None:
+            values[name] = json.dumps(value)
     lines = [f"{name}={value}\n" for name, value in values.items() if value is not None]
-    if any(len(line.splitlines()) > 1 for line in lines):
+    if "".join(lines).splitlines(keepends=True) != lines:
         raise InputError(f"{path}: a setting must be one line of text")
     write_whole(path, "".join(lines))

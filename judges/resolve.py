@@ -48,8 +48,8 @@ def as_judge(
     if model is None:
         default = default_judge()
         if base_url is not None:
-            return _judge_named(default.model or BUILT_IN, base_url, api_key)
-        judge = _judge_named(default.model or BUILT_IN, default.base_url, api_key or default.key())
+            return _judge_named(default.model, base_url, api_key)
+        judge = _judge_named(default.model, default.base_url, api_key or default.key())
         # For instance what `judge check` found to switch thoughts off.
         if default.tuning.parameters and isinstance(judge, EndpointJudge):
             return cast("Judge", judge.with_parameters(default.tuning.parameters))

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final
 
 from dagengine.judges.wire.dialects.failures import pairs_in
@@ -128,20 +130,22 @@ def refusal_in(text: str) -> bool:
 def only_json(text: str) -> str:
     """A text that is one JSON object with nothing around it; empty for any other text."""
     text = text.strip()
-    try:
-        return text if isinstance(shallow_value(text), dict) else ""
-    except ValueError:
-        return ""
+    with suppress(ValueError):
+        if isinstance(shallow_value(text), dict):
+            return text
+    return ""
 
 
 def with_system_in_front(body: Json) -> Json:
     """A body whose instructions begin the message of the user, for models without a system role."""
-    own = [message for message in body["messages"] if message["role"] == "system"]
-    messages = [dict(message) for message in body["messages"] if message["role"] != "system"]
-    user_message = next((message for message in messages if message["role"] == "user"), None)
-    if own and user_message is not None:
-        texts = [message["content"] for message in (*own, user_message)]
-        user_message["content"] = "\n\n".join(texts)
+    own, messages = list[Json](), list[Json]()
+    for message in body["messages"]:
+        (own if message["role"] == "system" else messages).append(message)
+    roles = list(map(itemgetter("role"), messages))
+    if own and "user" in roles:
+        index = roles.index("user")
+        content = "\n\n".join(map(itemgetter("content"), (*own, messages[index])))
+        messages[index] = {**messages[index], "content": content}
         body = {**body, "messages": messages}
     return body
 
@@ -181,7 +185,8 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
     """Add the texts of a body to what was said, thought, refused, or called, by their kind."""
     if isinstance(value, str):
         # Of a call only what it was called with is said, and not its name.
-        pieces[kind] += [value] if kind != "call" or key in _DATA else []
+        if kind != "call" or key in _DATA:
+            pieces[kind].append(value)
     elif key in _DATA and value is not None:
         pieces[kind].append(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, list):

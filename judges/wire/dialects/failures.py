@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -237,16 +237,18 @@ def blank_quotations(message: str, prompt: str) -> str:
     if not prompt:
         return message
     plain = _ESCAPE.sub(lambda escape: " " * len(escape[0]), message)
-    theirs = [(word[0].casefold(), *word.span()) for word in _WORD.finditer(plain)]
-    own = [word.casefold() for word in _WORD.findall(_ESCAPE.sub(" ", prompt[:_PROMPT]))]
-    runs = set(zip(own, own[1:], own[2:], strict=False))
-    characters = list(message)
-    for index in range(len(theirs) - _QUOTED + 1):
-        run = theirs[index : index + _QUOTED]
-        if tuple(word for word, _, _ in run) in runs:
-            start, end = run[0][1], run[-1][2]
+    words, characters = list(_WORD.finditer(plain)), list(message)
+    own = set(_runs_of(_WORD.findall(_ESCAPE.sub(" ", prompt[:_PROMPT]))))
+    for index, run in enumerate(_runs_of(_WORD.findall(plain))):
+        if run in own:
+            start, end = words[index].start(), words[index + _QUOTED - 1].end()
             characters[start:end] = " " * (end - start)
     return "".join(characters)
+
+
+def _runs_of(words: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    folded = list(map(str.casefold, words))
+    return zip(*(folded[start:] for start in range(_QUOTED)), strict=False)
 
 
 def _has_error(body: Mapping[str, Any]) -> bool:
@@ -269,12 +271,16 @@ def _words_in(body: Any) -> str:
         return page_in(body) or body.strip()
     texts = dict[str, None]()
     for key, value in pairs_in(body):
-        items = value if isinstance(value, list) else [value]
+        items = _as_list(value)
         if key == "loc":
             texts[".".join(map(str, items))] = None
         elif _TEXT.fullmatch(key):
             texts |= dict.fromkeys(_words_in(item) for item in items if isinstance(item, str))
     return "; ".join([*filter(None, texts)][:_TEXTS])
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def pairs_in(value: Any) -> Iterator[tuple[str, Any]]:
@@ -285,8 +291,8 @@ def pairs_in(value: Any) -> Iterator[tuple[str, Any]]:
         budget -= 1
         if isinstance(part, dict):
             yield from ((str(key).lower(), item) for key, item in part.items())
-            level += [item for item in part.values() if isinstance(item, dict | list)]
-        elif isinstance(part, list):
+            part = list(part.values())
+        if isinstance(part, list):
             level += [item for item in part if isinstance(item, dict | list)]
 
 
@@ -296,7 +302,7 @@ def _codes(body: Any) -> Iterator[str]:
             yield key
         if key not in _CODES or isinstance(value, dict | bool):
             continue
-        for item in value if isinstance(value, list) else [value]:
+        for item in _as_list(value):
             if isinstance(item, str | int) and len(str(item)) <= _CODE:
                 yield str(item)
 

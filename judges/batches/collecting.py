@@ -140,8 +140,7 @@ class _Batch:
         self._equal = Counter[str]()
         self._bytes = 0
         self._full = anyio.Event()
-        self._changed = anyio.Event()
-        self._busy = False
+        self._working = anyio.Lock(fast_acquire=True)
         self._found: dict[str, str] | None = None
         self._error: Exception | None = None
 
@@ -171,10 +170,8 @@ class _Batch:
 
     async def answer_to(self, name: str) -> dict[str, Any]:
         """The line of a request; raises JudgeError, or what the client raises."""
-        while self._found is None and self._error is None:
-            if self._busy:
-                await self._changed.wait()
-            else:
+        async with self._working:
+            if not self.settled:
                 await self._work()
         if self._error is not None:
             raise self._error
@@ -187,7 +184,6 @@ class _Batch:
         return answer
 
     async def _work(self) -> None:
-        self._busy = True
         try:
             if not self._is_earlier:
                 # Wait until the batch is full, or nothing more comes
@@ -212,10 +208,6 @@ class _Batch:
             if self._is_earlier:
                 message = f"a batch of an earlier run is lost: {error}"
                 self._error = ProviderError(message, transient=True)
-        finally:
-            self._busy = False
-            self._changed.set()
-            self._changed = anyio.Event()
 
     async def _send(self) -> str:
         """The id of the batch, which is sent unless that was done."""

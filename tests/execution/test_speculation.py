@@ -151,7 +151,7 @@ def decided(script: Script, packs: Packs | None) -> PackingJudge:
     def decide(question: Question[Any]) -> Any:
         if question.name in script.failing:
             return ProviderError("scripted failure", transient=False)
-        return script.verdicts.get(question.name, read_wording(question).values[0])
+        return script.verdicts.get(question.name, next(iter(read_wording(question).meanings)))
 
     async def pause(names: Any) -> None:
         for name in names:

@@ -15,7 +15,7 @@ Decide = Callable[[Question[Any]], Any]
 
 
 def first_option(question: Question[Any]) -> Any:
-    return read_wording(question).values[0]
+    return next(iter(read_wording(question).meanings))
 
 
 async def at_once(names: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ class PackingJudge:
         value = self._decide(question)
         if isinstance(value, JudgeError):
             return value
-        options = read_wording(question).values
+        options = read_wording(question).meanings
         odds = tuple((option, float(option == value)) for option in options)
         fields = answer_fields(question.answer_type, value, odds_in_words(odds))
         return Answer(question.answer_type(**fields), str(value), odds=odds)

@@ -6,7 +6,7 @@ import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from types import coroutine
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -288,23 +288,18 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
     The threads of anyio's pool are joined at exit, so one call that hangs would keep the
     whole program from ending.
     """
-    loop, finished_event, outcome = EventLoop.here(), anyio.Event(), list[T | BaseException]()
+    loop, finished_event, outcome = EventLoop.here(), anyio.Event(), Future[T]()
     context = contextvars.copy_context()
     context.run(sniffio.current_async_library_cvar.set, None)  # no loop runs in that thread
 
     def work() -> None:
         try:
-            outcome.append(context.run(function))
+            outcome.set_result(context.run(function))
         except BaseException as error:  # noqa: BLE001 - raised in the task that waits
-            outcome.append(error)
-        try:
+            outcome.set_exception(error)
+        with suppress(RuntimeError):  # the event loop has ended meanwhile: no task waits any more
             loop.soon(finished_event.set)
-        except RuntimeError:  # the event loop has ended meanwhile: no task waits any more
-            return
 
     threading.Thread(target=work, daemon=True, name="dagengine blocking call").start()
     await finished_event.wait()
-    result = outcome[0]
-    if isinstance(result, BaseException):
-        raise result
-    return result
+    return outcome.result()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _ENDPOINT: Final = "/v1/chat/completions"
-BODY: Final = b', "body": '
+_BODY: Final = b', "body": '
 """What is between a question's name and the question in such a line."""
 _NOT_ASKED: Final = frozenset({"batch_expired", "batch_cancelled"})
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
@@ -43,6 +43,12 @@ _RESULTS = 2_000_000_000
 _TOKEN_LENGTH = 8  # characters of a batch's token in the names of its files
 _QUESTIONS, _ANSWERS = "questions-{}.jsonl", "answers-{}.jsonl"
 _BLOCK = 1 << 20
+
+
+def _request_line(name: str, body: str) -> bytes:
+    """A request, given as JSON, as a line of a file of questions."""
+    head = json.dumps({"custom_id": name, "method": "POST", "url": _ENDPOINT})
+    return head[:-1].encode() + _BODY + f"{body}}}\n".encode()
 
 
 class _BatchConnection(Connection):
@@ -107,14 +113,13 @@ class OpenAIBatchJudge(OpenAIJudge):
 class _OpenAIBatches:
     """OpenAI's batches."""
 
+    line = staticmethod(_request_line)
+
     def __init__(self, api: AsyncOpenAI) -> None:
         import openai
 
         self.failures: tuple[type[Exception], ...] = (openai.OpenAIError,)
         self._api = api.with_options(max_retries=_RETRIES)
-
-    def line(self, name: str, body: str) -> bytes:
-        return request_line(name, body)
 
     async def start(self, lines: Sequence[bytes], token: str) -> str:
         file = await self._api.files.create(file=("batch.jsonl", b"".join(lines)), purpose="batch")
@@ -145,12 +150,6 @@ class _OpenAIBatches:
         for file in filter(None, (batch.error_file_id, batch.output_file_id)):
             lines += (await self._api.files.content(file)).text.split("\n")
         return lines
-
-
-def request_line(name: str, body: str) -> bytes:
-    """A request, given as JSON, as a line of a file of questions."""
-    head = json.dumps({"custom_id": name, "method": "POST", "url": _ENDPOINT})
-    return head[:-1].encode() + BODY + f"{body}}}\n".encode()
 
 
 def _completion(line: dict[str, Any], prompt: str) -> Any:
@@ -244,19 +243,17 @@ class _FileBatches:
     """Batches as pairs of files."""
 
     failures: tuple[type[Exception], ...] = ()
+    line = staticmethod(_request_line)
 
     def __init__(self, folder: Path, model: str, announce: Callable[[str], None]) -> None:
         self._folder, self._model, self._announce = folder, model, announce
         self._announced = set[str]()
         self._counts, self._sizes = dict[str, int](), dict[str, int]()
 
-    def line(self, name: str, body: str) -> bytes:
-        return request_line(name, body)
-
     async def start(self, lines: Sequence[bytes], token: str) -> str:
         number = len(list(self._folder.glob(_QUESTIONS.format("*")))) + 1
         name = f"{number:04}-{token[:_TOKEN_LENGTH]}"
-        ordered = sorted(lines, key=lambda line: line.partition(BODY)[2])
+        ordered = sorted(lines, key=lambda line: line.partition(_BODY)[2])
         path = self._folder / _QUESTIONS.format(name)
         try:
             write_whole(path, b"".join(ordered))

@@ -41,18 +41,17 @@ from dagengine.execution.local_executor import (
     check_settings,
 )
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.record.definition import judges_of, standing_lines
-from dagengine.record.recording import (
+from dagengine.record.definition import (
     Judging,
-    Recording,
     data_of,
     hidden_fields,
+    judges_of,
     manifest_of,
-    require_apart,
+    standing_lines,
 )
 from dagengine.record.run import load_run
 from dagengine.record.values import DataRecord, Manifest
-from dagengine.record.writer import MANIFEST, RunWriter, sole_writer
+from dagengine.record.writer import MANIFEST, Recording, RunWriter, require_apart, sole_writer
 from dagengine.report.page.run_page import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table

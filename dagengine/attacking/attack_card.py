@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dagengine.errors import InputError
 from dagengine.question import Usage
 from dagengine.results import Verdict
-from dagengine.results.conditions import Condition, parse_condition
+from dagengine.results.passing import Condition, parse_condition
 
 FORMAT = 1
 Sign = str

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dagengine.reliability.card.values import JudgeCard
     from dagengine.reliability.card.verdict import Verdict
     from dagengine.report.tally import Tally
-    from dagengine.results.conditions import Condition
+    from dagengine.results.passing import Condition
     from dagengine.results.rows import CaseResult
 
 # What one batch of the provider may hold.
@@ -483,7 +483,7 @@ def _report(
     from dagengine.redaction import public_text
     from dagengine.report.build_servers import add_step_summary, write_junit
     from dagengine.report.page.run_page import write_run_page
-    from dagengine.report.tables import print_table
+    from dagengine.report.tables import add_step_summary, print_table, write_junit
 
     outlive_reader()  # the page and the pictures are not written yet
     judge = ["--judge", options.judge] if options.judge else []

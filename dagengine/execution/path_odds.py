@@ -25,8 +25,8 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.prompts.probabilities.masses import unknown_of
 from dagengine.results import Failure, MetricResult, OutcomeKind
-from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.passing import passes
+from dagengine.results.rows import PathChance, ResultOdds
 
 MOST_PATHS = 2_000
 """How many paths are followed; the probability of the others counts as unknown."""

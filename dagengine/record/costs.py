@@ -1,21 +1,30 @@
-"""What single cases cost: money and tokens of the answers that their results rest on."""
+"""What single cases cost and took: money and tokens of the answers that they rest on, and seconds.
+
+Seconds are in a file of their own, so that rows do not depend on the clock.
+"""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+from annotated_types import MinLen
+from pydantic import TypeAdapter, ValidationError
+
+from dagengine.data.json_lines import value_of
 from dagengine.gateway.prices import Price
+from dagengine.question import NO_USAGE
 from dagengine.record.values import Manifest
-from dagengine.results.outcomes import Step
+from dagengine.results.outcomes import JudgeCall, Step
 from dagengine.results.rows import CaseResult, MetricResult
 
 DIGITS = 4
 """Of the seconds in a record: a tenth of a millisecond."""
 _FREE = frozenset({"code", "field", "metric"})  # kinds of nodes that ask no question
-_PARTS = 100  # of a doubling: quantiles are exact to half a per cent
 
 
 class StepCosts:
@@ -77,55 +86,124 @@ def usage_of(result: MetricResult, costs: StepCosts) -> Used:
     return Used(input_tokens, output_tokens, questions, money, seconds)
 
 
-class Costs:
-    """Quantiles of the cost of cases, over any number of them; see `StepCosts`."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._prices = StepCosts(manifest)
-        self._money, self._tokens = Quantiles(), Quantiles()
-        self._unpriced = False
-
-    def add(self, row: CaseResult) -> None:
-        """Count one case."""
-        money, tokens = 0.0, 0
-        for result in row.metrics:
-            for step in result.steps:
-                tokens += step.usage.input_tokens + step.usage.output_tokens
-                cost = self._prices.of(result.metric, step)
-                self._unpriced = self._unpriced or cost is None
-                money += cost or 0.0
-        self._money.add(money)
-        self._tokens.add(tokens)
-
-    def quantile(self, what: str, share: float) -> float | None:
-        """The `cost` in US dollars, or the `tokens`, that this share of cases does not exceed.
-
-        None without cases, and where a price is not known.
-        """
-        if what == "cost" and self._unpriced:
-            return None
-        return (self._money if what == "cost" else self._tokens).at(share)
+T = TypeVar("T")
+_LONGEST = 1e10  # seconds; a file that says more is damaged
+_INDEX = re.compile(rb'\{"index": (\d+)')
 
 
-class Quantiles:
-    """Quantiles of numbers from 0 on. Only how many are about as large is kept."""
+def times_line(row: CaseResult) -> dict[str, Any]:
+    """The line of one row."""
+    return {"index": row.index, **times_of(row)}
 
-    def __init__(self, values: Iterable[float] = ()) -> None:
-        self._counts: Counter[float] = Counter()
-        for value in values:
-            self.add(value)
 
-    def add(self, value: float) -> None:
-        """Count one number."""
-        # By the logarithm: one counter for all numbers of about this size, so that a million cases
-        # take no more room than a thousand, and cents are as exact as dollars.
-        self._counts[-math.inf if value <= 0 else round(math.log2(value) * _PARTS)] += 1
+def times_of(row: CaseResult) -> dict[str, Any]:
+    """The seconds of a case and of every step, by metric and node.
 
-    def at(self, share: float) -> float | None:
-        """The least number that this share of all does not exceed; None of nothing."""
-        left = math.ceil(share * self._counts.total())
-        for part in sorted(self._counts):
-            left -= self._counts[part]
-            if left <= 0:
-                return float(2.0 ** (part / _PARTS))
-        return None
+    With them is what else belongs to this run and not to its answers, where there is any: the calls
+    of questions that needed several, and tokens that the provider had in its cache.
+    """
+    steps = {
+        result.metric: {
+            step.node: _round(step.seconds) for step in result.steps if step.seconds is not None
+        }
+        for result in row.metrics
+    }
+    line: dict[str, Any] = {"seconds": _round(row.seconds), "steps": steps}
+    for result in row.metrics:
+        for step in result.steps:
+            if step.calls:
+                calls = [list(map(call_record, calls)) for calls in step.calls]
+                line.setdefault("calls", {}).setdefault(result.metric, {})[step.node] = calls
+            if step.usage.cached_tokens:
+                cached = line.setdefault("cached_tokens", {}).setdefault(result.metric, {})
+                cached[step.node] = step.usage.cached_tokens
+    return line
+
+
+def call_record(call: JudgeCall) -> dict[str, Any]:
+    """One call as JSON has it, without what is not there."""
+    record: dict[str, Any] = {"outcome": str(call.outcome), "seconds": _round(call.seconds)}
+    if waited := _round(call.waited):
+        record["waited"] = waited
+    if call.usage != NO_USAGE:
+        record["usage"] = dataclasses.asdict(call.usage)
+    return record if call.message is None else {**record, "message": call.message}
+
+
+def _round(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, DIGITS)
+
+
+def row_with_times(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
+    """A row that was just read, now with the times of its line; as it is without one."""
+    if line is None:
+        return row
+    for result in row.metrics:
+        seconds, calls, cached = (
+            _mapping(_mapping(line.get(name)).get(result.metric))
+            for name in ("steps", "calls", "cached_tokens")
+        )
+        for step in result.steps:
+            _set_seconds(step, seconds.get(step.node))
+            if step.node in calls:
+                with suppress(ValidationError):  # a damaged line is no reason to lose its row
+                    object.__setattr__(
+                        step, "calls", _questions().validate_python(calls[step.node])
+                    )
+            # The provider's cache is of this run, not of the answer, so it stands with the times;
+            # more cached tokens than there were would make prices negative.
+            tokens = cached.get(step.node)
+            if isinstance(tokens, int) and 0 <= tokens <= step.usage.input_tokens:
+                usage = dataclasses.replace(step.usage, cached_tokens=tokens)
+                object.__setattr__(step, "usage", usage)
+    _set_seconds(row, line.get("seconds"))
+    return row
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _set_seconds(read: CaseResult | Step, seconds: Any) -> None:
+    valid = isinstance(seconds, int | float) and 0 <= seconds < _LONGEST
+    # Nobody else has it yet, and a changed copy of all would take 20 times as long.
+    object.__setattr__(read, "seconds", seconds if valid else None)
+
+
+@cache
+def _questions() -> TypeAdapter[tuple[tuple[JudgeCall, ...], ...]]:
+    return TypeAdapter(tuple[Annotated[tuple[JudgeCall, ...], MinLen(2)], ...])
+
+
+def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
+    """Rows with their times, see `pair_lines`.
+
+    Only the lines of these rows are read. Raises InputError as the rows do; a damaged line of
+    times is passed over.
+    """
+    for row, line in pair_lines(rows, lines, index_in):
+        times: Any = None
+        with suppress(ValueError):
+            times = line and value_of(line)
+        yield row_with_times(row, times if isinstance(times, dict) else None)
+
+
+def pair_lines(
+    rows: Iterable[CaseResult], lines: Iterable[T], index: Callable[[T], int]
+) -> Iterator[tuple[CaseResult, T | None]]:
+    """Each row with the line of its index; both are in the same order, and lines may be missing."""
+    left = iter(lines)
+    line = next(left, None)
+    for row in rows:
+        # Where a run broke off a line may have no row.
+        while line is not None and index(line) < row.index:
+            line = next(left, None)
+        yield row, line if line is not None and index(line) == row.index else None
+
+
+def index_in(line: bytes) -> int:
+    """The index at the beginning of a line of a run folder; -1 without one."""
+    # Without reading the JSON: of a run of a million rows most lines are only passed over. Python
+    # refuses thousands of digits, and 18 are more than an index has.
+    match = _INDEX.match(line)
+    return int(match[1][:18]) if match else -1

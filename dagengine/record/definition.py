@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import importlib.metadata
+import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
+from dagengine.data.cases import AsyncCases, Cases
 from dagengine.errors import DagengineError, InputError
+from dagengine.gateway.limits import Limits
 from dagengine.gateway.prices import find_price
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.rewriting import SpecMetric
 from dagengine.judges.default import user_file
 from dagengine.question import Judge, display_name, durable_identity, model_of
+from dagengine.record.hiding import Hiding
 from dagengine.record.values import (
+    DataRecord,
     EdgeRecord,
     JudgeRecord,
+    Manifest,
     MetricRecord,
     NodeRecord,
     SpentRecord,
     Standing,
     TotalsRecord,
 )
-from dagengine.redaction import public_text
+from dagengine.redaction import public_text, public_value
 from dagengine.results import Spent, Totals
-from dagengine.system.regular_files import read_whole, write_whole
+from dagengine.system.regular_files import file_sha256, read_whole, write_whole
 from dagengine.system.terminal import few
 from dagengine.trees import document_of
 
@@ -40,6 +48,73 @@ DAYS: Final = 90
 """A standing that is older says nothing: servers change the model behind a name."""
 WORDING: Final = "9384b11953dfe78f"
 """Digest of the easy questions of a checkup as they are worded now; a test holds it."""
+
+
+class Judging(Protocol):
+    """What a record asks of whatever judges: an engine, or the coordinator of a cluster."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def judges(self) -> Sequence[Judge]: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def store(self) -> str | None: ...
+
+    @property
+    def totals(self) -> Totals: ...
+
+    @property
+    def spent(self) -> tuple[Spent, ...]: ...
+
+
+def manifest_of(
+    run: Judging,
+    data: DataRecord,
+    settings: Mapping[str, Any],
+    *,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    command: str | None = None,
+) -> Manifest:
+    """Manifest of a run that starts now."""
+    return Manifest(
+        dagengine=importlib.metadata.version("dagengine"),
+        python=platform.python_version(),
+        started=datetime.now(UTC),
+        command=command,
+        metrics=metrics_of(run.plan, trees=True),
+        judges=judges_of(run.plan, run.judges, run.limits.prices),
+        data=data,
+        limits=dataclasses.asdict(run.limits),
+        settings=public_value({key: value for key, value in settings.items() if value is not None}),
+        store=run.store,
+        texts=texts,
+        redacted=hidden_fields(redact),
+    )
+
+
+def hidden_fields(redact: Sequence[str]) -> tuple[str, ...]:
+    """The fields to hide; raises InputError for a single text, and for something that is not a
+    field.
+    """
+    if isinstance(redact, str):
+        raise InputError(f"redact takes a list of fields: redact=[{redact!r}]")
+    return Hiding(tuple(redact)).fields
+
+
+def data_of(cases: Cases | AsyncCases, **read: Any) -> DataRecord:
+    """Origin of the cases; of a file its hash. `read` is how its columns were understood."""
+    if isinstance(cases, AsyncCases):
+        return DataRecord()
+    count = cases.count()
+    if not cases.name:
+        return DataRecord(cases=count)
+    return DataRecord(file=cases.name, sha256=file_sha256(Path(cases.name)), cases=count, **read)
 
 
 def judges_of(

@@ -1,15 +1,18 @@
-"""`--fail-if` of a run: conditions on its figures."""
+"""`--fail-if` of a run: conditions on its figures, quantiles of what cases cost among them."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
-from dagengine.record.costs import Costs
-from dagengine.results.conditions import Condition, parse_condition
-from dagengine.results.rows import unknown_metric
+from dagengine.record.costs import StepCosts
+from dagengine.record.values import Manifest
+from dagengine.results.passing import Condition, parse_condition
+from dagengine.results.rows import CaseResult, unknown_metric
 from dagengine.results.summary import MetricSummary, Share, Summary
 from dagengine.results.totals import Totals
 
@@ -21,6 +24,7 @@ _OF_METRICS = (
 # Figures of scores, and a share.
 _FROM_0_TO_1 = _OF_METRICS[:6]
 _OF_RUNS = ("pass-rate", "passed", "failed", "no-score", "cases", "cost", "tokens", "calls")
+_PARTS = 100  # of a doubling: quantiles are exact to half a per cent
 _QUANTILE = re.compile(r"p([1-9][0-9]?)")
 
 
@@ -115,3 +119,57 @@ def _value(condition: Condition, figures: Figures) -> float | None:
     if isinstance(value, Share):  # a case that should have a score and has none did not pass
         value = Share.of(owner.passed, owner.expected)
     return float(getattr(value, condition.bound)) if isinstance(value, Share) else value
+
+
+class Costs:
+    """Quantiles of the cost of cases, over any number of them; see `StepCosts`."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._prices = StepCosts(manifest)
+        self._money, self._tokens = Quantiles(), Quantiles()
+        self._unpriced = False
+
+    def add(self, row: CaseResult) -> None:
+        """Count one case."""
+        money, tokens = 0.0, 0
+        for result in row.metrics:
+            for step in result.steps:
+                tokens += step.usage.input_tokens + step.usage.output_tokens
+                cost = self._prices.of(result.metric, step)
+                self._unpriced = self._unpriced or cost is None
+                money += cost or 0.0
+        self._money.add(money)
+        self._tokens.add(tokens)
+
+    def quantile(self, what: str, share: float) -> float | None:
+        """The `cost` in US dollars, or the `tokens`, that this share of cases does not exceed.
+
+        None without cases, and where a price is not known.
+        """
+        if what == "cost" and self._unpriced:
+            return None
+        return (self._money if what == "cost" else self._tokens).at(share)
+
+
+class Quantiles:
+    """Quantiles of numbers from 0 on. Only how many are about as large is kept."""
+
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self._counts: Counter[float] = Counter()
+        for value in values:
+            self.add(value)
+
+    def add(self, value: float) -> None:
+        """Count one number."""
+        # By the logarithm: one counter for all numbers of about this size, so that a million cases
+        # take no more room than a thousand, and cents are as exact as dollars.
+        self._counts[-math.inf if value <= 0 else round(math.log2(value) * _PARTS)] += 1
+
+    def at(self, share: float) -> float | None:
+        """The least number that this share of all does not exceed; None of nothing."""
+        left = math.ceil(share * self._counts.total())
+        for part in sorted(self._counts):
+            left -= self._counts[part]
+            if left <= 0:
+                return float(2.0 ** (part / _PARTS))
+        return None

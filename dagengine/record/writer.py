@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from pydantic_core import PydanticSerializationError
 
 from dagengine.data.json_lines import LinesInOrder, beside
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
-from dagengine.record.columns import ColumnsWriter, columns_in
-from dagengine.record.costs import Costs
-from dagengine.record.definition import spending_of_judges, totals_of
+from dagengine.record.columns import COLUMNS, ColumnsWriter, columns_in
+from dagengine.record.costs import times_line
+from dagengine.record.definition import Judging, spending_of_judges, totals_of
 from dagengine.record.hiding import Hiding
-from dagengine.record.run_conditions import Figures
-from dagengine.record.times import times_line
-from dagengine.record.values import CountsRecord, Exit, Manifest
+from dagengine.record.run_conditions import Costs, Figures
+from dagengine.record.values import CountsRecord, DataRecord, Exit, Manifest
 from dagengine.redaction import clip_text, public_text
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.rows import FORMAT
@@ -246,3 +246,34 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
         yield
+
+
+def require_apart(data: DataRecord, folder: str | Path) -> None:
+    """Raise InputError when the cases are read from a file that the run is about to write."""
+    for name in (ROWS, CASES, TIMES, COLUMNS, MANIFEST):
+        # By what names lead to: a link to the data would be emptied like the data itself.
+        if data.file and os.path.realpath(data.file) == os.path.realpath(Path(folder) / name):
+            raise InputError(
+                f"{data.file} would be overwritten by the {name} of the run; choose another folder"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A run that is over, as far as its rows do not tell."""
+
+    manifest: Manifest
+    totals: Totals
+    spent: tuple[Spent, ...]
+
+    @classmethod
+    def of(cls, run: Judging, manifest: Manifest) -> Self:
+        """End of a run that is over."""
+        over = manifest.model_copy(update={"ended": datetime.now(UTC)})
+        return cls(over, run.totals, run.spent)
+
+    def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None:
+        """Write the folder of the run; raises InputError if it cannot be written."""
+        with RunWriter(folder, self.manifest, lambda: (self.totals, self.spent)) as writer:
+            for row in rows:
+                writer.add(row)

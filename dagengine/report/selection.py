@@ -11,15 +11,14 @@ from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
 from dagengine.record.columns import Columns, outline_of, texts_in
+from dagengine.record.costs import pair_lines
 from dagengine.record.hiding import fields_in
-from dagengine.record.run import Run
-from dagengine.record.run_files import RunFiles
-from dagengine.record.times import pair_lines
+from dagengine.record.run import Run, RunFiles
 from dagengine.record.values import Manifest
 from dagengine.report.pictures.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
-from dagengine.results.worst import Worst
+from dagengine.results.summary import Worst
 
 _INSIDE = " > "  # between a metric under a verdict and its nodes
 _COURSES = 50_000  # whose results are kept

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
+from xml.sax.saxutils import XMLGenerator
+from xml.sax.xmlreader import AttributesImpl
 
 from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
-from dagengine.report.page.drafts import DraftRecord, outcome_sentence
+from dagengine.report.page.about import DraftRecord, outcome_sentence
 from dagengine.report.pictures.graphs import Contest
 from dagengine.report.tally import Tally
+from dagengine.results.html import cell, number, table
 from dagengine.results.outcomes import OutcomeKind, Step, calls_words
 from dagengine.results.passing import SIGNS
 from dagengine.results.rows import CaseResult, MetricResult
-from dagengine.results.summary import Summary, escalated_line
+from dagengine.results.summary import EndCounts, Summary, escalated_line, worst_result
 from dagengine.results.totals import Totals, cost_line
-from dagengine.results.worst import EndCounts, worst_result
+from dagengine.system.regular_files import new_file
 from dagengine.system.terminal import counted, few, one_line, plain, standard_console
 
 _PLACES = 8  # ends that are printed
@@ -317,3 +323,87 @@ def _plain(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(_plain(part) for part in value)
     return as_text(value)
+
+
+VARIABLE = "GITHUB_STEP_SUMMARY"
+_PLACES = 8
+_FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(path: str | Path, rows: Iterable[CaseResult], summary: Summary) -> None:
+    """Write the rows, whose `summary` is known, one by one; raises as `new_file`.
+
+    A result below its threshold is a failure, one without a score an error.
+    """
+    with new_file(Path(path)) as file:
+        xml = XMLGenerator(file, "utf-8", short_empty_elements=True)
+        # Readers of JUnit expect the counts before the first test: so the summary is known already.
+        counts = {
+            "tests": str(sum(tally.cases for tally in summary)),
+            "failures": str(sum(tally.failed for tally in summary)),
+            "errors": str(sum(tally.no_score for tally in summary)),
+        }
+        xml.startDocument()
+        xml.startElement("testsuites", _attributes(counts))
+        xml.startElement("testsuite", _attributes({"name": "dagengine", **counts}))
+        for row in rows:
+            for result in row.metrics:
+                name = {"classname": result.metric, "name": f"{row.index} {row.case}"}
+                xml.startElement("testcase", _attributes(name))
+                if kind := {"failed": "failure", "no_score": "error"}.get(result.state):
+                    score = "" if result.score is None else f"score {result.score:.4g} at "
+                    why = {"message": f"{score}{result.end}", "type": str(result.outcome)}
+                    xml.startElement(kind, _attributes(why))
+                    xml.characters(_clean(result.why))
+                    xml.endElement(kind)
+                xml.endElement("testcase")
+        xml.endElement("testsuite")
+        xml.endElement("testsuites")
+        xml.endDocument()
+
+
+def _attributes(texts: dict[str, str]) -> AttributesImpl:
+    return AttributesImpl(dict(zip(texts, map(_clean, texts.values()), strict=True)))
+
+
+def _clean(text: str) -> str:
+    """Text that XML may hold, with what hides in it made visible."""
+    return _FORBIDDEN.sub("�", plain(text))
+
+
+def add_step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) -> None:
+    """Append the summary to the file that the variable names; nothing without it."""
+    name = os.environ.get(VARIABLE)
+    if name:
+        with Path(name).open("a", encoding="utf-8") as file:
+            file.write(step_summary(tally, totals, standings))
+
+
+def step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) -> str:
+    """The headline, the judges' `standings`, the figures and where cases failed.
+
+    It is HTML that holds no Markdown.
+    """
+    summary = tally.summing.result()
+    figures = [
+        [_code(counts.metric), str(counts.cases), number(counts.mean), str(counts.passed),
+         str(counts.failed), str(counts.no_score)]
+        for counts in summary
+    ]  # fmt: skip
+    spots = [
+        [str(group.cases), SIGNS[group.end.state], _code(str(group.end)), _code(group.reason)]
+        for group in tally.places.ranking()[:_PLACES]
+    ]
+    parts = [
+        f"<h3>{cell(headline_of(summary))}</h3>",
+        *(f"<p>{cell(line)}</p>" for line in standings),
+        table(("metric", "cases", "mean", "passed", "failed", "no score"), figures),
+        table(("cases", "", "ended at", "reason of the first"), spots) if spots else "",
+        f"<p>{cell(cost_line(totals))}</p>",
+    ]
+    return "".join(parts) + "\n\n"
+
+
+def _code(text: str) -> str:
+    """Text that is shown as it is: no link, no mention, no mark-up."""
+    return f"<code>{cell(text)}</code>"

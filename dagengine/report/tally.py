@@ -11,8 +11,7 @@ from dagengine.report.pictures.graphs import Contest, item_verdicts, words
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.passing import STATES, State
 from dagengine.results.rows import CaseResult, MetricResult
-from dagengine.results.summary import Summing
-from dagengine.results.worst import EndCounts, Worst
+from dagengine.results.summary import EndCounts, Summing, Worst
 
 Place = str | tuple[str, Any]
 """A node by its name, or an answer by its node and its verdict."""

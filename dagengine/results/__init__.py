@@ -1,7 +1,6 @@
 """What a run leaves behind, added up and shown."""
 
 from dagengine.results.evaluation import EvaluationResult, Saves
-from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.outcomes import (
     Failure,
     JudgeCall,
@@ -14,7 +13,7 @@ from dagengine.results.outcomes import (
     step_output,
 )
 from dagengine.results.passing import Points
-from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.rows import CaseResult, MetricResult, PathChance, ResultOdds
 from dagengine.results.summary import Mean, MetricSummary, PointsSummary, Share, Summary
 from dagengine.results.totals import Attempt, Spent, Totals, Waiting
 from dagengine.unknown import answer_absent

@@ -12,9 +12,8 @@ from dagengine.errors import InputError, MissingExtraError
 from dagengine.results.html import cell, number, table
 from dagengine.results.passing import State
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
-from dagengine.results.summary import Summary, Summing
+from dagengine.results.summary import Summary, Summing, Worst
 from dagengine.results.totals import Totals
-from dagengine.results.worst import Worst
 from dagengine.system.regular_files import require_own_folder
 from dagengine.system.terminal import counted
 from dagengine.unknown import absent_attributes

@@ -19,7 +19,7 @@ from dagengine.evaluation import write_page_or_warn
 from dagengine.execution.flow import OnRow
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
-from dagengine.record.recording import manifest_of
+from dagengine.record.definition import manifest_of
 from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
 from dagengine.report.page.drafts import DRAFTS, DraftRecord

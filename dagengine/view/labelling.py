@@ -12,9 +12,8 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, LabelFile, Retraction
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
-from dagengine.view.opened import OpenRun
-from dagengine.view.planned import planned_cases
-from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sample
+from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, planned_cases, sample
+from dagengine.view.runs import OpenRun
 from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk, answer_in
 
 _DIGITS = 12  # of the number of a case

@@ -24,15 +24,14 @@ from dagengine.errors import InputError
 from dagengine.record.costs import StepCosts
 from dagengine.record.run import Run, load_run
 from dagengine.record.writer import CASES, MANIFEST
-from dagengine.report.page.about import run_record
-from dagengine.report.page.days import alarms_of
+from dagengine.report.page.about import alarms_of, run_record
 from dagengine.report.page.packed_columns import CHUNK, PackedColumns
 from dagengine.report.page.run_page import head_of, page_of
 from dagengine.report.page.texts import pack, packed_row
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.system.regular_files import is_there, private_folders
-from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue
+from dagengine.view.runs import OpenRun
 
 _GROWN = 1.1  # an index is made again for so many times the rows: it takes seconds to minutes
 _WORDS = 30  # of a search: every one is looked up in the index of all texts

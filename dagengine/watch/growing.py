@@ -20,9 +20,9 @@ from dagengine.data.result_rows import read_rows, row_of
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
 from dagengine.prompts.json_values import shallow_value
+from dagengine.record.costs import index_in
 from dagengine.record.merging import spent_together
 from dagengine.record.run import load_run
-from dagengine.record.times import index_in
 from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
 from dagengine.results import CaseResult, Spent, Totals

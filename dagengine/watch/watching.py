@@ -36,7 +36,7 @@ from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.execution.node_run import only
 from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
-from dagengine.report.page.days import ALERTS
+from dagengine.report.page.about import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import GROUPED, WATCHED
 from dagengine.results.summary import escalated_line

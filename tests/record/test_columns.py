@@ -28,8 +28,7 @@ from dagengine.metrics.dag import (
 from dagengine.question import Question
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.columns import COLUMNS, BlockBuilder
-from dagengine.record.run import Run, load_run
-from dagengine.record.run_files import make_columns
+from dagengine.record.run import Run, load_run, make_columns
 from dagengine.report.selection import Selected, Selection
 from dagengine.test_case import LLMTestCase
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from dagengine.compiler.plan import compile_metrics
 from dagengine.execution.flow import OnRow, RowsInOrder
 from dagengine.record.definition import judges_of, metrics_of
-from dagengine.record.run import load_run
-from dagengine.record.run_files import RunFiles
+from dagengine.record.run import RunFiles, load_run
 from dagengine.record.values import Manifest
 from dagengine.record.writer import RunWriter
 from dagengine.results import CaseResult, MetricResult, Totals

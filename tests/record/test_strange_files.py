@@ -16,8 +16,7 @@ from dagengine.errors import InputError
 from dagengine.judges.batches.collecting import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.record.run import Run
-from dagengine.record.run_files import RunFiles
+from dagengine.record.run import Run, RunFiles
 from dagengine.store.file import connect, connect_to_read
 from dagengine.synthesis.contexts import read_documents
 from dagengine.synthesis.values import Document, Unreadable

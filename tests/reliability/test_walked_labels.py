@@ -19,7 +19,7 @@ from dagengine.reliability.card.words import answers
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import walked_answers
 from dagengine.view.labelling import At, Labelling
-from dagengine.view.opened import OpenRun
+from dagengine.view.runs import OpenRun
 
 SAID = but(("Tone", "answer 1", "rude"), ("Next step", "answer 3", False))
 

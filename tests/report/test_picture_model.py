@@ -17,7 +17,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, FaithfulnessMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
 from dagengine.report import Picture, draw
-from dagengine.report.layout import laid_out
+from dagengine.report.pictures.dot import laid_out
 from dagengine.report.pictures.folding import LARGE
 from dagengine.report.pictures.model import SHAPES, Model
 from dagengine.report.pictures.svg import _shape

@@ -15,7 +15,7 @@ from dagengine.cli.render import stems
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.report import draw
-from dagengine.report.layout import without_font_warnings
+from dagengine.report.pictures.dot import without_font_warnings
 from dagengine.results import MetricResult, OutcomeKind, Step
 
 

@@ -35,8 +35,8 @@ from dagengine.metrics.dag import (
     VerdictNode,
 )
 from dagengine.report import Picture, draw
-from dagengine.report.layout import laid_out
-from dagengine.report.pictures.looks import clean, lines_of
+from dagengine.report.pictures.dot import laid_out
+from dagengine.report.pictures.views import clean, lines_of
 from dagengine.results import EvaluationResult
 from dagengine.test_case import LLMTestCase
 

@@ -20,8 +20,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.record import load_run
 from dagengine.record.run_conditions import Figures, conditions_of, failures
-from dagengine.report.build_servers import step_summary
-from dagengine.report.tables import headline_of
+from dagengine.report.tables import headline_of, step_summary
 from dagengine.report.tally import Tally
 from dagengine.results import (
     CaseResult,

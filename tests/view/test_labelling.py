@@ -15,7 +15,7 @@ from folders.runs import but, record, support_metric, usual
 from dagengine.errors import InputError
 from dagengine.record.labels import LABELS, LabelFile
 from dagengine.view.labelling import At, Labelling, MovedError
-from dagengine.view.opened import OpenRun
+from dagengine.view.runs import OpenRun
 
 ANA = At("Ana", "Support quality", 1)
 Open = Callable[[Path], Labelling]

@@ -18,9 +18,8 @@ from dagengine.record.run import load_run
 from dagengine.reliability.fitting import FittedThreshold
 from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.view.labelling import At, Labelling
-from dagengine.view.opened import OpenRun
-from dagengine.view.planned import PLAN, LabelPlan, label_plan, planned_cases, write_plan
-from dagengine.view.queues import sample
+from dagengine.view.queues import PLAN, LabelPlan, label_plan, planned_cases, sample, write_plan
+from dagengine.view.runs import OpenRun
 
 METRIC = "Support quality"
 NOW = datetime(2026, 11, 22, 4, tzinfo=UTC)

@@ -8,8 +8,7 @@ from folders.runs import but, cases, judge_of, record, support_metric, usual
 
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card
-from dagengine.view.opened import OpenRun
-from dagengine.view.runs import Comparisons, history
+from dagengine.view.runs import Comparisons, OpenRun, history
 
 
 def test_a_comparison_is_kept_and_says_what_the_card_foretells(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dagengine.errors import InputError
 from dagengine.system.terminal import counted, one_line
 
 if TYPE_CHECKING:
-    from dagengine.results.conditions import Condition
+    from dagengine.results.passing import Condition
 
 MEASURES = ("flips", "worse", "better", "lost", "gained", "same-question")
 """The measures of `--fail-if`: each counts cases of one metric."""
@@ -113,7 +113,7 @@ def _failing(condition: Condition, report: Mapping[str, Any]) -> Iterator[str]:
 
 def _condition_of(text: str) -> Condition:
     """Parse a condition; raises InputError for a measure that this command does not have."""
-    from dagengine.results.conditions import parse_condition
+    from dagengine.results.passing import parse_condition
 
     condition = parse_condition(text, "'worse>0'")
     if condition.measure not in MEASURES:

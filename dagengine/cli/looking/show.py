@@ -96,8 +96,8 @@ def show(options: ShowOptions) -> None:
 
     Exit codes: 0 also if no case matches; 2 invalid input, for instance a case that does not exist.
     """
+    from dagengine.record.costs import times_of
     from dagengine.record.run import load_run
-    from dagengine.record.times import times_of
     from dagengine.report.selection import Selected, Selection
 
     if options.texts and options.format is not Format.CSV:
@@ -137,7 +137,7 @@ def _print_trees(run: Run, metric: str | None) -> None:
 def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
     """Print the summary of all cases, and what the run took."""
     from dagengine.record.definition import standing_lines
-    from dagengine.report.page.drafts import drafts_of
+    from dagengine.report.page.about import drafts_of
     from dagengine.report.tables import print_drafts, print_summary
     from dagengine.report.tally import Tally
 
@@ -155,7 +155,7 @@ def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
 
 def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
     """Print a line per result, with `texts` also a column for each field of the cases."""
-    from dagengine.record.run_files import RunFiles
+    from dagengine.record.run import RunFiles
     from dagengine.report.selection import require_texts
     from dagengine.results.evaluation import COLUMNS, flat
 
@@ -191,7 +191,7 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
 
 
 def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOptions) -> None:
-    from dagengine.report.page.drafts import DRAFTS
+    from dagengine.report.page.about import DRAFTS
     from dagengine.report.tables import print_cases
 
     thing = ("case", "draft")[is_there(run.folder / DRAFTS)]

@@ -41,8 +41,7 @@ def sql(options: SqlOptions) -> None:
     Exit codes: 0; 2 invalid input, for instance a query that is not one SELECT.
     """
     from dagengine.record.columns import has_arrow
-    from dagengine.record.run import load_run
-    from dagengine.record.run_files import make_columns
+    from dagengine.record.run import load_run, make_columns
     from dagengine.report.queries import query_runs
 
     load_extra("duckdb", "SQL needs", "sql")  # else columns would be made for nothing

@@ -17,7 +17,7 @@ from dagengine.system.terminal import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dagengine.view.planned import LabelPlan
+    from dagengine.view.queues import LabelPlan
 
 app = Commands(
     "labels", "Plan human labels: how many are needed for what, and which cases are next."
@@ -70,7 +70,7 @@ def plan(
     from dagengine.record.labels import LABELS, LabelFile
     from dagengine.record.run import load_run
     from dagengine.reliability.card.verdict import parse_needs
-    from dagengine.view.planned import label_plan, write_plan
+    from dagengine.view.queues import label_plan, write_plan
 
     line = parse_needs(need).agreement
     run = load_run(folder)

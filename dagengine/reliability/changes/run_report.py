@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.record.changes.comparison import CAUSES
-from dagengine.record.changes.run_comparison import MetricComparison, RunComparison
+from dagengine.record.changes.comparison import CAUSES, MetricComparison, RunComparison
 from dagengine.record.values import Manifest
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm

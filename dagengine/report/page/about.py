@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
+from dagengine.data.json_lines import read_models
 from dagengine.record.definition import standing_lines
 from dagengine.record.labels import LABELS
-from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
 from dagengine.record.values import Manifest
+from dagengine.report.page.texts import why_without
 from dagengine.report.tally import Tally
 from dagengine.results.summary import MetricSummary
+from dagengine.system.regular_files import is_there
 from dagengine.system.terminal import clip, counted
 
+ALERTS, DRAFTS = "alerts.jsonl", "drafts.jsonl"
+_ALARMS = 200  # alarms that are shown, the latest
+MOST = 5_000
+"""Drafts that a page can show as kept and dropped; the page of more shows their rows alone."""
 _LONGEST = 200  # characters of a setting
 # Options of a run that `dagengine benchmark` has, too.
 _SAME = frozenset(
@@ -140,3 +148,79 @@ def plain_lines(run: Run, tally: Tally) -> list[tuple[str, str]]:
 
 def _mean(metric: MetricSummary) -> str:
     return "no mean" if metric.mean is None else f"mean {metric.mean:.2f}"
+
+
+class AlarmRecord(BaseModel):
+    """One alarm of a watch, as far as it is shown; see `watch.values.Alert`."""
+
+    row: int
+    metric: str
+    group: str
+    before: float
+    now: float
+    cases: int
+    cause: str
+    again: int = 0
+    path: str | None = None
+    time: str = ""
+
+
+def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, Any]]:
+    """The latest alarms of a watch, each with the day of the case at which it was raised.
+
+    `day_of` knows the day of a case by its number. None were raised in any other run. Raises
+    InputError that names a damaged line.
+    """
+    path = run.folder / ALERTS
+    alarms: list[AlarmRecord] = []
+    if is_there(path):
+        alarms = list(read_models(path, AlarmRecord, "an alarm", whole=False))
+    # What old questions show was found after the last case that there was.
+    return [
+        {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}
+        for alarm in alarms[-_ALARMS:]
+    ]
+
+
+class DraftRecord(BaseModel):
+    """One draft: the golden that it became, or why it did not.
+
+    `case` is the number of its row, `text` the input or the scenario as far as it was written.
+    Without a `cause` it became a golden: then there are its answer, the sentences that this rests
+    on, and its kind. `cause` is the node that rejected it or gave no answer, "near duplicate" or
+    "not needed". `why` is what the judge said, `repeats` the text that a near duplicate repeats.
+    `source` is the place of its passage.
+    """
+
+    case: int
+    text: str
+    source: str
+    kind: str
+    cause: str | None = None
+    why: str | None = None
+    repeats: str | None = None
+    answer: str | None = None
+    sentences: list[str] = []
+
+
+def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
+    """The drafts of a synthesis in the order of their rows.
+
+    None for any other run, and for one of more than `most` drafts. Raises InputError that names a
+    damaged line.
+    """
+    path = run.folder / DRAFTS
+    if not is_there(path):
+        return None
+    drafts: list[DraftRecord] = []
+    for draft in read_models(path, DraftRecord, "a draft", whole=run.finished):
+        drafts.append(draft)
+        if len(drafts) > most:
+            return None
+    return drafts
+
+
+def outcome_sentence(drafts: Sequence[DraftRecord]) -> str:
+    """One sentence that is the answer."""
+    kept = sum(draft.cause is None for draft in drafts)
+    return f"{counted(kept, 'golden')} kept of {counted(len(drafts), 'draft')}"

@@ -13,7 +13,7 @@ import graphviz
 import networkx as nx
 
 from dagengine.errors import MissingExtraError
-from dagengine.report.layout import laid_out
+from dagengine.report.pictures.dot import laid_out
 from dagengine.report.pictures.graphs import MetricGraph
 
 _NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels

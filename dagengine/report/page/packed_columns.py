@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -18,11 +19,11 @@ from typing import Any, NamedTuple
 from dagengine.record.columns import Block, outline_of
 from dagengine.record.costs import Used
 from dagengine.record.values import MetricRecord
-from dagengine.report.page.days import Group, group_of
 from dagengine.report.page.layouts import layouts
 from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
 from dagengine.results import MetricResult
 from dagengine.results.passing import LETTERS
+from dagengine.results.rows import STARTED, WATCHED
 
 CHUNK = 131_072
 """Rows of a column that a server hands out at once."""
@@ -31,6 +32,10 @@ _KEPT = 10_000  # groups of traces that are kept: all rows without a trace have 
 _CASE = {"number": "d", "group": "I"}
 # Of every metric, with its number behind a dot. What is only shown and sorted by has seven digits.
 _METRIC = {"kind": "I", "score": "d", "tokens": "f", "questions": "f", "cost": "f", "seconds": "f"}
+
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+Group = tuple[str | None, str | None, float]
 
 
 class Kind(NamedTuple):
@@ -225,3 +230,17 @@ class PackedColumns:
             "groups": list(self._groups),
             "kinds": [kinds.as_dicts() for kinds in self.kinds],
         }
+
+
+def group_of(ids: Mapping[str, Any]) -> Group:
+    """The day of a trace (UTC, YYYY-MM-DD), its stratum, and the probability that it was judged.
+
+    `ids` are those of its row. Both are None for a case that is of no trace, or was not sampled.
+    """
+    day = _DAY.match(ids.get(STARTED, ""))
+    stratum, probability, _ = map(ids.get, WATCHED)
+    try:
+        share = float(probability or 1)
+    except ValueError:  # a field that is hidden
+        share = 1.0
+    return None if day is None else day[0], stratum, share if 0 < share <= 1 else 1.0

@@ -17,13 +17,18 @@ from typing import Any
 from dagengine.record.columns import BlockBuilder
 from dagengine.record.costs import StepCosts
 from dagengine.record.hiding import fields_in
-from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
-from dagengine.report.page.about import headline, plain_lines, run_record
-from dagengine.report.page.days import alarms_of
-from dagengine.report.page.drafts import DraftRecord, drafts_of, outcome_sentence
+from dagengine.report.page.about import (
+    DraftRecord,
+    alarms_of,
+    drafts_of,
+    headline,
+    outcome_sentence,
+    plain_lines,
+    run_record,
+)
 from dagengine.report.page.packed_columns import PackedColumns
-from dagengine.report.page.texts import People, PromptBlocks, Texts, pack
+from dagengine.report.page.texts import People, PromptBlocks, Texts, keys_of, open_prompts, pack
 from dagengine.report.tally import Tally
 from dagengine.system.regular_files import require_regular, write_whole
 

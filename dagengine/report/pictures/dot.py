@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from html import escape
 from typing import Any
 
 import graphviz
 
-from dagengine.report.pictures.looks import ANSWER, FONT, LIGHT, NAME, SMALL, TITLE, Words, clean
+from dagengine.errors import MissingExtraError
 from dagengine.report.pictures.model import Arrow, Model, Part
+from dagengine.report.pictures.views import ANSWER, FONT, LIGHT, NAME, SMALL, TITLE, Words, clean
+from dagengine.system.terminal import plain
 
 _INCH = 72
 _COLOURS = {tone: LIGHT[tone or "ink"] for tone in ("", "soft", "fail", "none", "mark")}
@@ -131,3 +139,58 @@ def _html(lines: Iterable[str]) -> str:
 def _escape(text: str) -> str:
     # Graphviz reads \\N and the like in HTML-like labels, too; a label may not be empty.
     return escape(clean(text)).replace("\\", "\\\\") or " "
+
+
+_STDERR = 2
+_NOISE = "Fontconfig "
+
+
+def laid_out(dot: str, form: str) -> bytes:
+    """The drawing in a form that Graphviz writes (svg, png, pdf, json0).
+
+    Raises MissingExtraError without Graphviz, OSError for what Graphviz cannot draw.
+    """
+    try:
+        import pygraphviz
+    except ImportError:
+        return _by_program(dot, form)
+    with without_font_warnings():
+        drawn: Any = pygraphviz.AGraph(string=dot).draw(format=form, prog="dot")
+    return bytes(drawn)
+
+
+def _by_program(dot: str, form: str) -> bytes:
+    if shutil.which("dot") is None:
+        # Places as JSON are asked for by what draws an SVG at them.
+        wanted = "svg" if form == "json0" else form
+        raise MissingExtraError(
+            f'a picture as {wanted} needs Graphviz: pip install "dagengine[draw]", or the Graphviz '
+            "of the system (apt install graphviz, brew install graphviz); "
+            ".mmd, .md and .dot files need neither"
+        )
+    try:
+        return bytes(graphviz.Source(dot).pipe(format=form, quiet=True))
+    except subprocess.CalledProcessError as error:
+        raise OSError(f"Graphviz: {error}") from None
+
+
+@contextmanager
+def without_font_warnings() -> Iterator[None]:
+    """Hold back what is written to the standard error meanwhile; the rest follows at the end."""
+    try:
+        descriptor = os.dup(_STDERR)
+    except OSError:  # its reader has closed it
+        yield
+        return
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(descriptor, _STDERR)
+            os.close(descriptor)
+            buffer.seek(0)
+            text = buffer.read().decode(errors="surrogateescape")
+            lines = [line for line in text.splitlines() if not line.startswith(_NOISE)]
+            if lines:
+                print(plain("\n".join(lines)), file=sys.stderr)

@@ -18,8 +18,7 @@ from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
 from dagengine.record.definition import metrics_of
 from dagengine.record.values import MetricRecord
-from dagengine.report.layout import laid_out
-from dagengine.report.pictures.dot import dot_text
+from dagengine.report.pictures.dot import dot_text, laid_out
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.report.pictures.mermaid import mermaid_text, questions_text
 from dagengine.report.pictures.model import Model, picture_model

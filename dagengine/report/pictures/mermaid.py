@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from dagengine.report.pictures.looks import clean, lines_of, plain
 from dagengine.report.pictures.model import Arrow, Model, Shape, Stroke
+from dagengine.report.pictures.views import clean, lines_of, plain
 
 _WIDTH, _LINES = 40, 24  # characters of a line, lines of a text
 _SHAPES: dict[Shape, tuple[str, str]] = {

@@ -12,8 +12,18 @@ from typing import Literal
 
 from dagengine.report.pictures.folding import Folds, nodes_of
 from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
-from dagengine.report.pictures.looks import NAME, SMALL, Words, lines_of, plain, text_width
-from dagengine.report.pictures.views import Traffic, View, cases_words, threshold_words
+from dagengine.report.pictures.views import (
+    NAME,
+    SMALL,
+    Traffic,
+    View,
+    Words,
+    cases_words,
+    lines_of,
+    plain,
+    text_width,
+    threshold_words,
+)
 from dagengine.results.passing import SIGNS, State, passes, state_of
 from dagengine.system.terminal import counted
 

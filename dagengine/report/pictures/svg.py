@@ -8,8 +8,9 @@ from dataclasses import astuple
 from html import escape
 from typing import Any
 
-from dagengine.report.layout import laid_out
-from dagengine.report.pictures.looks import (
+from dagengine.report.pictures.dot import laid_out
+from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape
+from dagengine.report.pictures.views import (
     ANSWER,
     DARK,
     FONT,
@@ -17,13 +18,12 @@ from dagengine.report.pictures.looks import (
     NAME,
     SMALL,
     TITLE,
+    Traffic,
     clean,
     lines_of,
     plain,
     text_width,
 )
-from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape
-from dagengine.report.pictures.views import Traffic
 
 _EDGE = 24  # pixels between the drawing and the edge of the picture
 _INCH = 72

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.record.changes.alignment import Alignment, pairs_of_keys
+from dagengine.record.changes.diff import Alignment, pairs_of_keys
 
 KEYS = st.lists(st.sampled_from("abcd"), max_size=8)
 

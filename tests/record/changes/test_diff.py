@@ -17,8 +17,8 @@ from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.metrics import BaseMetric
 from dagengine.record import load_run
+from dagengine.record.changes.comparison import MetricComparison, RunComparison
 from dagengine.record.changes.diff import compare_runs
-from dagengine.record.changes.run_comparison import MetricComparison, RunComparison
 from dagengine.test_case import LLMTestCase
 
 

@@ -19,9 +19,9 @@ from dagengine import Limits, evaluate
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run, load_run
 from dagengine.report.page import write_page
+from dagengine.report.page.texts import keys_of, open_prompts
 
 ASKED = ("words", "Tone", "Kind")
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from itertools import chain
+from itertools import chain, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +101,14 @@ class BlockBuilder:
     def take(self) -> Block:
         """The block of what was added since the last one."""
         lines, self._lines, self._size = self._lines, [], 0
-        columns = map(list, zip(*lines, strict=True)) if lines else ([] for _ in self._kinds)
-        return dict(zip(self._kinds, columns, strict=True))
+        columns = zip(*lines, strict=True) if lines else repeat(())
+        return dict(zip(self._kinds, map(list, columns), strict=False))
 
 
 def _kinds(metrics: int) -> dict[str, str]:
     """The columns of so many metrics, with their types."""
-    numbered = (
-        (f"{name}.{number}", _METRIC[name]) for number in range(metrics) for name in _METRIC
-    )
-    return dict(chain(_CASE.items(), numbered))
+    numbered = {f"{name}.{n}": _METRIC[name] for n in range(metrics) for name in _METRIC}
+    return _CASE | numbered
 
 
 def course_of(result: MetricResult) -> str:
@@ -146,19 +145,21 @@ def _outline(step: Step) -> dict[str, Any]:
 def _decisions(output: Any) -> Any:
     """Of the output of a step the verdicts on the items of a list, and the ballots of an arena."""
     if isinstance(output, list):
-        decided = [isinstance(item, Mapping) and "verdict" in item for item in output]
-        if any(decided):
-            pairs = zip(output, decided, strict=True)
-            return [{"verdict": item["verdict"]} if there else None for item, there in pairs]
-    elif isinstance(output, dict) and isinstance(output.get("ballots"), list):
-        ballots = [
-            {"reason": "", **{n: ballot[n] for n in ("order", "winner") if n in ballot}}
-            if isinstance(ballot, dict) and "reason" in ballot
-            else None
-            for ballot in output["ballots"]
-        ]
+        decided = [_entries(item, "verdict") for item in output]
+        return decided if any(decided) else None
+    if isinstance(output, dict) and isinstance(output.get("ballots"), list):
+        ballots = [_entries(ballot, "reason", "order", "winner") for ballot in output["ballots"]]
+        for ballot in filter(None, ballots):
+            ballot["reason"] = ""
         return {"winner": output.get("winner"), "ballots": ballots}
     return None
+
+
+def _entries(item: Any, key: str, *more: str) -> dict[str, Any] | None:
+    """Some entries of a mapping; None of what has not the first one."""
+    if not isinstance(item, Mapping) or key not in item:
+        return None
+    return {name: item[name] for name in (key, *more) if name in item}
 
 
 @cache
@@ -271,7 +272,7 @@ def has_arrow() -> bool:
 
 def _mark(files: Sequence[Path], manifest: Manifest) -> dict[str, Any]:
     """Sources of the columns: files by size and time, and the record's metrics and prices."""
-    stats = [path.lstat() if is_there(path) else None for path in files]
+    stats = (path.lstat() if is_there(path) else None for path in files)
     return {
         "format": _FORMAT,
         "record": digest([manifest.metric_names, StepCosts(manifest).prices()]),
@@ -307,7 +308,8 @@ class Columns:
 
     def starts(self) -> array[int]:
         """Offsets of the lines of the results."""
-        return array("q", chain.from_iterable(block["start"] for block in self.blocks(["start"])))
+        blocks = self.blocks(["start"])
+        return array("q", chain.from_iterable(map(itemgetter("start"), blocks)))
 
 
 def _cells(column: Any) -> list[Any]:
@@ -315,8 +317,8 @@ def _cells(column: Any) -> list[Any]:
     parts = list[Any]()
     for chunk in column.chunks:
         if hasattr(chunk, "dictionary"):
-            words = chunk.dictionary.to_pylist()
-            parts += [None if at is None else words[at] for at in chunk.indices.to_pylist()]
+            words = dict(enumerate(chunk.dictionary.to_pylist()))
+            parts += map(words.get, chunk.indices.to_pylist())
         else:
             parts += chunk.to_pylist()
     return parts

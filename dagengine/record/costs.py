@@ -102,15 +102,12 @@ def times_of(row: CaseResult) -> dict[str, Any]:
     With them is what else belongs to this run and not to its answers, where there is any: the calls
     of questions that needed several, and tokens that the provider had in its cache.
     """
-    steps = {
-        result.metric: {
-            step.node: _round(step.seconds) for step in result.steps if step.seconds is not None
-        }
-        for result in row.metrics
-    }
-    line: dict[str, Any] = {"seconds": _round(row.seconds), "steps": steps}
+    line: dict[str, Any] = {"seconds": _round(row.seconds), "steps": {}}
     for result in row.metrics:
+        took = line["steps"][result.metric] = {}
         for step in result.steps:
+            if step.seconds is not None:
+                took[step.node] = _round(step.seconds)
             if step.calls:
                 calls = [list(map(call_record, calls)) for calls in step.calls]
                 line.setdefault("calls", {}).setdefault(result.metric, {})[step.node] = calls

@@ -1,4 +1,4 @@
-"""A plan as `run.json` has it: metrics with their nodes and edges, by name; judges as known."""
+"""A run as `run.json` has it at its start: metrics with nodes and edges, judges as known, data."""
 
 from __future__ import annotations
 
@@ -124,16 +124,12 @@ def judges_of(
 
     `prices` are the caller's own, before the public list.
     """
-    asked = [(judges[index], model_of(judges[index])) for index in plan.asked]
-    return tuple(
-        JudgeRecord(
-            identity=identity_of(judge),
-            model=model,
-            price=find_price(model, prices),
-            standing=find_standing(judge),
-        )
-        for judge, model in asked
-    )
+    records = []
+    for judge in map(judges.__getitem__, plan.asked):
+        identity, model, standing = identity_of(judge), model_of(judge), find_standing(judge)
+        price = find_price(model, prices)
+        records.append(JudgeRecord(identity=identity, model=model, price=price, standing=standing))
+    return tuple(records)
 
 
 def keep_standing(standing: Standing) -> None:
@@ -175,10 +171,11 @@ def standing_lines(
     """
     standings = {record.identity: str(record.standing) for record in records if record.standing}
     checked = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
-    names = [display_name(judge) for judge in checked if identity_of(judge) not in standings]
-    hint = f"dagengine judge check {words or '--judge ' + names[0]}" if names else ""
-    unknown = f"not known whether {few(names)} can judge; a minute tells: {hint}"
-    return [*standings.values(), *([unknown] if names else [])]
+    lines = list(standings.values())
+    if names := [display_name(judge) for judge in checked if identity_of(judge) not in standings]:
+        hint = f"dagengine judge check {words or '--judge ' + names[0]}"
+        lines.append(f"not known whether {few(names)} can judge; a minute tells: {hint}")
+    return lines
 
 
 def identity_of(judge: Judge) -> str:
@@ -192,11 +189,7 @@ def metrics_of(plan: Plan, *, trees: bool = False) -> tuple[MetricRecord, ...]:
     With `trees` each has its document, too.
     """
     position = {judge: number for number, judge in enumerate(plan.asked)}
-    records = (_Records(plan, metric, position).top() for metric in plan.metrics)
-    return tuple(
-        record.model_copy(update={"tree": _document(metric)}) if trees else record
-        for record, metric in zip(records, plan.metrics, strict=True)
-    )
+    return tuple(_Records(plan, metric, position).top(trees) for metric in plan.metrics)
 
 
 def _document(metric: PlanMetric) -> dict[str, Any]:
@@ -216,9 +209,9 @@ class _Records:
         self._judges = judges
         self._hashes = definitions(plan, metric)
 
-    def top(self) -> MetricRecord:
-        record = self._scope(self._metric.scope)
-        return record.model_copy(update={"hash": digest(self._hashes)})
+    def top(self, tree: bool) -> MetricRecord:
+        own = {"hash": digest(self._hashes), "tree": _document(self._metric) if tree else None}
+        return self._scope(self._metric.scope).model_copy(update=own)
 
     def _scope(self, number: int) -> MetricRecord:
         scope = self._plan.scopes[number]
@@ -279,7 +272,7 @@ class _Records:
                     )
 
     def _slots(self, numbers: Iterable[int]) -> list[PlanSlot]:
-        return [self._plan.slots[number] for number in numbers]
+        return list(map(self._plan.slots.__getitem__, numbers))
 
 
 def totals_of(totals: Totals) -> TotalsRecord:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 from dagengine.compiler.definitions import digest
@@ -83,23 +84,22 @@ class Hiding:
             return row, line
         hide: Callable[[str], str] = self._all
         if row.test_case is not None:
-            hidden = [
-                (value, marker(field))
-                for field in self.fields
-                for value in _texts(_values_at(line, field.split(".")))
-            ]
+            hidden = list[tuple[str, str]]()
+            for field in self.fields:
+                texts = _texts(_values_at(line, field.split(".")))
+                hidden += zip(texts, repeat(marker(field)), strict=False)
             # The longest first: a short one inside it would cut it in two, and its rest would stay.
             hide = _Hider(sorted(hidden, key=lambda pair: -len(pair[0])))
         fields = fields_in(line)
         for field in self.fields:
             fields = _cover(fields, field.split("."), marker(field))
-        fields = {name: _each(value, hide) for name, value in fields.items()}
+        fields = dict(zip(fields, _each(list(fields.values()), hide), strict=True))
         # Not validated again: with markers in the place of numbers it would be refused.
-        kind = None if row.test_case is None else type(row.test_case)
-        hashed = None if line["hash"] is None else digest(fields)
+        hashed = line["hash"] and digest(fields)
+        name, case = row.case, None
+        if row.test_case is not None:
+            name, case = hide(row.case), type(row.test_case).model_construct(**fields)
         metrics = tuple(_metric(metric, hide) for metric in row.metrics)
-        case = None if kind is None else kind.model_construct(**fields)
-        name = row.case if kind is None else hide(row.case)
         shown = CaseResult(row.index, name, metrics, case, hashed, row.seconds)
         return shown, {**line, "hash": hashed, **fields}
 
@@ -118,7 +118,7 @@ class _Hider:
             size = min(_RUN, len(words))
             for index in range(len(words) - size + 1 if size else 0):
                 self._runs.setdefault(tuple(words[index : index + size]), mark)
-        self._sizes = sorted({len(run) for run in self._runs}, reverse=True)
+        self._sizes = sorted(set(map(len, self._runs)), reverse=True)
 
     def __call__(self, text: str) -> str:
         for value, mark in self._exact:
@@ -128,11 +128,9 @@ class _Hider:
         spans: list[tuple[int, int, str]] = []
         for size in self._sizes:
             for index in range(len(words) - size + 1):
-                replacement = self._runs.get(tuple(words[index : index + size]))
-                if replacement is not None:
-                    spans.append(
-                        (matches[index].start(), matches[index + size - 1].end(), replacement)
-                    )
+                if mark := self._runs.get(tuple(words[index : index + size]), ""):
+                    end = matches[index + size - 1].end()
+                    spans.append((matches[index].start(), end, mark))
         # Runs of four words overlap where a longer text was quoted: together they get one mark.
         parts, end = list[str](), 0
         for start, stop, mark in sorted(spans):
@@ -201,6 +199,9 @@ def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
     def quotes(given: Sequence[Quote]) -> tuple[Quote, ...]:
         return tuple(replace(quote, text=hide(quote.text)) for quote in given)
 
+    def calls(given: Sequence[JudgeCall]) -> tuple[JudgeCall, ...]:
+        return tuple(replace(call, message=text(call.message)) for call in given)
+
     def step(one: Step) -> Step:
         return replace(
             one,
@@ -208,10 +209,7 @@ def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
             reason=text(one.reason),
             mode=text(one.mode),
             answers=tuple(map(hide, one.answers)),
-            calls=tuple(
-                tuple(replace(call, message=text(call.message)) for call in calls)
-                for calls in one.calls
-            ),
+            calls=tuple(map(calls, one.calls)),
             quotes=quotes(one.quotes),
             item_quotes=tuple(map(quotes, one.item_quotes)),
             spans=tuple(map(hide, one.spans)),

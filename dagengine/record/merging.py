@@ -6,6 +6,7 @@ import heapq
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -83,10 +84,10 @@ def _shards(runs: Sequence[Run]) -> list[Run]:
         if earlier is not run:
             raise InputError(f"{earlier.folder} and {run.folder} are both the shard {shard}")
     count = _shard_of(runs[0]).count
-    missing = [f"{number}/{count}" for number in range(1, count + 1) if number not in shards]
-    if missing:
-        raise InputError(f"the shards {', '.join(missing)} are missing")
-    return [shards[number] for number in sorted(shards)]
+    if missing := sorted(set(range(1, count + 1)) - shards.keys()):
+        names = ", ".join(f"{number}/{count}" for number in missing)
+        raise InputError(f"the shards {names} are missing")
+    return [run for _, run in sorted(shards.items())]
 
 
 def _shard_of(run: Run) -> Shard:
@@ -149,11 +150,11 @@ def _with_index(path: Path) -> Iterator[tuple[int, str, bytes]]:
 
 def _whole_manifest(parts: Sequence[Manifest]) -> Manifest:
     first = parts[0]
-    exits = [part.exit for part in parts]
+    exits = [part.exit for part in parts if part.exit in _EXITS]
     changed: dict[str, Any] = {
         "started": min(part.started for part in parts),
         "ended": max(part.ended for part in parts if part.ended is not None),
-        "exit": max((e for e in exits if e in _EXITS), key=_EXITS.index, default="ok"),
+        "exit": max(exits, key=_EXITS.index, default="ok"),
         "command": None,
         "settings": {name: of for name, of in first.settings.items() if name != "shard"},
         "results": ROWS,
@@ -166,7 +167,7 @@ def _whole_manifest(parts: Sequence[Manifest]) -> Manifest:
 def spent_together(parts: Sequence[Manifest]) -> dict[str, Any]:
     """The `totals` and the `usage` of runs with the same judges, as the fields of a manifest."""
     spent: dict[tuple[str, str, int | None], list[SpentRecord]] = {}
-    for record in (record for part in parts for record in part.usage):
+    for record in chain.from_iterable(part.usage for part in parts):
         spent.setdefault((record.metric, record.node, record.judge), []).append(record)
     return {
         "totals": _sum(TotalsRecord, [part.totals for part in parts]),

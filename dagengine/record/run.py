@@ -43,7 +43,7 @@ class Run:
         metrics = ", ".join(self.manifest.metric_names)
         counts = self.manifest.counts
         cases = "" if counts is None else f", {counts.cases} cases"
-        unfinished = "" if self.finished else ", not finished"
+        unfinished = ", not finished" * (not self.finished)
         return f"<Run {str(self.folder)!r}: {metrics}{cases}{unfinished}>"
 
     @property
@@ -295,22 +295,22 @@ class RunFiles:
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
         """The fields of a case; None if no texts were kept."""
-        return self._fields_in(self._beside(self._texts, place), place)
+        case = self._beside(self._texts, place)
+        return None if case is None else fields_in(case_of(case, self._texts.line_name(place)))
 
-    def fields_of(self, row: CaseResult) -> Mapping[str, Any] | None:
-        """The fields of the case of a row; None if no texts were kept."""
-        return self._fields_in(self._texts.of_index(row.index), row.index)
-
-    def _fields_in(self, texts: Any, place: int) -> Mapping[str, Any] | None:
-        if texts is None:
-            return None
-        return fields_in(case_of(texts, self._texts.line_name(place)))
+    def place_of(self, index: int) -> int | None:
+        """The place of the row of a case by its number in the data; None without one."""
+        # Mostly a case is at its own number. Where a run broke off, rows before it may be missing.
+        if self._rows.has(index) and self._rows.value(index)["index"] == index:
+            return index
+        return self._rows.number_of(index)
 
     def _beside(self, lines: Lines, place: int) -> Any:
         """The line that belongs to the row at a place; None without one."""
         if not self._aligned and len(lines):
             # Where the run broke off a line may be there whose row does not.
-            return lines.of_index(self._rows.value(place)["index"])
+            number = lines.number_of(self._rows.value(place)["index"])
+            return None if number is None else lines.value(number)
         return lines.value(place) if lines.has(place) else None
 
 
@@ -383,12 +383,11 @@ class Lines:
             raise InputError(f"{self.line_name(number)}: it has no whole number `index`")
         return value
 
-    def of_index(self, index: int) -> Any:
-        """The JSON of the line with an `index`; None without one. Raises as `value` does."""
+    def number_of(self, index: int) -> int | None:
+        """The number of the line with an `index`; None without one. Raises as `value` does."""
         count = len(self)
-        position = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
-        value = self.value(position) if position < count else None
-        return value if value is None or value["index"] == index else None
+        number = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
+        return number if number < count and self.value(number)["index"] == index else None
 
     def _line(self, number: int) -> bytes:
         self._find(number)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
-from dagengine.record.costs import StepCosts
+from dagengine.record.costs import StepCosts, usage_of
 from dagengine.record.values import Manifest
 from dagengine.results.passing import Condition, parse_condition
 from dagengine.results.rows import CaseResult, unknown_metric
@@ -45,33 +45,27 @@ def conditions_of(texts: Sequence[str], metrics: Sequence[str]) -> list[Conditio
     """
     conditions = [parse_condition(text, EXAMPLE) for text in texts]
     for condition in conditions:
-        _check(condition, metrics)
+        if flaw := _flaw_of(condition, metrics):
+            raise InputError(f"--fail-if {condition.text!r}: {flaw}")
     return conditions
 
 
-def _check(condition: Condition, metrics: Sequence[str]) -> None:
+def _flaw_of(condition: Condition, metrics: Sequence[str]) -> str:
+    """What is wrong with a condition on a run of these metrics; empty if nothing."""
+    of, measure = condition.of, condition.measure
+    measures: Sequence[str] = _OF_METRICS if of else _OF_RUNS
     # A metric may be called `p95`, too: then that is what the name stands for.
-    if _QUANTILE.fullmatch(condition.of) and condition.of not in metrics:
-        measures: Sequence[str] = ("cost", "tokens")
-    elif condition.of:
-        if condition.of not in metrics:
-            raise InputError(
-                f"--fail-if {condition.text!r}: {unknown_metric(condition.of, metrics)}"
-            )
-        measures = _OF_METRICS
-    else:
-        measures = _OF_RUNS
-    if condition.measure not in measures:
-        raise InputError(
-            f"--fail-if {condition.text!r}: {condition.measure!r} is not a measure here; "
-            f"measures are {', '.join(measures)}"
-        )
-    if condition.bound != "value" and condition.measure != "pass-rate":
-        raise InputError(f"--fail-if {condition.text!r}: only pass-rate has .low and .high")
-    if condition.measure in _FROM_0_TO_1 and not 0 <= condition.limit <= 1:
-        raise InputError(
-            f"--fail-if {condition.text!r}: {condition.measure} is from 0 to 1; write 0.5 for 50 %"
-        )
+    if _QUANTILE.fullmatch(of) and of not in metrics:
+        measures = ("cost", "tokens")
+    elif of and of not in metrics:
+        return str(unknown_metric(of, metrics))
+    if measure not in measures:
+        return f"{measure!r} is not a measure here; measures are {', '.join(measures)}"
+    if condition.bound != "value" and measure != "pass-rate":
+        return "only pass-rate has .low and .high"
+    if measure in _FROM_0_TO_1 and not 0 <= condition.limit <= 1:
+        return f"{measure} is from 0 to 1; write 0.5 for 50 %"
+    return ""
 
 
 def failures(conditions: Sequence[Condition], figures: Figures) -> list[str]:
@@ -133,11 +127,10 @@ class Costs:
         """Count one case."""
         money, tokens = 0.0, 0
         for result in row.metrics:
-            for step in result.steps:
-                tokens += step.usage.input_tokens + step.usage.output_tokens
-                cost = self._prices.of(result.metric, step)
-                self._unpriced = self._unpriced or cost is None
-                money += cost or 0.0
+            used = usage_of(result, self._prices)
+            tokens += used.input_tokens + used.output_tokens
+            money += used.cost or 0.0
+            self._unpriced = self._unpriced or used.cost is None
         self._money.add(money)
         self._tokens.add(tokens)
 

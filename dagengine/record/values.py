@@ -262,6 +262,11 @@ class Manifest(_Value):
         return [metric.name for metric in self.metrics]
 
     @property
+    def seconds(self) -> float | None:
+        """How long the run took; None without an end."""
+        return None if self.ended is None else (self.ended - self.started).total_seconds()
+
+    @property
     def finished(self) -> bool:
         """Whether every case has its row."""
         return self.ended is not None and self.exit not in ("interrupted", "error")

@@ -171,7 +171,7 @@ class RunWriter:
             texts = (self.folder / CASES, self.folder / TIMES)
             # Also half of a file of columns, which a killed run leaves under its other name.
             earlier = (*texts, *map(beside, texts), *columns_in(self.folder))
-            for path in (*(self.folder / name for name in _MADE), *earlier):
+            for path in (*map(self.folder.joinpath, _MADE), *earlier):
                 remove(path)
         # From here on a kill leaves a record without an end: the run counts as unfinished.
         self._replace(self.manifest.model_copy(update={"ended": None}))
@@ -180,8 +180,7 @@ class RunWriter:
         totals, spent = self._spent()
         judges, usage = spending_of_judges(spent, self.manifest.judges)
         summary = self._summing.result()
-        names = ("cases", "passed", "failed", "no_score")
-        counts = CountsRecord(**{name: getattr(summary, name) for name in names})
+        counts = CountsRecord.model_validate(summary, from_attributes=True)
         exit_: Exit = "failed" if counts.failed else "no_score" if counts.no_score else "ok"
         message = None
         if isinstance(error, Exception):
@@ -201,9 +200,8 @@ class RunWriter:
         path = self.folder / SUMMARY
         with self.rows.naming(path):
             shown = {"identity", "model", "standing"}
-            judge_facts = [judge.model_dump(mode="json", include=shown) for judge in judges]
-            figures = {"format": FORMAT, "exit": exit_, "judges": judge_facts}
-            figures |= summary.as_dict()
+            facts = [judge.model_dump(mode="json", include=shown) for judge in judges]
+            figures = {"format": FORMAT, "exit": exit_, "judges": facts, **summary.as_dict()}
             write_whole(path, json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
         self._replace(self.manifest)
 

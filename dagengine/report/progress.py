@@ -9,12 +9,13 @@ import importlib.util
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, repeat
 from typing import Any, NamedTuple, Protocol
 
-from dagengine.compiler.plan import NONE, Plan
+from dagengine.compiler.plan import Plan
 from dagengine.results import CaseResult, Totals, Waiting
 from dagengine.system.terminal import counted
 
@@ -191,7 +192,7 @@ def wait_words(waiting: Waiting) -> str:
     if waiting.silent is not None:
         answers = counted(waiting.count, "answer")
         return f"waiting for {answers} since {duration(waiting.silent)} ({waiting.why})"
-    count = f"{waiting.count:,} wait" + ("s" if waiting.count == 1 else "")
+    count = f"{waiting.count:,} wait{'s' * (waiting.count == 1)}"
     soon = "now" if waiting.seconds < 0.05 else f"in {duration(waiting.seconds)}"
     return f"{count} ({waiting.why}, next {soon})"
 
@@ -204,11 +205,9 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     if minutes < 1:
         return f"{rest} s"
-    if minutes < 10:
-        return f"{minutes} min" + (f" {rest:02} s" if rest else "")
-    if minutes < 60:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60:02} min"
+    if minutes < 10 and rest:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
 def likely_questions(plan: Plan) -> float:
@@ -222,15 +221,13 @@ def likely_questions(plan: Plan) -> float:
         for slot in plan.slots:
             own = chances[slot.index] = min(1.0, chances[slot.index] + slot.root)
             share = own / max(1, len(slot.branches))
-            targets = [(target, share) for ways in slot.branches.values() for target in ways]
-            for target, chance in (*targets, *((target, own) for target in slot.activates)):
+            targets = zip(chain.from_iterable(slot.branches.values()), repeat(share), strict=False)
+            for target, chance in chain(targets, zip(slot.activates, repeat(own), strict=False)):
                 (chances if target > slot.index else before)[target] += chance
-    units = dict[int, float]()
+    units = defaultdict[int, float](float)
     for slot in plan.slots:
-        if slot.unit != NONE:
-            units[slot.unit] = max(units.get(slot.unit, 0.0), chances[slot.index])
-    asking = [unit for unit in plan.units if unit.node.asks and not unit.constant]
-    return sum(units.get(unit.index, 0.0) for unit in asking)
+        units[slot.unit] = max(units[slot.unit], chances[slot.index])
+    return sum(units[unit.index] for unit in plan.units if unit.node.asks and not unit.constant)
 
 
 def questions_of(row: CaseResult) -> int:

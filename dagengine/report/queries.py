@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -110,15 +111,11 @@ def _connect(duckdb: Any, runs: Sequence[Run], own: Path) -> Any:
         name = str(run.folder)
         if run.columns() is not None:
             columns[name] = _plain(run.folder / COLUMNS, own / f"columns-{number}.parquet")
-            tables += [
-                _COLUMNS.format(
-                    run=_quote_text(name),
-                    metric=_quote_text(metric.name),
-                    n=n,
-                    path=_quote_text(columns[name]),
-                )
-                for n, metric in enumerate(run.manifest.metrics)
-            ]
+            own_table = partial(
+                _COLUMNS.format, run=_quote_text(name), path=_quote_text(columns[name])
+            )
+            for n, metric in enumerate(run.manifest.metric_names):
+                tables.append(own_table(metric=_quote_text(metric), n=n))
         rows[name] = _readable(run.results, run, own / f"rows-{number}.jsonl")
         if is_there(run.folder / CASES):
             texts[name] = _readable(run.folder / CASES, run, own / f"{number}.jsonl")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
@@ -72,8 +75,7 @@ class Selection:
 
     def fits(self, result: MetricResult) -> bool:
         """Return whether a result meets what is asked of results; its texts do not matter."""
-        states = [name for name in ("failed", "no_score") if getattr(self, name)]
-        if states and result.state not in states:
+        if (self.failed or self.no_score) and not getattr(self, result.state, False):
             return False
         if self.metric is not None and result.metric != self.metric:
             return False
@@ -213,15 +215,12 @@ def _answers(result: MetricResult) -> set[str]:
     answers = set[str]()
     for step in result.steps:
         verdicts = [step.verdict] if step.verdict is not None else item_verdicts(step.output)
-        answers |= {step.node, *(f"{step.node}={verdict}" for verdict in verdicts)}
-        outer = step.node.rpartition(_INSIDE)[0]
-        while outer:  # the metrics under verdicts that it is in
-            answers.add(outer)
-            outer = outer.rpartition(_INSIDE)[0]
-    failure = result.failure
-    return (
-        answers if failure is None else answers | {failure.node, f"{failure.node}={failure.kind}"}
-    )
+        answers.update(f"{step.node}={verdict}" for verdict in verdicts)
+        # The node itself, and the metrics under verdicts that it is in
+        answers.update(accumulate(step.node.split(_INSIDE), f"{{}}{_INSIDE}{{}}".format))
+    if (failure := result.failure) is not None:
+        answers |= {failure.node, f"{failure.node}={failure.kind}"}
+    return answers
 
 
 def _require_answer(at: str, manifest: Manifest) -> None:
@@ -229,16 +228,15 @@ def _require_answer(at: str, manifest: Manifest) -> None:
 
     What a node says that judges the items of a list, or rates, is not known beforehand.
     """
-    names, answers = set(_node_names(manifest)), dict[str, dict[str, None]]()
+    names, answers = set(_node_names(manifest)), defaultdict[str, dict[str, None]](dict)
     for metric in manifest.metrics:
         for node, verdicts in metric.verdicts().items():
             # Metrics may share a node: each of its answers counts once.
-            answers.setdefault(node, {}).update(dict.fromkeys(map(str, verdicts)))
-    splits = [(at[:index], at[index + 1 :]) for index, sign in enumerate(at) if sign == "="]
-    named = [(node, verdict) for node, verdict in splits if node in names]
+            answers[node].update(dict.fromkeys(map(str, verdicts)))
+    signs = (sign.span() for sign in re.finditer("=", at))
+    named = [(at[:start], at[end:]) for start, end in signs if at[:start] in names]
     if at in names or any(
-        not answers.get(node) or verdict in {*answers[node], *OutcomeKind}
-        for node, verdict in named
+        not answers[node] or verdict in {*answers[node], *OutcomeKind} for node, verdict in named
     ):
         return
     node, verdict = named[0]

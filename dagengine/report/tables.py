@@ -1,4 +1,8 @@
-"""What a terminal shows at the end of a run: a table, a summary and the cost."""
+"""What is shown at the end of a run: a table, a summary and the cost on a terminal.
+
+Build servers get JUnit XML, which has a test per case and metric, and the summary on the page of a
+GitHub workflow.
+"""
 
 from __future__ import annotations
 
@@ -80,16 +84,14 @@ def print_drafts(drafts: Sequence[DraftRecord], console: Any = None) -> None:
 
     out = console or standard_console()
     out.print(outcome_sentence(drafts), style="bold", highlight=False)
-    dropped: dict[str, list[DraftRecord]] = {}
-    for draft in drafts:
-        if draft.cause is not None:
-            dropped.setdefault(draft.cause, []).append(draft)
-    for cause, those in sorted(dropped.items(), key=lambda pair: -len(pair[1])):
-        first = those[0]
+    for cause, count in Counter(draft.cause for draft in drafts).most_common():
+        if cause is None:
+            continue
+        first = next(draft for draft in drafts if draft.cause == cause)
         why = first.why or (f"repeats {first.repeats!r}" if first.repeats else "")
         about = f": {one_line(why, _REASON)}" if why else ""
         shown = f" (first: {one_line(first.text, _PLACE)})" if first.text else ""
-        line = f"{len(those):,}x dropped, {one_line(cause, _NAME)}{about}{shown}"
+        line = f"{count:,}x dropped, {one_line(cause, _NAME)}{about}{shown}"
         out.print(line, highlight=False, markup=False)
 
 
@@ -114,8 +116,8 @@ def wins_line(wins: Counter[str]) -> str:
     lead = [name for name in contestants if wins[name] == most]
     if len(lead) > 1:
         return f"No winner: {few(lead)} won {most:,} of {of} each"
-    second = [f"{name} {wins[name]:,}" for name in losers[:1]]
-    return ", ".join([f"{first} won {most:,} of {of}", *second])
+    second = f", {losers[0]} {wins[losers[0]]:,}" if losers else ""
+    return f"{first} won {most:,} of {of}{second}"
 
 
 def headline_of(summary: Summary) -> str:
@@ -143,9 +145,8 @@ def _summary_table(summary: Summary) -> Any:
     for name in heads:
         table.add_column(name, justify="right")
     for tally in summary:
-        figures = [
-            "-" if x is None else f"{x:.3f}" for x in (tally.mean, tally.median, tally.spread)
-        ]
+        means = (tally.mean, tally.median, tally.spread)
+        figures = ["-" if figure is None else f"{figure:.3f}" for figure in means]
         passed, rate = "-", tally.pass_rate
         if rate is not None:
             # A tenth of a percent is a case from a thousand cases on.
@@ -177,11 +178,10 @@ def _cases_table(
         ("time", 7, "right"),
         ("ended at, and why", max(rest, 10), "left"),
     ]
-    left_out = {"worst metric": not several, "time": not times}
+    shown = {"worst metric": several, "time": times}
     for head, most, side in columns:
-        if left_out.get(head):
-            continue
-        table.add_column(head, justify=side, overflow="fold", max_width=most)
+        if shown.get(head, True):
+            table.add_column(head, justify=side, overflow="fold", max_width=most)
     numbers: dict[str, int] = {}
     for row in rows:
         table.add_row(*_cells(row, several, times, numbers))
@@ -194,9 +194,9 @@ def _cells(row: CaseResult, several: bool, times: bool, numbers: dict[str, int])
 
     worst = worst_result(row)
     label = [Text(str(row.index)), Text(one_line(row.case, _NAME))]
-    took = [Text("" if row.seconds is None else seconds_words(row.seconds))] if times else []
+    took = [Text("" if row.seconds is None else seconds_words(row.seconds))] * times
     if worst is None:
-        return [Text(SIGNS[row.state]), *label, *([Text("")] if several else []), "", *took, ""]
+        return [Text(SIGNS[row.state]), *label, *[""] * several, "", *took, ""]
     style = _STYLES.get(worst.state, "")
     score = "none" if worst.score is None else f"{worst.score:.3f}"
     end, why = str(worst.end), worst.why
@@ -212,7 +212,7 @@ def _cells(row: CaseResult, several: bool, times: bool, numbers: dict[str, int])
     return [
         Text(SIGNS[worst.state], style=style),
         *label,
-        *([Text(one_line(worst.metric, _NAME))] if several else []),
+        *[Text(one_line(worst.metric, _NAME))] * several,
         Text(score, style=style),
         *took,
         Text(one_line(ending, _REASON)),
@@ -313,20 +313,20 @@ def _answer_words(step: Step, best: float | None) -> str:
 
 def _plain(value: Any) -> str:
     """Data as a person reads it: a verdict with its reason, fields by name."""
-    if isinstance(value, dict) and {"verdict", "criterion"} <= set(value):
-        won = f", {value['won']:g} of {value['points']:g} points" if "won" in value else ""
-        return f"{value['verdict']}{won}: {value['criterion']} ({value.get('reason') or '-'})"
-    if isinstance(value, dict) and set(value) == {"verdict", "reason"}:
-        return f"{value['verdict']}: {value['reason']}"
-    if isinstance(value, dict):
-        return ", ".join(f"{name}: {_plain(part)}" for name, part in value.items())
-    if isinstance(value, list):
-        return "; ".join(_plain(part) for part in value)
+    match value:
+        case {"verdict": verdict, "criterion": criterion}:
+            won = f", {value['won']:g} of {value['points']:g} points" if "won" in value else ""
+            return f"{verdict}{won}: {criterion} ({value.get('reason') or '-'})"
+        case {"verdict": verdict, "reason": reason} if len(value) == 2:
+            return f"{verdict}: {reason}"
+        case dict():
+            return ", ".join(f"{name}: {_plain(part)}" for name, part in value.items())
+        case list():
+            return "; ".join(map(_plain, value))
     return as_text(value)
 
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
-_PLACES = 8
 _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -394,14 +394,12 @@ def step_summary(tally: Tally, totals: Totals, standings: Sequence[str] = ()) ->
         [str(group.cases), SIGNS[group.end.state], _code(str(group.end)), _code(group.reason)]
         for group in tally.places.ranking()[:_PLACES]
     ]
-    parts = [
-        f"<h3>{cell(headline_of(summary))}</h3>",
-        *(f"<p>{cell(line)}</p>" for line in standings),
-        table(("metric", "cases", "mean", "passed", "failed", "no score"), figures),
-        table(("cases", "", "ended at", "reason of the first"), spots) if spots else "",
-        f"<p>{cell(cost_line(totals))}</p>",
-    ]
-    return "".join(parts) + "\n\n"
+    text = f"<h3>{cell(headline_of(summary))}</h3>"
+    text += "".join(f"<p>{cell(line)}</p>" for line in standings)
+    text += table(("metric", "cases", "mean", "passed", "failed", "no score"), figures)
+    if spots:
+        text += table(("cases", "", "ended at", "reason of the first"), spots)
+    return f"{text}<p>{cell(cost_line(totals))}</p>\n\n"
 
 
 def _code(text: str) -> str:

@@ -47,9 +47,7 @@ class MetricTally:
         """Number of cases that took an answer: by the name of the node and the verdict."""
         answers: Counter[tuple[str, Any]] = Counter()
         for came in self.came.values():
-            for branch, cases in came.items():
-                if isinstance(branch, tuple):
-                    answers[branch] += cases
+            answers.update({at: cases for at, cases in came.items() if isinstance(at, tuple)})
         return answers
 
     def add(self, result: MetricResult) -> None:

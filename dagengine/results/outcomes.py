@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dagengine.prompts.evidence import as_data
 from dagengine.prompts.quotes import Quote
 from dagengine.question import NO_USAGE, Odds, Usage
 from dagengine.system.frozen import quick_init
+from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, too_short
 
 Verdict = str | bool
@@ -133,27 +135,22 @@ _ASKED_AGAIN = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
 def calls_words(calls: Iterable[tuple[JudgeCall, ...]]) -> str:
     """Events on the way to the answers of a step, in words; "" where nothing did."""
     questions = list(calls)
-    total = sum(map(len, questions))
-    if not total:
+    every = list(chain.from_iterable(questions))
+    if not every:
         return ""
-    repeated = [call for question in questions for call in question[:-1]]
+    repeated = list(chain.from_iterable(question[:-1] for question in questions))
     reasks = sum(call.outcome in _ASKED_AGAIN for call in repeated)
-    waited = sum(call.waited for question in questions for call in question)
-    parts = [
-        f"{count} {name if count == 1 else plural}"
-        for count, name, plural in (
-            (len(repeated) - reasks, "retry", "retries"),
-            (reasks, "re-ask", "re-asks"),
-        )
-        if count
-    ]
+    waited = sum(call.waited for call in every)
+    parts = [counted(reasks, "re-ask")] if reasks else []
+    if retries := len(repeated) - reasks:
+        parts.insert(0, "1 retry" if retries == 1 else f"{retries} retries")
     if waited >= _WAIT:
         parts.append(f"{waited:.1f} s waited")
     # What misquotes is an answer all the same, whose verdict may be kept.
     ends = [question[-1] for question in questions]
     lost = any(end.message and end.outcome is not OutcomeKind.UNSUPPORTED for end in ends)
     gave_up = "gave up after " * lost
-    return f"{gave_up}{total} calls: {', '.join(parts)}"
+    return f"{gave_up}{len(every)} calls: {', '.join(parts)}"
 
 
 @quick_init
@@ -225,9 +222,8 @@ class Step:
         row = {name: getattr(self, name) for name in _NAMES if getattr(self, name) is not None}
         # By their texts: 1 and True are equal in Python, and readers would get one for the other.
         if self.verdict is not None:
-            implied = repr(implied_output(row))
             row["output"] = self.output  # also None, which a row without an output is not
-            if repr(self.output) == implied:
+            if repr(self.output) == repr(implied_output(row)):
                 del row["output"]
         if self.usage != NO_USAGE:
             # Not what a provider had in its cache: that depends on the timing.
@@ -254,7 +250,7 @@ def _lists_of(odds: Odds | None) -> list[Any] | None:
     return None if odds is None else [*map(list, odds)]
 
 
-_NAMES = (*("node", "kind", "output", "verdict", "confidence", "mass", "reason", "score", "mode"),)
+_NAMES = ("node", "kind", "output", "verdict", "confidence", "mass", "reason", "score", "mode")
 
 
 def implied_output(step: Mapping[str, Any]) -> Any:

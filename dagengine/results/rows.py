@@ -271,7 +271,9 @@ class MetricResult:
             row["judge"] = self.judge
         if self.points is not None:
             row["points"] = self.points.model_dump(mode="json")
-        return row if self.odds is None else {**row, "odds": self.odds.as_dict()}
+        if self.odds is not None:
+            row["odds"] = self.odds.as_dict()
+        return row
 
 
 @quick_init
@@ -296,19 +298,18 @@ class CaseResult:
         __getattr__ = absent_attributes(_ELSEWHERE)
 
     def __repr__(self) -> str:
-        states = [
-            f"{clip(metric.metric, _NAME)!r} {metric._summary_line()}" for metric in self.metrics
-        ]
-        more = [f"{len(states) - _LISTED} more"] if len(states) > _LISTED else []
-        shown = "; ".join([*states[:_LISTED], *more]) or "no metric"
+        states = [f"{clip(m.metric, _NAME)!r} {m._summary_line()}" for m in self.metrics]
+        if len(states) > _LISTED:
+            states[_LISTED:] = [f"{len(states) - _LISTED} more"]
+        shown = "; ".join(states) or "no metric"
         return f"<{type(self).__name__} {self.index} {clip(self.case, _NAME)!r}: {shown}>"
 
     def __getitem__(self, metric: str) -> MetricResult:
         """The result of one metric; raises InputError when there is none of this name."""
-        for result in self.metrics:
-            if result.metric == metric:
-                return result
-        raise unknown_metric(str(metric), (result.metric for result in self.metrics))
+        results = self.by_metric()
+        if metric not in results:
+            raise unknown_metric(str(metric), results)
+        return results[metric]
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
@@ -143,16 +143,15 @@ class Summary:
         lines = [f"{metric.metric}: {_figures(metric)}" for metric in self.metrics]
         if self.tags:
             lines.append(f"{counted(len(self.tags), 'tag')} in .tags")
-        return (
-            "\n  ".join([f"<{type(self).__name__} of {counted(self.cases, 'case')}", *lines]) + ">"
-        )
+        head = f"<{type(self).__name__} of {counted(self.cases, 'case')}"
+        return "\n  ".join([head, *lines]) + ">"
 
     def __getitem__(self, metric: str) -> MetricSummary:
         """The figures of one metric; raises InputError when there is none of this name."""
-        for summary in self.metrics:
-            if summary.metric == metric:
-                return summary
-        raise unknown_metric(metric, (summary.metric for summary in self.metrics))
+        summaries = {summary.metric: summary for summary in self.metrics}
+        if metric not in summaries:
+            raise unknown_metric(metric, summaries)
+        return summaries[metric]
 
     def __iter__(self) -> Iterator[MetricSummary]:
         return iter(self.metrics)
@@ -220,6 +219,8 @@ class _Scores:
                 self.turns[node.mode] += 1
         if result.score is not None:
             self.count(result.score)
+        if result.points is not None:
+            self.add_points(result.points)
 
     def count(self, score: float) -> None:
         """Take one score into the figures of scores."""
@@ -231,10 +232,13 @@ class _Scores:
         self._squares += step * (score - self._mean)
 
     def summary(self, metric: str) -> MetricSummary:
-        some, passed, failed = self._count > 0, self.states["passed"], self.states["failed"]
-        spread = math.sqrt(self._squares / (self._count - 1)) if self._count > 1 else None
-        middle = (self._count - 1) // 2, self._count // 2
-        median = sum(map(self.at, middle)) / 2 if some else None
+        passed, failed = self.states["passed"], self.states["failed"]
+        mean = median = spread = lowest = highest = None
+        if self._count:
+            mean, lowest, highest = self._mean, self._lowest, self._highest
+            median = (self.at((self._count - 1) // 2) + self.at(self._count // 2)) / 2
+        if self._count > 1:
+            spread = math.sqrt(self._squares / (self._count - 1))
         bins = [0] * BINS
         for part, count in self._grid.items():
             bins[min(max((2 * part * (BINS - 1) + _GRID) // (2 * _GRID), 0), BINS - 1)] += count
@@ -244,11 +248,11 @@ class _Scores:
             passed=passed,
             failed=failed,
             no_score=self.states["no_score"],
-            mean=self._mean if some else None,
-            median=median if some else None,
+            mean=mean,
+            median=median,
             spread=spread,
-            lowest=self._lowest if some else None,
-            highest=self._highest if some else None,
+            lowest=lowest,
+            highest=highest,
             distribution=tuple(bins),
             pass_rate=Share.of(passed, passed + failed),
             escalated=Share.of(self.turns[ESCALATED], self.turns.total()),
@@ -281,8 +285,8 @@ class Summing:
     def __init__(self, rows: Iterable[CaseResult] = ()) -> None:
         self._states: Counter[str] = Counter()
         self._no_score = self._skipped = 0
-        self._metrics: dict[str, _Scores] = {}
-        self._tags: dict[str, dict[str, _Scores]] = {}
+        self._metrics = defaultdict[str, _Scores](_Scores)
+        self._tags: dict[str, defaultdict[str, _Scores]] = {}
         for row in rows:
             self.add(row)
 
@@ -294,19 +298,13 @@ class Summing:
         self._no_score += any(result.score is None for result in row.metrics)
         tags = getattr(row.test_case, "tags", None) or ()
         parts = [self._metrics]
+        # Tags are free text. Somebody who puts an id into them shall not have sums for every case.
         for tag in dict.fromkeys(tags):
-            # Tags are free text. Somebody who puts an id into them shall not have sums for every
-            # case.
             if tag in self._tags or len(self._tags) < _TAGS:
-                parts.append(self._tags.setdefault(tag, {}))
+                parts.append(self._tags.setdefault(tag, defaultdict(_Scores)))
         for result in row.metrics:
             for part in parts:
-                scores = part.get(result.metric)
-                if scores is None:
-                    scores = part[result.metric] = _Scores()
-                scores.add(result)
-                if result.points is not None:
-                    scores.add_points(result.points)
+                part[result.metric].add(result)
 
     def result(self) -> Summary:
         """The figures of the rows so far."""

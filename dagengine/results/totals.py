@@ -110,26 +110,21 @@ def cost_line(totals: Totals) -> str:
     calls = counted(totals.calls, "judge call")
     if 0 < totals.requests < totals.calls:
         calls += f" in {counted(totals.requests, 'request')}"
-    parts = [counted(totals.asked, "question"), calls]
-    if totals.speculated:
-        parts.append(f"{totals.speculated} asked ahead, {totals.unneeded} of them not needed")
-    if totals.cached:
-        parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
-    if totals.damaged:
-        parts.append(f"{totals.damaged} damaged in the store and asked again")
-    if totals.shared:
-        parts.append(f"{totals.shared} shared with an equal question")
-    if totals.retried:
-        parts.append(f"{totals.retried} retried")
-    if totals.failed:
-        parts.append(f"{totals.failed} failed")
+    cached = totals.cached / (totals.asked or 1)
     tokens = totals.usage.input_tokens + totals.usage.output_tokens
-    if tokens:
-        parts.append(f"{tokens:,} tokens")
-    if totals.usage.cached_tokens:
-        kept = totals.usage.cached_tokens / totals.usage.input_tokens
-        saved = f", ${totals.saved:.2f} saved" if totals.saved >= 0.005 else ""
-        parts.append(f"{kept:.0%} of prompt tokens came from caches{saved}")
-    if totals.cost:
-        parts.append(f"about ${totals.cost:.4f}")
-    return ", ".join(parts)
+    kept = totals.usage.cached_tokens / (totals.usage.input_tokens or 1)
+    saved = f", ${totals.saved:.2f} saved" if totals.saved >= 0.005 else ""
+    parts = (
+        (1, counted(totals.asked, "question")),
+        (1, calls),
+        (totals.speculated, f"{{}} asked ahead, {totals.unneeded} of them not needed"),
+        (totals.cached, f"{{}} from the store ({cached:.0%})"),
+        (totals.damaged, "{} damaged in the store and asked again"),
+        (totals.shared, "{} shared with an equal question"),
+        (totals.retried, "{} retried"),
+        (totals.failed, "{} failed"),
+        (tokens, "{:,} tokens"),
+        (kept, f"{{:.0%}} of prompt tokens came from caches{saved}"),
+        (totals.cost, "about ${:.4f}"),
+    )
+    return ", ".join(words.format(figure) for figure, words in parts if figure)

@@ -11,7 +11,7 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, LabelFile, Retraction
-from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.results import OutcomeKind, Step
 from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, planned_cases, sample
 from dagengine.view.runs import OpenRun
 from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk, answer_in
@@ -70,11 +70,8 @@ class Labelling:
             positions = self._known(metric, kind)
         if positions is None:  # no index knows: every row has to be read
             wanted = is_failed if kind == "failed" else is_unsure
-            positions = [
-                position
-                for position, row in enumerate(self._run.rows())
-                if (result := _result(row, metric)) is not None and wanted(result)
-            ]
+            results = (row.by_metric().get(metric) for row in self._run.rows())
+            positions = [at for at, result in enumerate(results) if result and wanted(result)]
         return sample(positions, count, seed)
 
     def position(self, at: At) -> dict[str, Any]:
@@ -131,7 +128,7 @@ class _PersonsWalk:
         if not 0 <= at.place < len(run):
             raise InputError(f"there is no case {at.place}: the run has {len(run)}")
         self._row, self._fields = run.row(at.place), run.fields(at.place)
-        self._result = _result(self._row, at.metric)
+        self._result = self._row.by_metric().get(at.metric)
         # The key of a case in labels is the hash of its content.
         self._case = self._row.hash or f"row {self._row.index}"
         own = (at.who, at.metric, self._case)
@@ -185,7 +182,7 @@ class _PersonsWalk:
                 "kind": asked.kind,
                 "question": asked.question,
                 "choices": [choice.label for choice in asked.choices],
-                "reads": list(asked.reads),
+                "reads": asked.reads,
                 "evidence": [{"node": name, "output": output} for name, output in asked.evidence],
             }
         return {
@@ -231,10 +228,6 @@ def _both_answers(name: str, own: Passed | None, step: Step | None) -> dict[str,
         "reason": step and step.reason,
         "same": own.answer == judge if own is not None and both else None,
     }
-
-
-def _result(row: CaseResult, metric: str) -> MetricResult | None:
-    return next((result for result in row.metrics if result.metric == metric), None)
 
 
 def _words(said: Said) -> str:

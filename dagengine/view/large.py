@@ -16,6 +16,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from dagengine.record.writer import CASES, MANIFEST
 from dagengine.report.page.about import alarms_of, run_record
 from dagengine.report.page.packed_columns import CHUNK, PackedColumns
 from dagengine.report.page.run_page import head_of, page_of
-from dagengine.report.page.texts import pack, packed_row
+from dagengine.report.page.texts import People, pack, packed_row
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.system.regular_files import is_there, private_folders
 from dagengine.view.queues import Queue
@@ -154,23 +155,17 @@ class IndexedRun:
 
     def texts(self, places: Sequence[int]) -> list[Any]:
         """The texts of some rows, each with what people said; raises InputError for no row."""
-        self._require(places)
-        people, texts = self._run.people(), list[Any]()
-        for position in places:
-            row = self._run.row(position)
-            line = packed_row(self._graphs, self._costs, row, self._run.fields(position))
+        people, texts = People.of_run(self.record), list[Any]()
+        for row, fields in zip(map(self._run.row, places), self.fields(places), strict=True):
+            line = packed_row(self._graphs, self._costs, row, fields)
             texts.append([line, people.of(row.hash)])
         return texts
 
     def fields(self, places: Sequence[int]) -> list[Mapping[str, Any] | None]:
         """The fields of some cases; None for one without texts. Raises InputError for no row."""
-        self._require(places)
+        if (last := max(places, default=-1)) >= len(self._run):
+            raise InputError(f"there is no row {last}: the run has {len(self._run)}")
         return list(map(self._run.fields, places))
-
-    def _require(self, places: Sequence[int]) -> None:
-        for position in places:
-            if position >= len(self._run):
-                raise InputError(f"there is no row {position}: the run has {len(self._run)}")
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
         """The places of the cases that failed or have no score, or are unsure."""
@@ -179,11 +174,10 @@ class IndexedRun:
             kind_of["state"] in "fn" if kind == "failed" else bool(kind_of["split"])
             for kind_of in self._kinds[number]
         ]
-        kinds = array("I")
         sql = "SELECT bytes FROM chunks WHERE name = ? ORDER BY number"
-        for (data,) in self._db.execute(sql, (f"kind.{number}",)):
-            kinds.frombytes(data)
-        return array("q", (index for index, kind_of in enumerate(kinds) if wanted[kind_of]))
+        chunks = self._db.execute(sql, (f"kind.{number}",))
+        kinds = array("I", b"".join(chain.from_iterable(chunks)))
+        return array("q", compress(count(), map(wanted.__getitem__, kinds)))
 
 
 def _size(run: Run) -> int:
@@ -223,8 +217,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _meta(path: Path, name: str) -> str | None:
     """Metadata of an index; None without one that can be read."""
     with suppress(sqlite3.Error), closing(_connect(path)) as db:
-        entry = db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if entry is None else str(entry[0])
+        for (value,) in db.execute("SELECT value FROM meta WHERE name = ?", (name,)):
+            return str(value)
     return None
 
 
@@ -273,8 +267,4 @@ def _add_chunk(db: sqlite3.Connection, columns: PackedColumns) -> None:
 
 def utf8(text: str) -> str:
     """Text that sqlite takes: without lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="replace").decode()
-    return text
+    return text.encode(errors="replace").decode()

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, filterfalse, repeat, takewhile, zip_longest
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -60,6 +61,7 @@ def sample(places: Sequence[int], count: int, seed: str) -> list[int]:
 
 PLAN = "label-plan.json"
 """The file of a run folder with the cases to label next."""
+_PARTS = ("first", "random", "chosen")  # of a plan, in the order of labelling
 WIDTHS = (0.10, 0.05, 0.03)
 _GUESS = 0.8  # the agreement that is assumed before there are labels
 Judged = tuple[CaseResult, MetricResult]
@@ -204,30 +206,27 @@ class _People:
         self, record: MetricRecord, results: Sequence[Judged], labels: Sequence[Label]
     ) -> None:
         now = record.definitions()
-        every = [label for label in labels if label.metric == record.name]
-        mine = [label for label in every if label.definition == now.get(label.node)]
-        ends = [label.definition for label in every if label.outcome is not None]
-        self.stale = len(ends) - ends.count(record.hash)
-        self._results = results
-        self._ends: dict[str, dict[str, str | float]] = {}
+        self.stale, self._results = 0, results
+        self._ends: dict[str, dict[str, str | float]] = defaultdict(dict)
         self._answers: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
-        for label in mine:
+        self.tried = set[str]()  # cases, also those of which a person could not tell
+        for label in labels:
+            if label.metric != record.name:
+                continue
+            self.stale += label.outcome is not None and label.definition != record.hash
+            if label.definition != now.get(label.node):
+                continue
+            self.tried.add(label.case)
             if label.outcome is not None:
-                self._ends.setdefault(label.case, {})[label.who] = label.outcome
+                self._ends[label.case][label.who] = label.outcome
             if label.node and label.answer is not None:
                 self._answers[label.case].setdefault(label.node, {})[label.who] = label.answer
-        # Also those of which a person could not tell.
-        self.tried = {label.case for label in mine}
         self.agreed, self.hits = dict[int, str | float | None](), dict[int, bool]()
         for position, (row, result) in enumerate(results):
-            self._compare(position, row, result)
-
-    def _compare(self, position: int, row: CaseResult, result: MetricResult) -> None:
-        """Hold the labels of a case against what the judge says of it."""
-        if own := self._ends.get(row.hash or ""):
-            outcome = self.agreed[position] = _majority(own.values())
-            if outcome in ("pass", "fail") and result.success is not None:
-                self.hits[position] = (outcome == "pass") == result.success
+            if own := self._ends.get(row.hash or ""):
+                outcome = self.agreed[position] = _majority(own.values())
+                if outcome in ("pass", "fail") and result.success is not None:
+                    self.hits[position] = (outcome == "pass") == result.success
 
     def contradictions(self) -> tuple[int, list[Contradiction]]:
         """Number of cases with several people's labels, and those on which they differ."""
@@ -288,7 +287,7 @@ def _doubtful(results: Sequence[Judged], positions: Iterable[int], count: int) -
         row, result = results[position]
         # How little the result is worth, from 0 to 1. Without a score it is worth nothing; split
         # votes, a low probability and a score near its threshold make it doubtful.
-        doubts = [1.0 if result.failure is not None or result.score is None else 0.0]
+        doubts = [float(result.failure is not None or result.score is None)]
         for step in result.steps:
             if step.confidence is not None:
                 doubts.append(1 - step.confidence)
@@ -297,7 +296,7 @@ def _doubtful(results: Sequence[Judged], positions: Iterable[int], count: int) -
                 doubts.append(1 - max(counts.values()) / len(step.votes))
         if result.score is not None and result.threshold is not None:
             doubts.append((0.5 - abs(result.score - result.threshold) / 2) / 2)
-        key = (result.path, str(result.failure.kind) if result.failure else None)
+        key = (result.path, result.failure and str(result.failure.kind))
         paths[key].append((-max(doubts), position, row.index))
     ranked = [sorted(own) for own in sorted(paths.values(), key=lambda own: (len(own), own[0][1]))]
     # One case of every path in turn, or a path of many cases would take all places.
@@ -308,10 +307,8 @@ def _doubtful(results: Sequence[Judged], positions: Iterable[int], count: int) -
 def write_plan(folder: Path, plans: Sequence[LabelPlan]) -> Path:
     """Write the cases to label next into the folder of a run; raises InputError where it cannot."""
     path = folder / PLAN
-    metrics = {
-        plan.metric: {"first": plan.first, "random": plan.random, "chosen": plan.chosen}
-        for plan in plans
-    }
+    parts = attrgetter(*_PARTS)
+    metrics = {plan.metric: dict(zip(_PARTS, parts(plan), strict=True)) for plan in plans}
     try:
         write_whole(path, json.dumps({"metrics": metrics}, indent=1, ensure_ascii=False) + "\n")
     except OSError as error:
@@ -325,8 +322,8 @@ def planned_cases(folder: Path, metric: str) -> list[int]:
     if not is_there(path):
         raise InputError(f"{path.name} is not there: write it with `dagengine labels plan`")
     try:
-        parts = json.loads(read_whole(path))["metrics"][metric]
-        numbers = [number for name in ("first", "random", "chosen") for number in list(parts[name])]
+        parts = itemgetter(*_PARTS)(json.loads(read_whole(path))["metrics"][metric])
+        numbers = list(chain.from_iterable(parts))
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise InputError(f"{path.name} has no plan for {metric!r:.80}") from error
     if not all(type(number) is int and number >= 0 for number in numbers):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from dagengine.record.values import Manifest, MetricRecord
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.changes.run_report import change_report
 from dagengine.report.page.run_page import served_page
-from dagengine.report.page.texts import People, Prompt, keys_of, open_prompts
+from dagengine.report.page.texts import Prompt, keys_of, open_prompts
 from dagengine.results import CaseResult
 from dagengine.results.summary import MetricSummary, Summing
 
@@ -51,13 +50,9 @@ class OpenRun:
     def manifest(self) -> Manifest:
         return self._run.manifest
 
-    @property
-    def metrics(self) -> tuple[MetricRecord, ...]:
-        return self.manifest.metrics
-
     def metric(self, name: str) -> MetricRecord:
         """The metric of a name; raises InputError without one."""
-        for metric in self.metrics:
+        for metric in self.manifest.metrics:
             if metric.name == name:
                 return metric
         raise InputError(f"the run has no metric {name!r:.80}")
@@ -97,11 +92,9 @@ class OpenRun:
 
     def place_of(self, index: int) -> int:
         """The place of the case with a number in the data; raises InputError without one."""
-        # Mostly a case is at its own number. Where a run broke off, rows before it may be missing.
-        if index < len(self) and self.row(index).index == index:
-            return index
-        position = bisect.bisect_left(range(len(self)), index, key=lambda at: self.row(at).index)
-        if position >= len(self) or self.row(position).index != index:
+        with self._lock:
+            position = self._files.place_of(index)
+        if position is None:
             raise InputError(f"{self.name} has no row of case {index}")
         return position
 
@@ -125,14 +118,9 @@ class OpenRun:
 
         Raises InputError for a number without a row.
         """
-        row = self.row(self.place_of(index))
+        keys = keys_of(self.row(self.place_of(index)), self.manifest.metric_names)
         with open_prompts(self._run) as stored:
-            keys = keys_of(row, self.manifest.metric_names)
             return None if stored is None else stored.of(keys)
-
-    def people(self) -> People:
-        """Labels by people so far."""
-        return People.of_run(self._run)
 
     def page(self, server: Mapping[str, Any]) -> str:
         """The page of the run as it is now; `server` is what the server tells it of itself."""
@@ -156,7 +144,6 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
     lines = list[dict[str, Any]]()
     for number, run in enumerate(runs):
         manifest, counts, totals = run.manifest, run.manifest.counts, run.manifest.totals
-        ended = manifest.ended
 
         lines.append(
             {
@@ -164,7 +151,7 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
                 "name": run.name,
                 "folder": str(run.folder),
                 "started": manifest.started.isoformat(),
-                "seconds": None if ended is None else (ended - manifest.started).total_seconds(),
+                "seconds": manifest.seconds,
                 "finished": run.finished,
                 "metrics": run.manifest.metric_names,
                 "rates": _rates(run),
@@ -186,29 +173,26 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
 
 def _rates(run: OpenRun) -> list[dict[str, Any]]:
     """Of every metric: what passed, of how many, and the share with its 95 % interval."""
-    hashes = {metric.name: metric.hash for metric in run.metrics}
-    rates = list[dict[str, Any]]()
-    for summary in run.glance().metrics:
-        share = summary.pass_rate
-        rates.append(
-            {
-                "metric": summary.metric,
-                "hash": hashes.get(summary.metric),
-                "passed": summary.passed,
-                "of": summary.passed + summary.failed,
-                "no_score": summary.no_score,
-                "share": share and (share.value, share.low, share.high),
-            }
-        )
-    return rates
+    hashes = {metric.name: metric.hash for metric in run.manifest.metrics}
+    return [
+        {
+            "metric": summary.metric,
+            "hash": hashes.get(summary.metric),
+            "passed": summary.passed,
+            "of": summary.passed + summary.failed,
+            "no_score": summary.no_score,
+            "share": summary.pass_rate and astuple(summary.pass_rate),
+        }
+        for summary in run.glance().metrics
+    ]
 
 
 def comparable(one: OpenRun, two: OpenRun) -> bool:
     """Return whether two runs have a metric and a case in common: then they can be compared."""
     if set(one.manifest.metric_names).isdisjoint(two.manifest.metric_names):
         return False
-    files = [run.manifest.data.sha256 for run in (one, two)]
-    if files[0] is not None and files[0] == files[1]:
+    file = one.manifest.data.sha256
+    if file is not None and file == two.manifest.data.sha256:
         return True
     return not one.glance().contents.isdisjoint(two.glance().contents)
 
@@ -262,12 +246,9 @@ def _first_text(value: Any) -> str | None:
     """The text that tells a case apart at a glance: its input, or the first of its texts."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list):
-        parts: Iterable[Any] = value
-    elif isinstance(value, Mapping):
+    parts: Iterable[Any] = value if isinstance(value, list) else ()
+    if isinstance(value, Mapping):
         shown = {name: part for name, part in value.items() if name not in _UNTOLD}
-        main = next((shown[name] for name in ("input", "scenario") if name in shown), None)
+        main = shown.get("input", shown.get("scenario"))
         parts = shown.values() if main is None else (main,)
-    else:
-        return None
     return next((text for text in map(_first_text, parts) if text is not None), None)

@@ -186,20 +186,20 @@ class Walk:
         if name not in self._agree:
             node, step = self._nodes.get(name), self._steps.get(name)
             same = node is not None and step is not None
-            if name in self._values:
-                same = same and self._values[name] == (None if step is None else answer_in(step))
-            elif node is not None and node.judges:
-                same = same and node.kind == "task"
-            inputs = node.inputs if node is not None else ()
-            self._agree[name] = same and all(map(self._as_in_run, inputs))
+            if node is not None and step is not None:
+                if name in self._values:
+                    same = self._values[name] == answer_in(step)
+                elif node.judges:
+                    same = node.kind == "task"
+                same = same and all(map(self._as_in_run, node.inputs))
+            self._agree[name] = same
         return self._agree[name]
 
     def _question(self, node: NodeRecord) -> Asked:
         choices: tuple[Choice, ...] = ()
         if node.kind in _DECIDES:
-            verdicts = sorted(
-                self._verdicts.get(node.name, ()), key=lambda verdict: verdict is False
-            )
+            answers = self._verdicts.get(node.name, ())
+            verdicts = sorted(answers, key=lambda verdict: verdict is False)
             choices = tuple(Choice(str(verdict), verdict) for verdict in verdicts)
         elif node.scale and node.kind not in _LISTS:
             low, high = min(node.scale.values()), max(node.scale.values())
@@ -208,12 +208,9 @@ class Walk:
             )
         if not choices:
             raise StuckError(f"{node.name} judges the items of a list, which a walk does not ask")
-        evidence = tuple(
-            (name, None if step is None else step.output)
-            for name in node.inputs
-            for step in (self._steps.get(name),)
-            if self._nodes[name].kind not in _DECIDES
-        )
+        wrote = [name for name in node.inputs if self._nodes[name].kind not in _DECIDES]
+        outputs = (getattr(self._steps.get(name), "output", None) for name in wrote)
+        evidence = tuple(zip(wrote, outputs, strict=True))
         return Asked(
             node.name, node.kind, node.question or node.name, choices, node.reads, evidence,
             node.hash,

@@ -1,4 +1,4 @@
-"""What changed between two runs of a metric on one case: a pure function of both results.
+"""What changed between two runs of a metric: on one case, and summed up by node and cause.
 
 A flip is named by the first node, in topological order, whose answer differs. Its cause is the
 first of these that holds:
@@ -16,12 +16,14 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import filterfalse
+from operator import itemgetter
 from typing import Any, Literal, cast
 
 from dagengine.record.changes.tree_changes import TreeChange, Trees
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
-from dagengine.results.passing import State, passes
+from dagengine.results.passing import STATES, State, passes
 from dagengine.system.terminal import clip
 from dagengine.test_case import read_field
 
@@ -96,20 +98,22 @@ def answer_of(step: Step | None) -> Any:
         return (str(step.outcome),)
     if step.verdict is not None:
         return (type(step.verdict), step.verdict)
-    return _by_criterion(step) or _verdicts(step.output) or step.score
+    return _by_criterion(step) or _verdicts(step) or step.score
 
 
-def _by_criterion(step: Step | None) -> dict[str, Any] | None:
-    """The verdicts on criteria of a rubric, by name, else by text; None for any other step."""
-    if step is None or _verdicts(step.output) is None or "criterion" not in step.output[0]:
-        return None
+def _by_criterion(step: Step | None) -> dict[str, Any]:
+    """The verdicts on criteria of a rubric, by name, else by text; none for any other step."""
+    if step is None or not _verdicts(step) or "criterion" not in step.output[0]:
+        return {}
     return {item.get("name") or item.get("criterion"): item["verdict"] for item in step.output}
 
 
-def _verdicts(output: Any) -> list[Any] | None:
-    items = output if isinstance(output, list) else []
-    are_verdicts = all(isinstance(item, Mapping) and "verdict" in item for item in items)
-    return [item["verdict"] for item in items] if items and are_verdicts else None
+def _verdicts(step: Step) -> list[Any]:
+    """The verdicts on the items of a list; none for any other step."""
+    try:
+        return list(map(itemgetter("verdict"), step.output))
+    except (TypeError, LookupError):
+        return []
 
 
 def answer_words(step: Step | None) -> str:
@@ -120,8 +124,7 @@ def answer_words(step: Step | None) -> str:
         return str(step.outcome).replace("_", " ")
     if step.verdict is not None:
         return str(step.verdict)
-    verdicts = _verdicts(step.output)
-    if verdicts is not None:
+    if verdicts := _verdicts(step):
         return clip(", ".join(map(str, verdicts)), _LONGEST)
     return "an answer" if step.score is None else f"{step.score:.4g}"
 
@@ -209,13 +212,11 @@ class _Walk:
         failure = self._new.failure or self._old.failure
         if failure is not None:
             # A failure that no step shows, for instance a missing field.
-            differs = self._difference(failure.node)
-            return replace(
-                differs, old_answer=_ending_of(self._old), new_answer=_ending_of(self._new)
-            )
-        shared = [name for name in self._names() if name in self._before and name in self._after]
-        changed = [name for name in shared if name in self._trees.redefined]
-        if changed:
+            old, new = _ending_of(self._old), _ending_of(self._new)
+            return replace(self._difference(failure.node), old_answer=old, new_answer=new)
+        both = self._before.keys() & self._after.keys()
+        shared = list(filter(both.__contains__, self._names()))
+        if changed := list(filter(self._trees.redefined.__contains__, shared)):
             return self._redefinition(changed[-1])
         if not shared:
             return Difference("", _result(self._old), _result(self._new), "same")
@@ -223,9 +224,7 @@ class _Walk:
 
     def _names(self) -> Iterator[str]:
         yield from self._trees.order
-        for name in (*self._before, *self._after):
-            if name not in self._trees.known:
-                yield name
+        yield from filterfalse(self._trees.known.__contains__, (*self._before, *self._after))
 
     def _redefinition(self, name: str) -> Difference:
         old, new = answer_words(self._before.get(name)), answer_words(self._after.get(name))
@@ -233,16 +232,17 @@ class _Walk:
 
     def _difference(self, name: str) -> Difference:
         before, after = self._before.get(name), self._after.get(name)
-        cause, detail = self.cause(name)
-        old, new = answer_words(before), answer_words(after)
         olds, news = _by_criterion(before), _by_criterion(after)
-        if olds is not None and news is not None:
-            differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
-            old, new = (
-                clip("; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing), _LONGEST)
-                for by in (olds, news)
+        differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
+
+        def words(step: Step | None, by: Mapping[str, Any]) -> str:
+            if not (olds and news):
+                return answer_words(step)
+            return clip(
+                "; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing), _LONGEST
             )
-        return Difference(name, old, new, cause, detail)
+
+        return Difference(name, words(before, olds), words(after, news), *self.cause(name))
 
     def cause(self, name: str) -> tuple[Cause, str]:
         # In the order of what explains the most. A node that was changed may answer otherwise to
@@ -262,13 +262,12 @@ class _Walk:
             return "" if self._fields.same else "the case changed"
         node = self._trees.node(name)
         inputs = self._trees.inputs(name)
-        fields = self._fields.changes_among(tuple(node.reads))
-        if fields:
+        if fields := self._fields.changes_among(node.reads):
             return f"{' and '.join(fields)} changed"
         if not node.reads and not inputs and not self._fields.same:
             return "the case changed"
-        wrote = [source for source in inputs if self.wrote(source)]
-        return f"{' and '.join(wrote)} gave something else" if wrote else ""
+        wrote = " and ".join(filter(self.wrote, inputs))
+        return wrote and f"{wrote} gave something else"
 
     def wrote(self, name: str) -> bool:
         """Whether a node handed on something else, even if only another reason."""
@@ -284,9 +283,8 @@ class _Walk:
             if step is None or not step.votes or step.verdict is None:
                 return ""
             shares.append(f"{step.agreeing} of {len(step.votes)}")
-        if shares[0] == shares[1]:
-            return f"votes {shares[0]}, both times"
-        return f"votes {shares[0]}, then {shares[1]}"
+        old, new = shares
+        return f"votes {old}, both times" if old == new else f"votes {old}, then {new}"
 
 
 def _ending_of(result: MetricResult) -> str:
@@ -360,10 +358,8 @@ class MetricComparison:
         return self._in("no_score")
 
     def _in(self, state: State) -> tuple[int, int]:
-        return (
-            sum(count for (old, _), count in self.states.items() if old == state),
-            sum(count for (_, new), count in self.states.items() if new == state),
-        )
+        counts = self.states
+        return sum(counts[state, at] for at in STATES), sum(counts[at, state] for at in STATES)
 
     def means(self) -> tuple[float | None, float | None]:
         """The means before and now, from 0 to 1, of the cases that have a score in both runs."""
@@ -479,10 +475,9 @@ class RunComparison:
     ) -> None:
         """Count one case of both runs, under all metrics or some."""
         before, after = old.by_metric(), new.by_metric()
+        indices = old.index, new.index
         for metric in self.metrics if metrics is None else metrics:
-            if metric.name in before and metric.name in after:
-                indices = (old.index, new.index)
-                name = metric.name
+            if (name := metric.name) in before and name in after:
                 metric.add(before[name], after[name], new.case, indices, fields)
 
     def add_unpaired(self, name: str, *, new: bool) -> None:
@@ -495,17 +490,16 @@ class RunComparison:
 
 def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> RunComparison:
     """A comparison without a case yet; `only` is the metric to look at."""
-    before = {metric.name: metric for metric in old.metrics if only in (None, metric.name)}
-    after = {metric.name: metric for metric in new.metrics if only in (None, metric.name)}
+    before, after = (
+        {metric.name: metric for metric in run.metrics if only in (None, metric.name)}
+        for run in (old, new)
+    )
     judges = [[judge.identity for judge in run.judges] for run in (old, new)]
+    names = filter(before.__contains__, after)
     return RunComparison(
         old,
         new,
-        [
-            MetricComparison(Trees(before[name], tree, *judges))
-            for name, tree in after.items()
-            if name in before
-        ],
-        added=[name for name in after if name not in before],
-        removed=[name for name in before if name not in after],
+        [MetricComparison(Trees(before[name], after[name], *judges)) for name in names],
+        added=list(filterfalse(before.__contains__, after)),
+        removed=list(filterfalse(after.__contains__, before)),
     )

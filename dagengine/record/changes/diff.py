@@ -1,4 +1,7 @@
-"""Two run folders read side by side, and every case of one paired with its case in the other."""
+"""Two run folders read side by side, and every case of one paired with its case in the other.
+
+Cases are paired by content first, then by what is left of it.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +53,8 @@ def _require_metric(old: Run, new: Run, metric: str | None, comparison: RunCompa
     ours, theirs = old.manifest.metric_names, new.manifest.metric_names
     names = ours + theirs
     if metric is not None and metric not in names:
-        hint = (
-            did_you_mean(metric, names) or f"they had {', '.join(map(repr, dict.fromkeys(names)))}"
-        )
+        had = ", ".join(map(repr, dict.fromkeys(names)))
+        hint = did_you_mean(metric, names) or f"they had {had}"
         raise InputError(f"neither run had a metric {metric!r:.80}; {hint}")
     if not comparison.metrics:
         raise InputError(
@@ -121,6 +123,7 @@ class _Reader:
         nothing: tuple[Hashable, tuple[str, ...]] = (None, ())
         cases = zip_longest(*(side.cases() for side in self._readers), fillvalue=nothing)
         alike, by_course = self._alike, self._by_course
+        before_at, after_at = (side.hashes for side in self._readers)
         for index, latest in enumerate(cases):
             (old, before), (new, after) = latest
             if old == new and self._alignment.idle:
@@ -132,7 +135,7 @@ class _Reader:
                 for side, (key, courses) in zip(_SIDES, latest, strict=True):
                     pair = None if key is None else self._alignment.offer(side, index, key)
                     if pair is not None:
-                        if by_course and self.alike_at(*pair):
+                        if by_course and before_at(pair[0]) == after_at(pair[1]):
                             alike[courses] += 1
                         else:
                             self._take(pair)
@@ -141,9 +144,6 @@ class _Reader:
             advance()
         self._count_alike()
         self.leftovers()
-
-    def alike_at(self, old: Place, new: Place) -> bool:
-        return self._readers[0].hashes(old) == self._readers[1].hashes(new)
 
     def _count_alike(self) -> None:
         """Count the cases that went alike in both runs."""
@@ -166,31 +166,27 @@ class _Reader:
                 if not metric.add_unlisted(*(self._outline(metric.name, c) for c in courses))
             ]
         if listed:
-            before, after = (
-                reader.row(index) for reader, index in zip(self._readers, pair, strict=True)
-            )
-            self._comparison.add(before, after, CaseFields(), listed)
+            before, after = self._readers
+            self._comparison.add(before.row(pair[0]), after.row(pair[1]), CaseFields(), listed)
 
     def leftovers(self) -> None:
         # From the surest key to the least sure one. Each takes its pairs out before the next looks,
         # so a case that only got another name is not claimed by one with the same input.
         left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
+        before, after = self._sides
         for kind, key in _KEYS.items():
             if not all(left):
                 break
-            keys = [
-                {index: key(self._sides[side], index) for index in left[side]} for side in _SIDES
-            ]
+            keys = (
+                {at: key(files, at) for at in left[side]} for side, files in enumerate(self._sides)
+            )
             for old, new in pairs_of_keys(*keys):
                 del left[0][old], left[1][new]
                 same = kind == "renamed"
-                if same:
-                    self._comparison.renamed += 1
-                else:
-                    self._comparison.changed += 1
-                texts = (self._sides[0].fields(old), self._sides[1].fields(new))
-                rows = (self._sides[0].row(old), self._sides[1].row(new))
-                self._comparison.add(*rows, CaseFields(same, *texts))
+                self._comparison.renamed += same
+                self._comparison.changed += not same
+                fields = CaseFields(same, before.fields(old), after.fields(new))
+                self._comparison.add(before.row(old), after.row(new), fields)
         for side in _SIDES:
             for index in left[side]:
                 self._comparison.add_unpaired(self._sides[side].row(index).case, new=side == 1)
@@ -216,14 +212,12 @@ def _name(side: RunFiles, place: Place) -> Hashable | None:
 def _input(side: RunFiles, place: Place) -> Hashable | None:
     """Input of the application: an input, the contestants' input, or the first turn."""
     fields = side.fields(place) or {}
-    contestants = [*(fields.get("contestants") or {}).values()]
-    turns = fields.get("turns") or ()
-    inputs = [
-        *([fields["input"]] if "input" in fields else []),
-        *(contestant.get("input") for contestant in contestants[:1]),
-        *(turn.get("content") for turn in turns[:1]),
-    ]
-    return None if not inputs or inputs[0] is None else _digest(inputs[0])
+    given = fields.get("input")
+    if "input" not in fields:
+        contestants = [*(fields.get("contestants") or {}).values()]
+        turns = fields.get("turns") or [{}]
+        given = contestants[0].get("input") if contestants else turns[0].get("content")
+    return None if given is None else _digest(given)
 
 
 def _digest(value: Any) -> bytes:

@@ -49,7 +49,7 @@ class Trees:
         # its name. A new name for an old question is no change of what is asked.
         gone = {_content(node): node.name for node in old if node.name not in after}
         come = {_content(node): node.name for node in new if node.name not in before}
-        return {gone[content]: name for content, name in come.items() if content in gone}
+        return {gone[content]: come[content] for content in come if content in gone}
 
     @cached_property
     def before(self) -> Mapping[str, NodeRecord]:
@@ -116,30 +116,24 @@ class Trees:
     def _leads(self, tree: MetricRecord, name: str) -> list[tuple[Any, ...]]:
         """Targets of the answers of a node, by the new names of nodes."""
         names = self.renamed if tree is self.old else {}
-        return [
-            (
-                type(edge.verdict),
-                edge.verdict,
-                names.get(edge.target or "", edge.target),
-                edge.score,
-            )
-            for edge in tree.every_edge()
-            if edge.source == name and edge.verdict is not None
-        ]
+        leads = list[tuple[Any, ...]]()
+        for edge in tree.every_edge():
+            if edge.source == name and edge.verdict is not None:
+                target = names.get(edge.target or "", edge.target)
+                leads.append((type(edge.verdict), edge.verdict, target, edge.score))
+        return leads
 
     @cached_property
     def rejudged(self) -> frozenset[str]:
         """Nodes that ask another judge."""
-        return frozenset(
-            name
-            for name in self.order
-            if name in self.before and name in self.after and len(set(self._judges(name))) == 2
-        )
+        both = self.before.keys() & self.after.keys()
+        return frozenset(name for name in both if len({*self._judges(name)}) == 2)
 
     def _judges(self, name: str) -> tuple[str, str]:
+        before, after = self.before[name].judges, self.after[name].judges
         return (
-            _judges_of(self.before[name], self.old_judges),
-            _judges_of(self.after[name], self.new_judges),
+            " and ".join(map(self.old_judges.__getitem__, before)),
+            " and ".join(map(self.new_judges.__getitem__, after)),
         )
 
     @cached_property
@@ -168,16 +162,9 @@ class Trees:
             kind: ChangeKind = "renamed" if what.startswith("it was called") else "definition"
             if old is None or new is None:
                 kind = "new" if old is None else "gone"
-            yield TreeChange(
-                kind,
-                name,
-                what,
-                old=getattr(old, "question", None),
-                new=getattr(new, "question", None),
-                old_hash=getattr(old, "hash", None),
-                new_hash=getattr(new, "hash", None),
-                data=self._data(old, new),
-            )
+            questions = getattr(old, "question", None), getattr(new, "question", None)
+            hashes = getattr(old, "hash", None), getattr(new, "hash", None)
+            yield TreeChange(kind, name, what, *questions, *hashes, self._data(old, new))
         if name in self.rejudged:
             judges = self._judges(name)
             yield TreeChange("judge", name, f"{judges[0]} → {judges[1]}", *judges)
@@ -195,11 +182,6 @@ class Trees:
 def _content(node: NodeRecord) -> tuple[Any, ...]:
     """Content of a node, whatever its name."""
     return (node.kind, node.question, tuple(node.reads), tuple(node.inputs))
-
-
-def _judges_of(node: NodeRecord, judges: Sequence[str]) -> str:
-    """The judges of a node; empty if it asks nothing."""
-    return " and ".join(judges[index] for index in node.judges)
 
 
 def _number(threshold: float | None) -> str:

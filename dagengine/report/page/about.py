@@ -1,8 +1,12 @@
-"""What a page says of its run: where the data came from, who judged, what it took."""
+"""What a page says of its run: data, judges, what it took, and what stands beside its rows.
+
+A watch leaves alarms in `alerts.jsonl`, a synthesis what became of its drafts in `drafts.jsonl`.
+"""
 
 from __future__ import annotations
 
 import shlex
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,9 +42,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     """
     manifest, totals = run.manifest, run.manifest.totals
     folder = _folder_words(run.folder, served)
-    seconds = None
-    if manifest.ended is not None:
-        seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
+    seconds = manifest.seconds
     texts = "none" if not manifest.texts else "all" if kept == cases else "some"
     # The command that holds the judge of a run against the labels in its folder. What the run was
     # told of its cases and its judge is told again. Of a run that no command started only the
@@ -51,7 +53,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
         "folder": folder,
         "started": manifest.started.isoformat(timespec="seconds"),
-        "seconds": seconds,
+        "seconds": None if seconds is None else round(seconds, 1),
         "finished": run.finished,
         "exit": manifest.exit,
         "error": manifest.error,
@@ -172,13 +174,13 @@ def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, A
     InputError that names a damaged line.
     """
     path = run.folder / ALERTS
-    alarms: list[AlarmRecord] = []
-    if is_there(path):
-        alarms = list(read_models(path, AlarmRecord, "an alarm", whole=False))
+    if not is_there(path):
+        return []
+    latest = deque(read_models(path, AlarmRecord, "an alarm", whole=False), _ALARMS)
     # What old questions show was found after the last case that there was.
     return [
         {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}
-        for alarm in alarms[-_ALARMS:]
+        for alarm in latest
     ]
 
 

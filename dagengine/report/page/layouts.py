@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import bisect
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, pairwise, repeat
+from operator import attrgetter
 from typing import Any
 
 import graphviz
@@ -25,6 +27,7 @@ _SHARE = 0.9  # of the failures that a picture beside the list has to show
 _OPENED = 12  # groups that can be opened one by one
 _TRIED = 16  # branches that are tried after the first that has no room
 _INCH = 72
+_ENDS = attrgetter("source", "target")
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
 
@@ -70,13 +73,13 @@ class Stub:
     by: tuple[int, ...]
 
 
-def _top_nodes(graph: MetricGraph) -> list[int]:
-    """The nodes of the metric itself that ask or decide.
+def _drawn_nodes(graph: MetricGraph, owner: int | None = None) -> list[int]:
+    """The nodes of a metric (None: the outermost) that ask or decide.
 
     Those of nested metrics are behind one of these; what only hands on a field of the case is
     in no picture.
     """
-    own = graph.inner(None)
+    own = graph.inner(owner)
     return [number for number in own if graph.nodes[number].kind != "field"] or own
 
 
@@ -92,21 +95,20 @@ class _Folding:
         self, graph: MetricGraph, ways: Sequence[tuple[Any, int, int]], cases: int
     ) -> None:
         self._graph, self._ways, self._cases = graph, ways, cases
-        taken = set[int]().union(*(way[0] for way, count, _ in ways if count))
+        taken = set[int]().union(*(way.answers for way, count, _ in ways if count))
         # The answers that no case took; none before the first case.
         self._never = set(range(len(graph.answers))) - taken if taken else set[int]()
         self.parts = [*self._growing_parts()]
 
     def _growing_parts(self) -> Iterator[set[int]]:
-        graph, top = self._graph, _top_nodes(self._graph)
-        came: dict[int, tuple[int, int]] = dict.fromkeys(top, (0, 0))
-        for way, cases, failed in self._ways:
-            for node in set(way[1]) & came.keys():
-                came[node] = (came[node][0] + failed, came[node][1] + cases)
+        graph, top = self._graph, set(_drawn_nodes(self._graph))
+        failed, came = Counter[int](), Counter[int]()
+        for way, cases, failures in self._ways:
+            failed.update(dict.fromkeys(way.nodes, failures))
+            came.update(dict.fromkeys(way.nodes, cases))
         reads: nx.DiGraph[int] = nx.DiGraph()
         reads.add_nodes_from(top)
-        links = ((feed.source, feed.target) for feed in graph.feeds)
-        reads.add_edges_from(link for link in links if came.keys() >= set(link))
+        reads.add_edges_from(filter(top.issuperset, map(_ENDS, graph.feeds)))
         gated = graph.targets()
         roots = {node for node in top if node not in gated and not reads.out_degree(node)}
 
@@ -114,13 +116,13 @@ class _Folding:
             """Nodes with all that they read, directly or not."""
             return shown.union(*(nx.ancestors(reads, node) for node in shown))
 
-        yield (part := with_inputs(roots or set(top[:1])))
-        reached = {node for node in top if came[node][1]} or set(top)
+        yield (part := with_inputs(roots or {min(top)}))
+        reached = top.intersection(+came) or top
         while ahead := self._heads(part) & reached:
-            worst = max(ahead, key=lambda node: (came[node], -node))
+            worst = max(ahead, key=lambda node: (failed[node], came[node], -node))
             yield (part := with_inputs(part | {worst}))
-        if part != set(top):
-            yield set(top)
+        if part != top:
+            yield top
 
     def draw(self, shown: set[int], frames: Sequence[int] = ()) -> _Drawing:
         """The drawing of some nodes, with what is inside of the metrics `frames`."""
@@ -153,7 +155,7 @@ class _Folding:
         # One that broke off before any node has no end to draw.
         drawn = {None, *chosen}
         failures = sum(failed for *_, failed in self._ways)
-        there = sum(failed for way, _, failed in self._ways if way[2][0] in drawn)
+        there = sum(failed for way, _, failed in self._ways if way.end[0] in drawn)
         return bool(failures) and there / failures < _SHARE
 
 
@@ -173,23 +175,24 @@ class _Drawing:
         frames: Sequence[int],
     ) -> None:
         self._graph, self._frames = graph, frames
-        inner = {
-            owner: [number for number in graph.inner(owner) if graph.nodes[number].kind != "field"]
-            for owner in frames
-        }
+        inner = {owner: _drawn_nodes(graph, owner) for owner in frames}
         self._shown = shown.union(*inner.values()) - set(frames)
         # What is drawn for a node: itself, or the first one inside of its frame.
-        self._at = {number: number for number in self._shown}
+        self._at = dict(zip(self._shown, self._shown, strict=True))
         led = graph.targets() | {feed.target for feed in graph.feeds if feed.runs}
         for owner, own in inner.items():
             entrance = next((number for number in own if number not in led), own[0])
             self._at[owner] = self._at[entrance]
         # What no case took is one pill of its node, with the groups that nothing else leads to.
-        self._never = set(filter(self.leads_away, never))
-        self.stubs, self._untaken = list[Stub](), list[Stub]()
-        for stub in _stubs(graph, shown):
-            untaken = self._never.issuperset(stub.by)
-            (self._untaken if untaken else self.stubs).append(stub)
+        self._untaken: defaultdict[int, list[int]] = defaultdict(list)
+        for number in filter(self.leads_away, sorted(never)):
+            self._untaken[graph.answers[number].node].append(number)
+        self._never = set(chain.from_iterable(self._untaken.values()))
+        stubs = _stubs(graph, shown)
+        self.stubs = [stub for stub in stubs if not self._never.issuperset(stub.by)]
+        self._hidden = [stub for stub in stubs if self._never.issuperset(stub.by)]
+        # How many answers lead to each node
+        self._entries = Counter(chain.from_iterable(set(a.targets) for a in graph.answers))
         self._digits = len(f"{cases:,}")
         self._dot = graphviz.Digraph(
             graph_attr={"nodesep": "0.17", "ranksep": "0.3"},
@@ -220,13 +223,13 @@ class _Drawing:
 
     def draw(self) -> None:
         self.draw_nodes()
-        for number in sorted(set(range(len(self._graph.answers))) - self._never):
-            if self._graph.answers[number].node in self._shown:
+        for number, answer in enumerate(self._graph.answers):
+            if answer.node in self._shown and number not in self._never:
                 self.draw_answer(number)
-        for owner in sorted({self._graph.answers[n].node for n in self._never} & self._shown):
+        for owner in sorted(self._untaken.keys() & self._shown):
             wide = 96 + 60 * bool(self._groups(owner))
             self._place(f"u{owner}", wide, _LEAF, self._around(owner))
-            label = self._label(min(self._untaken_of(owner)))
+            label = _room_for(self._wide(self._untaken[owner][0]))
             self._dot.edge(f"n{owner}", f"u{owner}", id=f"u{owner}", **label)
         for feed in self._graph.feeds:
             source, target = self._at.get(feed.source), self._at.get(feed.target)
@@ -256,17 +259,14 @@ class _Drawing:
             wide = _SMALL * (self._digits + 6) + 28
             self._place(f"l{number}", wide, _LEAF, self._around(answer.node))
             targets.append(f"l{number}")
+        label = _room_for(self._wide(number))
         for name in targets:
-            self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **self._label(number))
-
-    def _untaken_of(self, node: int) -> list[int]:
-        """The answers of a node that no case took."""
-        return [number for number in self._never if self._graph.answers[number].node == node]
+            self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **label)
 
     def _groups(self, node: int) -> set[int]:
         """The nodes that only answers of a node lead to that no case took."""
-        own = set(self._untaken_of(node))
-        return {inner for stub in self._untaken if set(stub.by) & own for inner in stub.nodes}
+        own = set(self._untaken[node])
+        return set[int]().union(*(stub.nodes for stub in self._hidden if own & set(stub.by)))
 
     def fits(self, room: tuple[int, int]) -> bool:
         """Return whether the drawing has room in a box of so many pixels."""
@@ -280,30 +280,20 @@ class _Drawing:
         owner = self._graph.nodes[node].inside
         return self._dot if owner is None else self._parts.get(owner, self._dot)
 
-    def _label(self, number: int) -> dict[str, str]:
-        """Room for the words beside an edge: an empty table of their size."""
-        return _room_for(self._wide(number))
-
     def _wide(self, number: int) -> int:
         """The width of the words beside an edge, with the way to its middle."""
         shown = min(len(self._verdicts(number)), _VERDICT)
-        return round(_BOLD * (shown + (self._digits + 1 if self._is_shared(number) else 0)) + _GAP)
+        return round(_BOLD * (shown + (self._digits + 1) * self._is_shared(number)) + _GAP)
 
     def _verdicts(self, number: int) -> str:
         """The words beside an edge; answers that no case took stand together."""
-        if number not in self._never:
-            return self._graph.answers[number].verdict
-        own = sorted(self._untaken_of(self._graph.answers[number].node))
+        own = self._untaken[self._graph.answers[number].node] if number in self._never else [number]
         return ", ".join(self._graph.answers[each].verdict for each in own)
 
     def _is_shared(self, number: int) -> bool:
         """Whether another answer leads to the same node: then the edge says its own count."""
-        targets = set(self._graph.answers[number].targets)
-        return any(
-            targets & set(answer.targets)
-            for index, answer in enumerate(self._graph.answers)
-            if index != number
-        )
+        targets = self._graph.answers[number].targets
+        return max(map(self._entries.__getitem__, targets), default=0) > 1
 
     def box(self, part: dict[str, Any]) -> Box:
         if "bb" in part:  # of a frame
@@ -320,31 +310,23 @@ class _Drawing:
         feeds, never = [], []
         for edge in self._edges:
             path, key = self.path(edge["pos"]), edge["id"]
-            if key.startswith("u"):
-                node = int(key[1:])
-                answers = sorted(self._untaken_of(node))
+            number, *others = map(int, key[1:].split("-"))
+            if key.startswith("f"):
+                target, runs = others
+                feeds.append({"from": number, "to": target, "path": path, "runs": bool(runs)})
+            elif key.startswith("u"):
+                answers = self._untaken[number]
                 words = {"answers": answers, "words": self._verdicts(answers[0])}
-                box = {
-                    "box": self._boxes[key],
-                    "path": path,
-                    "label": self._words(edge, answers[0]),
-                }
-                never.append({"node": node, "nodes": len(self._groups(node)), **words, **box})
-                continue
-            if key.startswith("e"):
-                before = edges[int(key[1:])]
-                if before is not None:  # an answer with several targets has several curves
-                    before["path"] += path
-                else:
-                    edges[int(key[1:])] = {
-                        "path": path,
-                        "label": self._words(edge, int(key[1:])),
-                        "shared": self._is_shared(int(key[1:])),
-                    }
+                box = {"box": self._boxes[key], "path": path}
+                label = self._words(edge, answers[0])
+                groups = len(self._groups(number))
+                never.append({"node": number, "nodes": groups, **words, **box, "label": label})
+            elif (before := edges[number]) is not None:
+                before["path"] += path  # an answer with several targets has several curves
             else:
-                source, target, runs = map(int, key[1:].split("-"))
-                feeds.append({"from": source, "to": target, "path": path, "runs": bool(runs)})
-        hidden = set(_top_nodes(graph)) - self._at.keys()
+                label, shared = self._words(edge, number), self._is_shared(number)
+                edges[number] = {"path": path, "label": label, "shared": shared}
+        hidden = set(_drawn_nodes(graph)) - self._at.keys()
         return {
             "width": round(self._width + 2),
             "height": round(self._height + 2),
@@ -386,18 +368,19 @@ class _Drawing:
 
 def _stubs(graph: MetricGraph, shown: set[int]) -> list[Stub]:
     """The rest of the graph, as subtrees that hang together."""
-    hidden = set(_top_nodes(graph)) - shown
-    links = [(answer.node, target) for answer in graph.answers for target in answer.targets]
-    links += [(feed.source, feed.target) for feed in graph.feeds]
+    hidden = set(_drawn_nodes(graph)) - shown
     parts: nx.Graph[int] = nx.Graph()
     parts.add_nodes_from(hidden)
-    parts.add_edges_from(filter(hidden.issuperset, links))
+    parts.add_edges_from(filter(hidden.issuperset, map(_ENDS, graph.feeds)))
+    for answer in graph.answers:
+        ends = zip(repeat(answer.node), answer.targets, strict=False)
+        parts.add_edges_from(filter(hidden.issuperset, ends))
     stubs = []
     for group in nx.connected_components(parts):
         by = [
             number
             for number, answer in enumerate(graph.answers)
-            if answer.node in shown and group & set(answer.targets)
+            if answer.node in shown and not group.isdisjoint(answer.targets)
         ]
         if by:
             stubs.append(Stub(tuple(sorted(group)), tuple(by)))

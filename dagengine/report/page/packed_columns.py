@@ -11,7 +11,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -71,11 +71,8 @@ class MetricKinds:
 
     def number(self, result: MetricResult) -> int:
         """The number of the kind of a result."""
-        answers: list[int] = []
-        nodes: list[int] = []
-        split: list[int] = []
-        items: list[tuple[int, int]] = []
-        contest: int | None = None
+        answers, nodes, split = list[int](), list[int](), list[int]()
+        items, contest = list[tuple[int, int]](), None
         for step in result.steps:
             node = self.graph.node(step.node)
             if node is None:
@@ -86,14 +83,12 @@ class MetricKinds:
                 answers.append(answer)
                 if step.votes and step.agreeing < len(step.votes):
                     split.append(answer)
-            for verdict, count in Counter(item_verdicts(step.output)).items():
-                items.append((self.graph.answer(node, verdict), count))
+            items += self._count_items(node, item_verdicts(step.output))
             if (vote := Contest.of(step.output)) is not None:
                 contest = self._contest(node, vote, split, items)
                 answers.append(contest)
-        failure = result.failure
         broken = None
-        if failure is not None:
+        if (failure := result.failure) is not None:
             broken = str(failure.kind), self.graph.node(failure.node), failure.node
         # The node that gave the score, and the answer where a verdict did. The answer is numbered
         # even if the winner of a contest takes its place: numbers follow the order of answers.
@@ -122,10 +117,13 @@ class MetricKinds:
             split.append(winner)
         asked = self.graph.asked_by(node)
         ranks = [f"shown {order.index(vote) + 1}" for order, vote in contest.votes if vote in order]
-        for about, verdicts in ((asked, votes), (self.graph.asked_by(asked), ranks)):
-            for verdict, count in Counter(verdicts).items():
-                items.append((self.graph.answer(about, verdict), count))
+        items += self._count_items(asked, votes)
+        items += self._count_items(self.graph.asked_by(asked), ranks)
         return winner
+
+    def _count_items(self, node: int, verdicts: Iterable[Any]) -> list[tuple[int, int]]:
+        """The answers that a node gave to items, each with how often."""
+        return [(self.graph.answer(node, at), n) for at, n in Counter(verdicts).items()]
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """The kinds, JSON-ready."""
@@ -165,8 +163,9 @@ class PackedColumns:
         start = self.taken + self.waiting
         self.placed = self.placed and block["index"] == [*range(start, start + len(block["index"]))]
         self._texts["name"] += (name.encode(errors="replace") for name in block["case"])
-        hashes = ((hash_ or "")[:_DIGITS] for hash_ in block["hash"])
-        self._texts["hash"] += (digits.encode(errors="replace") for digits in hashes)
+        self._texts["hash"] += (
+            (own or "")[:_DIGITS].encode(errors="replace") for own in block["hash"]
+        )
         self._numbers["number"].extend(block["index"])
         self._numbers["group"].extend(map(self._group, block["trace"]))
         for metric, kinds in enumerate(self.kinds):
@@ -178,10 +177,9 @@ class PackedColumns:
         pairs = {text: kinds.number_and_score(text) for text in dict.fromkeys(courses)}
         numbers = [pairs[text][0] for text in courses]
         kinds.cases.update(numbers)
-        read, written, questions, costs, seconds = (
-            block[f"{name}.{metric}"] for name in Used._fields
-        )
-        columns: dict[str, list[Any]] = {
+        used = (block[f"{name}.{metric}"] for name in Used._fields)
+        read, written, questions, costs, seconds = used
+        columns: dict[str, Iterable[Any]] = {
             "kind": numbers,
             "score": [pairs[text][1] for text in courses],
             "tokens": [(a or 0) + (b or 0) for a, b in zip(read, written, strict=True)],

@@ -132,7 +132,8 @@ def _parts(
     parts = {"index": pack({**columns.as_dict(), "said": labels})}
     for name, data in ("slot", array("i", slots).tobytes()), *columns.take(tally.rows).items():
         parts[f"column-{name}"] = pack(data)
-    parts |= _number_blocks("texts", blocks) | _number_blocks("prompts", asked)
+    for name, packed in ("texts", blocks), ("prompts", asked):
+        parts |= {f"{name}-{number}": block for number, block in enumerate(packed)}
     paragraphs = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
     body = (
         f"<noscript><main><h1>{escape(first)}</h1>{paragraphs}"
@@ -161,10 +162,6 @@ def _full_record(
     if drafts is not None:
         record["drafts"] = [draft.model_dump(exclude_none=True) for draft in drafts]
     return record
-
-
-def _number_blocks(name: str, blocks: list[str]) -> dict[str, str]:
-    return {f"{name}-{number}": block for number, block in enumerate(blocks)}
 
 
 @cache

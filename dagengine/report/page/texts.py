@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dagengine.record.costs import StepCosts, call_record
 from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run
 from dagengine.report.pictures.graphs import MetricGraph, words
-from dagengine.results import CaseResult, Failure, MetricResult, Step, calls_words, implied_output
+from dagengine.results import CaseResult, MetricResult, Step, calls_words, implied_output
 from dagengine.store.entries import UNREADABLE, question_by
 from dagengine.store.file import connect_to_read, unpack
 from dagengine.store.notices import question_parts
@@ -97,28 +97,25 @@ class Texts:
         self._graphs, self._costs = graphs, costs
         self._room, self._rows = room, rows
         self._count = 0
-        self._first, self._rest = Blocks(room), Blocks(room)
+        self._blocks = Blocks(room), Blocks(room)
         self._rows_of: tuple[list[int], list[int]] = ([], [])
 
     def add(self, row: CaseResult, fields: Mapping[str, Any] | None) -> None:
         """Add the next row with the fields of its case."""
-        states = [result.state for result in row.metrics]
-        first = "failed" in states or "no_score" in states or len(states) < len(self._graphs)
-        if first or self._count < self._rows:
-            (self._first if first else self._rest).add(
-                packed_row(self._graphs, self._costs, row, fields)
-            )
-            self._rows_of[not first].append(self._count)
+        states = {result.state for result in row.metrics}
+        later = states <= {"passed", "scored"} and len(row.metrics) >= len(self._graphs)
+        if not later or self._count < self._rows:
+            self._blocks[later].add(packed_row(self._graphs, self._costs, row, fields))
+            self._rows_of[later].append(self._count)
         self._count += 1
 
     def close(self) -> tuple[list[str], list[int], list[int]]:
         """The blocks that fit, the slots they start at, and every row's slot (-1: left out)."""
-        blocks, counts = self._first.within(self._room)
+        blocks, counts = self._blocks[0].within(self._room)
         rows = self._rows_of[0]
-        left = self._room - sum(map(len, blocks))
         # Texts of cases that passed come in only where those of all that did not have room.
         if sum(counts) == len(rows) and self._count <= self._rows:
-            more, more_counts = self._rest.within(left)
+            more, more_counts = self._blocks[1].within(self._room - sum(map(len, blocks)))
             blocks, counts, rows = blocks + more, counts + more_counts, rows + self._rows_of[1]
         slots = [-1] * self._count
         for slot, row in enumerate(rows[: sum(counts)]):
@@ -132,61 +129,61 @@ def packed_row(
     """The texts of a row with the fields of its case (None: not there); see `packed.ts`."""
     by_metric = row.by_metric()
     results = [_packed_result(graph, costs, by_metric.get(graph.metric.name)) for graph in graphs]
-    took = _three_digits(row.seconds)
-    return [fields, results] if took is None else [fields, results, took]
+    took = [] if row.seconds is None else [_three_digits(row.seconds)]
+    return [fields, results, *took]
 
 
 def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | None) -> list[Any]:
     if result is None:
         return [None, None, []]
-    failure: Failure | None = result.failure
-    steps = [_step(graph, step, costs.of(result.metric, step)) for step in result.steps]
+    steps, decisions = list[Any](), list[str]()
+    for step in result.steps:
+        steps.append(_step(graph, step, costs.of(result.metric, step)))
+        if step.verdict is not None:
+            because = f": {step.reason}" if step.reason else ""
+            decisions.append(f"{step.node} → {words(step.verdict)}{because}")
     # A reason that only says what the decisions said is in the steps already.
-    composed = "\n".join(
-        f"{step.node} → {words(step.verdict)}" + (f": {step.reason}" if step.reason else "")
-        for step in result.steps
-        if step.verdict is not None
-    )
-    reason = True if result.reason == composed else result.reason
-    odds = (
-        []
-        if result.odds is None
-        else [{"expected": result.odds.expected_bounds, "pass": result.odds.pass_bounds}]
-    )
-    return [reason, failure.as_dict() if failure else None, steps, *odds]
+    reason = result.reason == "\n".join(decisions) or result.reason
+    packed = [reason, result.failure and result.failure.as_dict(), steps]
+    if result.odds is not None:
+        packed.append({"expected": result.odds.expected_bounds, "pass": result.odds.pass_bounds})
+    return packed
 
 
-def _three_digits(seconds: float | None) -> float | None:
+def _three_digits(seconds: float) -> float:
     """A time as exactly as the page shows it."""
-    return None if seconds is None else float(f"{seconds:.3g}")
+    return float(f"{seconds:.3g}")
 
 
 def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
-    node = graph.node(step.node)
+    node, kind = graph.node(step.node), step.kind
+    if node is not None and graph.nodes[node].kind == kind:
+        kind = ""  # as ever
     verdict = None if step.verdict is None else words(step.verdict)
-    usual = None if node is None else graph.nodes[node].kind
     tokens = round(step.usage.input_tokens + step.usage.output_tokens)
-    odds = None
-    if step.odds is not None:
-        odds = [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
+    odds = step.odds and [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
     # What happened on the way to the answers: mostly nothing
-    way = calls_words(step.calls)
-    calls = [list(map(call_record, calls)) for calls in step.calls] if way else []
+    if way := calls_words(step.calls):
+        calls = [list(map(call_record, calls)) for calls in step.calls]
     # Quotes of the whole answer have the item number 0, those of its items count from 1 on.
     quotes = [
         {"item": item, "piece": "", "places": [], **quote.as_dict()}
-        for item, own in [(0, step.quotes), *enumerate(step.item_quotes, 1)]
+        for item, own in enumerate((step.quotes, *step.item_quotes))
         for quote in own
     ]
     values = [
         *(step.node if node is None else node, str(step.outcome), verdict, _own_output(step)),
         *(step.reason, step.score, step.mode, step.confidence),
-        *_fill_places(list(step.votes), tokens, "" if step.kind == usual else step.kind),
-        *_fill_places(float(f"{cost or 0:.4g}")),
-        _three_digits(step.seconds),
+        *(
+            list(step.votes) or None,
+            tokens or None,
+            kind or None,
+            float(f"{cost or 0:.4g}") or None,
+        ),
+        None if step.seconds is None else _three_digits(step.seconds),
         odds,
         {"words": way, "questions": calls} if way else None,
-        *_fill_places(step.usage.cached_tokens, quotes, list(step.spans)),
+        *(step.usage.cached_tokens or None, quotes or None, list(step.spans) or None),
     ]
     # Values are known by their places: only None at the end can be left out.
     while values[-1] is None:
@@ -200,11 +197,6 @@ def _own_output(step: Step) -> Any:
     implied = step.verdict is not None and repr(step.output) == repr(implied_output(row))
     scored = step.score is not None and step.output == step.score
     return None if implied or scored else step.output
-
-
-def _fill_places(*values: Any) -> list[Any]:
-    """Values, with None for those that are empty."""
-    return [value or None for value in values]
 
 
 class PromptBlocks:
@@ -227,7 +219,7 @@ class PromptBlocks:
         line of a slot lists prompts by metric and step.
         """
         filled = Blocks(room)
-        asked = any(key for row in self._keys for steps in row for key in steps)
+        asked = any(map(any, chain.from_iterable(self._keys)))
         if self._prompts is None or not asked:
             return [], []
         placed = sorted((slot, row) for row, slot in enumerate(slots) if slot >= 0)
@@ -249,17 +241,10 @@ class People:
             outcome = label.outcome
             if outcome is not None and not isinstance(outcome, str):
                 outcome = f"{outcome:.2f}"
-            self._by_case[label.case].append(
-                {
-                    "who": label.who,
-                    "when": label.when,
-                    "metric": label.metric,
-                    "node": label.node,
-                    "answer": None if label.answer is None else words(label.answer),
-                    "outcome": outcome,
-                    "note": label.note,
-                }
-            )
+            answer = None if label.answer is None else words(label.answer)
+            shown = {name: getattr(label, name) for name in ("who", "when", "metric", "node")}
+            more = {"answer": answer, "outcome": outcome, "note": label.note}
+            self._by_case[label.case].append(shown | more)
 
     @classmethod
     def of_run(cls, run: Run) -> People:
@@ -295,7 +280,7 @@ class Prompts:
         for key in dict.fromkeys(keys):
             with suppress(*UNREADABLE, sqlite3.Error):
                 if (packed := question_by(self._db, key)) is not None:
-                    messages: list[Any] = list(question_parts(unpack(packed)).messages)
+                    messages: Sequence[Any] = question_parts(unpack(packed)).messages
                     prompt: Prompt = [
                         {"role": m["role"], "content": m["content"]} for m in messages
                     ]

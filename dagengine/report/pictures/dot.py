@@ -1,4 +1,7 @@
-"""A picture as DOT: what Graphviz lays out, and draws by itself as PNG and PDF."""
+"""A picture as DOT: what Graphviz lays out, and draws by itself as PNG and PDF.
+
+The libraries inside pygraphviz do that, or the `dot` program.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def dot_text(model: Model) -> str:
         name="metric",
         graph_attr={
             **font,
-            "label": _html([_bold(model.name, TITLE), *_lines([model.facts])]),
+            "label": _html([_bold(model.name, TITLE), _line(model.facts)]),
             "labelloc": "t",
             "ordering": "out",
             "nodesep": "0.19",
@@ -88,9 +91,9 @@ def _part(part: Part) -> dict[str, str]:
     else:
         look["height"] = f"{part.height() / _INCH:.3f}"
         look["width"] = f"{104 / _INCH:.3f}"
-        note: list[Words] = [((line, ""),) for line in part.note]
         names = [_bold(line, NAME) for line in part.name]
-        look["label"] = _html([*names, *_lines([*part.lines, *note])])
+        notes = [_line(((line, ""),)) for line in part.note]
+        look["label"] = _html([*names, *map(_line, part.lines), *notes])
     if part.reached is False:
         look |= {"fillcolor": LIGHT["ground"], "style": "dashed"}
     elif part.reached and part.bar is None:
@@ -102,7 +105,7 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
     # An answer enters at the middle: the corners of the shapes are cut.
     look = {"style": "dashed", "arrowhead": "open"} if arrow.data else {"headport": "n"}
     if arrow.answer:
-        words = [*(_bold(line, ANSWER) for line in arrow.answer), *_lines(arrow.words)]
+        words = [*(_bold(line, ANSWER) for line in arrow.answer), *map(_line, arrow.words)]
         cell = "<br/>".join(words)
         # Room around the words keeps them beside the edge and not on it.
         table = '<table border="0" cellborder="0" cellpadding="4">'
@@ -117,13 +120,9 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
     return look
 
 
-def _lines(lines: Iterable[Words]) -> list[str]:
-    return [_line(words) for words in lines]
-
-
-def _line(words: Words, size: int = SMALL) -> str:
+def _line(words: Words) -> str:
     return "".join(
-        f'<font point-size="{size}" color="{_COLOURS[tone]}">{_escape(text)}</font>'
+        f'<font point-size="{SMALL}" color="{_COLOURS[tone]}">{_escape(text)}</font>'
         for text, tone in words
     )
 

@@ -8,7 +8,7 @@ failures came by, then most cases; without a run, first the largest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from copy import copy
 from typing import Any
 
@@ -88,14 +88,11 @@ class Folds:
     def _fits(self, high: float) -> bool:
         """Whether the drawing is probably no larger than a screen is wide and as high as that."""
         contour = self._contour(None)
-        wide = max((right for _, right in contour), default=0) - min(
-            (left for left, _ in contour), default=0
-        )
-        return wide <= WIDE * _LOOSE and len(contour) * _LEVEL <= high
+        return _width_of(contour) <= WIDE * _LOOSE and len(contour) * _LEVEL <= high
 
-    def leads_to(self, number: int) -> Iterator[int]:
-        """The nodes that come next after one, each once."""
-        return iter(self._leads[number])
+    def behind(self, number: int) -> set[int]:
+        """The nodes that come after one, directly or not."""
+        return set(nx.descendants(self._leads, number))
 
     def _draw(self, nodes: Iterable[int]) -> None:
         """Draw nodes, and what they read unless an answer leads there."""
@@ -124,12 +121,8 @@ class Folds:
             # What did not fit before fits no better now.
             if (kind, number) in refused:
                 continue
-            step = copy(self)
-            step.drawn, step.opened = set(self.drawn), set(self.opened)
-            if kind == "group":
-                step._draw([number])
-            else:
-                step.opened.add(number)
+            more = ({number}, set[int]()) if kind == "group" else (set[int](), {number})
+            step = self._with(self.drawn | more[0], self.opened | more[1])
             if step._fits(high):
                 return step
             refused.add((kind, number))
@@ -179,8 +172,13 @@ class Folds:
             wide, high = self._size(number)
             return [(-wide / 2, wide / 2)] * max(1, round(high / _LEVEL))
         inner = self._contour(number)
-        wide = max(right for _, right in inner) - min(left for left, _ in inner) + _FRAME[0]
+        wide = _width_of(inner) + _FRAME[0]
         return [(-wide / 2, wide / 2)] * math.ceil(len(inner) + _FRAME[1] / _LEVEL)
+
+
+def _width_of(contour: list[tuple[float, float]]) -> float:
+    lefts, rights = zip(*contour or [(0.0, 0.0)], strict=True)
+    return float(max(rights) - min(lefts))
 
 
 def nodes_of(graph: MetricGraph, number: int | None = None) -> int:

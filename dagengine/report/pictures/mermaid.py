@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from dagengine.report.pictures.model import Arrow, Model, Shape, Stroke
@@ -19,6 +20,16 @@ _SHAPES: dict[Shape, tuple[str, str]] = {
     "folded": ("(", ")"),
     "end": ("([", "])"),
 }
+_DOTTED = ("-.", ".->", "-.->")
+# Before the words of an arrow, behind them, and in their place.
+_STROKES: dict[Stroke, tuple[str, str, str]] = {
+    "taken": ("==", "==>", "==>"),
+    "data": _DOTTED,
+    "missed": _DOTTED,
+}
+_ENTITIES = str.maketrans(
+    {"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;", "\n": "<br/>"}
+)
 # Strokes only: these colours can be seen in both lights of a page.
 _CLASSES = {
     "bad": "stroke:#b3261e,stroke-width:2px",
@@ -37,17 +48,12 @@ def mermaid_text(model: Model) -> str:
     keys: dict[str, list[str]] = {}
     for part in model.parts:
         # A part has one class: what was never reached is quiet even if it is a failing end.
-        if part.reached is False:
-            kind = "quiet"
-        elif part.shape == "end" and part.state == "failed":
-            kind = "bad"
+        if part.reached is not False and part.shape == "end" and part.state == "failed":
+            keys.setdefault("bad", []).append(part.key)
         elif part.reached and part.bar is None:
-            kind = "taken"
-        elif part.shape == "folded":
-            kind = "quiet"
-        else:
-            continue
-        keys.setdefault(kind, []).append(part.key)
+            keys.setdefault("taken", []).append(part.key)
+        elif part.reached is False or part.shape == "folded":
+            keys.setdefault("quiet", []).append(part.key)
     lines += [f"  classDef {kind} {_CLASSES[kind]}" for kind in keys]
     lines += [f"  class {','.join(parts)} {kind}" for kind, parts in keys.items()]
     legend = "<br/>".join(_legend(model))
@@ -58,12 +64,11 @@ def mermaid_text(model: Model) -> str:
 
 def questions_text(model: Model) -> str:
     """The questions of a picture as a numbered Markdown list; empty if its nodes have none."""
-    lines = [
-        f"{number}. **{_escape_markdown(name)}**: {_escape_markdown(question)}"
+    return "".join(
+        f"{number}. **{_escape_markdown(name)}**: {_escape_markdown(question)}\n"
         for number, (name, question) in enumerate(model.questions, 1)
         if name != question
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    )
 
 
 def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
@@ -72,8 +77,8 @@ def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
         if part.shape == "end":
             label = _quote(" ".join(part.name) + "".join(map(plain, part.lines)))
         else:
-            lines = [" ".join(part.name), *map(plain, part.lines), " ".join(part.note)]
-            label = "<br/>".join(_quote(line) for line in lines if line)
+            lines = (" ".join(part.name), *map(plain, part.lines), " ".join(part.note))
+            label = "<br/>".join(map(_quote, filter(None, lines)))
         yield f'{indent}{part.key}{before}"{label}"{after}'
     for inner in model.frames_in(frame):
         yield f'{indent}subgraph {inner.key}["{_quote(f"{inner.name} · {plain(inner.words)}")}"]'
@@ -82,13 +87,10 @@ def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
 
 
 def _line(arrow: Arrow) -> str:
-    lines = [" ".join(arrow.answer), *map(plain, arrow.words)]
-    words = " · ".join(_quote(line) for line in lines if line)
-    if arrow.line == "taken":
-        return f'== "{words}" ==>' if words else "==>"
-    if arrow.line in ("data", "missed"):
-        return f'-. "{words}" .->' if words else "-.->"
-    return f'-- "{words}" -->' if words else "-->"
+    lines = filter(None, (" ".join(arrow.answer), *map(plain, arrow.words)))
+    words = " · ".join(map(_quote, lines))
+    begin, end, bare = _STROKES.get(arrow.line, ("--", "-->", "-->"))
+    return f'{begin} "{words}" {end}' if words else bare
 
 
 def _legend(model: Model) -> Iterator[str]:
@@ -111,19 +113,10 @@ def _legend(model: Model) -> Iterator[str]:
 def _quote(text: str) -> str:
     """Text inside a quoted Mermaid label: entities for what would end or mark it up."""
     short = "\n".join(lines_of(" ".join(clean(text).split()), _WIDTH, _LINES))
-    for char, entity in (
-        ("#", "#35;"),
-        ("&", "#amp;"),
-        ('"', "#quot;"),
-        ("<", "#lt;"),
-        (">", "#gt;"),
-        ("`", "#96;"),
-    ):
-        short = short.replace(char, entity)
-    return short.replace("\n", "<br/>")
+    return short.translate(_ENTITIES)
 
 
 def _escape_markdown(text: str) -> str:
     """Text of one line that Markdown shows as it is."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|!" else char for char in line)
+    return re.sub(r"[\\`*_{}\[\]<>#|!]", r"\\\g<0>", line)

@@ -6,14 +6,18 @@ the record has it), from what a view marks there, and from which part is drawn.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Literal
 
 from dagengine.report.pictures.folding import Folds, nodes_of
 from dagengine.report.pictures.graphs import Answer, Feed, MetricGraph, Node
 from dagengine.report.pictures.views import (
+    LINE,
     NAME,
+    NAME_LINE,
     SMALL,
     Traffic,
     View,
@@ -51,7 +55,7 @@ _NAME_LINES, _NOTE_LINES, _SOFT_LINES, _QUESTION_LINES = 5, 6, 3, 4
 _ANSWER_WIDTH = 24
 _ROOM = 26  # pixels beside the text of a node
 _LEAST = (104, 44)  # pixels of a node
-_LINE, _NAME_LINE, _BAR = 14, 16, 12  # their heights
+_BAR = 12  # height of a bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +85,14 @@ class Part:
         return max(_LEAST[0], max(widths, default=0.0) + _ROOM), self.height()
 
     def height(self) -> float:
-        """Height of its content, in pixels."""
+        """Height of a node around its content, in pixels."""
+        return max(_LEAST[1], self.content + 14)
+
+    @property
+    def content(self) -> int:
+        """Height of its lines and its bar, in pixels."""
         lines = len(self.lines) + len(self.note)
-        content = _NAME_LINE * len(self.name) + _LINE * lines + _BAR * (self.bar is not None)
-        return max(_LEAST[1], content + 14)
+        return NAME_LINE * len(self.name) + LINE * lines + _BAR * (self.bar is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +235,7 @@ class _Maker:
         if whole:
             return self._whole
         if view.kind == "path":
-            reached = [number for number, mark in view.nodes.items() if mark.reached]
+            reached = {number for number, mark in view.nodes.items() if mark.reached}
             return self._whole.to_show(reached)
         return self._whole.to_fit(self.weight)
 
@@ -236,20 +244,15 @@ class _Maker:
 
     def weight(self, number: int) -> tuple[int, ...]:
         """Failures and cases that came by a node; without a run the nodes behind it."""
-        traffic = self._view.node(number).traffic
+        traffic = self._view.nodes[number].traffic
         if traffic is not None:
             return traffic.failed, traffic.cases
-        seen, waiting = {number}, [number]
-        while waiting:
-            near = [*self._whole.leads_to(waiting.pop())]
-            waiting += (after for after in near if after not in seen)
-            seen |= {*near}
-        return (sum(nodes_of(self._graph, at) for at in seen),)
+        return (self._whole.size_of({number, *self._whole.behind(number)}),)
 
     # -- nodes -----------------------------------------------------------------------------
 
     def part(self, number: int) -> Part:
-        node, mark = self._graph.nodes[number], self._view.node(number)
+        node, mark = self._graph.nodes[number], self._view.nodes[number]
         name, reads = self._own_name(node), ", ".join(node.reads)
         title, task = _task_lines(name, node, self._wide)
         if self._names:
@@ -299,7 +302,7 @@ class _Maker:
         return "rating" if node.grades or node.scale else "items"
 
     def frame(self, number: int, outer: str | None) -> Frame:
-        node, mark = self._graph.nodes[number], self._view.node(number)
+        node, mark = self._graph.nodes[number], self._view.nodes[number]
         inner = self._graph.inner(number)
         drawn = sum(at not in self._dropped for at in inner)
         text = f"metric, {counted(len(inner), 'node')}"
@@ -310,10 +313,10 @@ class _Maker:
         return Frame(f"f{number}", self._own_name(node), words, outer)
 
     def group(self, head: int, group: set[int]) -> Part:
-        traffic = self._view.node(head).traffic
+        traffic = self._view.nodes[head].traffic
         name = counted(self._folds.size_of(group), "node")
         first = lines_of(self._own_name(self._graph.nodes[head]), _NAME_WIDTH, 1)[0]
-        reached = any(self._view.node(number).reached for number in group)
+        reached = any(self._view.nodes[number].reached for number in group)
         line: Words = ((f"from {first}", "soft"),)
         if traffic is not None:
             line = cases_words(traffic) if traffic.cases else (("never taken", "soft"),)
@@ -343,35 +346,31 @@ class _Maker:
             return f"n{number}"
         inner = self._graph.inner(number)
         fed = self._graph.targets() | {feed.target for feed in self._graph.feeds}
-        first = next((at for at in inner if at not in fed), inner[0])
-        return self._place(first)
+        return self._place(next((at for at in inner if at not in fed), inner[0]))
 
     def draw_answers(self, model: Model) -> None:
-        ends: dict[int, Part] = {}
-        parents: dict[str, int] = {}
+        ends = list[Part]()
         for number, answer in enumerate(self._graph.answers):
             if self._hides(answer.node):
                 continue
-            targets = [drawn for at in answer.targets if (drawn := self._place(at)) is not None]
+            targets = list(filter(None, map(self._place, answer.targets)))
             if answer.score is not None:
-                ends[number] = self.end(number, answer)
-                targets.append(ends[number].key)
-            for target in targets:
-                parents[target] = parents.get(target, 0) + 1
-                model.arrows.append(self.arrow(number, answer, target))
-        failed = {number: part.bar.failed if part.bar else 0 for number, part in ends.items()}
-        worst = max(failed.values(), default=0) or None  # without a failure no end is the worst
-        for number, part in ends.items():
-            model.parts.append(replace(part, most=failed[number] == worst))
+                ends.append(self.end(number, answer))
+                targets.append(ends[-1].key)
+            model.arrows += (self.arrow(number, answer, target) for target in targets)
+        failures = [part.bar.failed if part.bar else 0 for part in ends]
+        worst = max(failures, default=0) or None  # without a failure no end is the worst
+        for part, failed in zip(ends, failures, strict=True):
+            model.parts.append(replace(part, most=failed == worst))
         if self._view.kind == "counts":
             # A number of cases is said once: in the part, unless several answers lead there.
-            model.arrows = [
-                arrow if parents[arrow.target] > 1 else replace(arrow, words=())
-                for arrow in model.arrows
-            ]
+            parents = Counter(map(attrgetter("target"), model.arrows))
+            for at, arrow in enumerate(model.arrows):
+                if parents[arrow.target] == 1:
+                    model.arrows[at] = replace(arrow, words=())
 
     def arrow(self, number: int, answer: Answer, target: str) -> Arrow:
-        mark, cases = self._view.answer(number), max(self._view.cases, 1)
+        mark, cases = self._view.answers[number], max(self._view.cases, 1)
         arrow = Arrow(
             source=f"n{answer.node}",
             target=target,
@@ -386,7 +385,7 @@ class _Maker:
         return replace(arrow, words=(cases_words(traffic),), share=share, failed=failed)
 
     def end(self, number: int, answer: Answer) -> Part:
-        metric, mark = self._graph.metric, self._view.answer(number)
+        metric, mark = self._graph.metric, self._view.answers[number]
         state = state_of(answer.score, passes(answer.score, metric.threshold))
         sign = "" if state == "scored" else f"{SIGNS[state]} "
         tens = f"{(answer.score or 0.0) * 10:g}"
@@ -407,18 +406,17 @@ class _Maker:
         )
 
     def draw_feeds(self, model: Model) -> None:
-        drawn = set[tuple[str, str]]()
+        drawn, cases = set[tuple[str | None, str | None]](), max(self._view.cases, 1)
         for feed in self.feeds():
             source, target = self._place(feed.source), self._place(feed.target)
-            folded = feed.source in self._folds.groups or feed.target in self._folds.groups
+            folded = not self._folds.groups.keys().isdisjoint((feed.source, feed.target))
             if source is None or target is None or source == target:
                 continue
             if (source, target) in drawn or source.startswith("s") or (folded and not feed.runs):
                 continue
             drawn.add((source, target))
-            before, behind = self._view.node(feed.source), self._view.node(feed.target)
-            taken = share = None
-            failed, cases = 0.0, max(self._view.cases, 1)
+            before, behind = self._view.nodes[feed.source], self._view.nodes[feed.target]
+            taken, share, failed = None, None, 0.0
             if behind.reached is not None:
                 taken = bool(before.reached and behind.reached)
             if behind.traffic is not None and before.traffic is not None:
@@ -430,19 +428,15 @@ class _Maker:
 
     def feeds(self) -> Iterator[Feed]:
         """Feeds between the parts shown, past the steps that are left out."""
-        after: dict[int, list[Feed]] = {}
-        for feed in self._graph.feeds:
-            after.setdefault(feed.source, []).append(feed)
-        for feed in self._graph.feeds:
-            if feed.source in self._dropped:
-                continue
-            waiting = [feed]
+        feeds = self._graph.feeds
+        for feed in feeds:
+            waiting = [] if feed.source in self._dropped else [feed.target]
             while waiting:
-                step = waiting.pop()
-                if step.target in self._dropped:
-                    waiting += after.get(step.target, [])
+                target = waiting.pop()
+                if target in self._dropped:
+                    waiting += (after.target for after in feeds if after.source == target)
                 else:
-                    yield Feed(feed.source, step.target, feed.runs)
+                    yield Feed(feed.source, target, feed.runs)
 
 
 def _task_lines(name: str, node: Node, width: int) -> tuple[list[str], list[Words]]:
@@ -464,10 +458,8 @@ def _soft(text: str, width: int) -> list[Words]:
 
 def _hint(node: Node, name: str) -> str:
     """All that a node was written with."""
-    parts = [name, node.kind]
-    parts += [node.question] if node.question and node.question != name else []
+    question = None if node.question == name else node.question
     reads = ", ".join((*node.reads, *node.inputs))
-    parts += [f"reads {reads}"] if reads else []
-    parts += [node.panel] if node.panel else []
-    parts += [counted(node.examples, "example")] if node.examples else []
-    return "\n".join(parts)
+    examples = counted(node.examples, "example") if node.examples else ""
+    parts = (name, node.kind, question, reads and f"reads {reads}", node.panel, examples)
+    return "\n".join(filter(None, parts))

@@ -15,7 +15,9 @@ from dagengine.report.pictures.views import (
     DARK,
     FONT,
     LIGHT,
+    LINE,
     NAME,
+    NAME_LINE,
     SMALL,
     TITLE,
     Traffic,
@@ -30,7 +32,6 @@ _INCH = 72
 _CUT, _STACK, _SIDE = 8, 3, 6  # pixels of a cut corner, of a stacked sheet, beside code
 _PIPE = (1.5, 12.0)  # pixels of an arrow that no case took, and what all cases add
 _BAR = 7  # pixels that a bar is high
-_LINE, _NAME_LINE, _BAR_LINE = 14, 16, 12
 _TITLE_WIDTH = 90  # characters
 _SAMPLE = (30, 17)  # pixels of a shape in the legend
 _WEIGHT: dict[str, str] = dict.fromkeys(("fail", "none"), ' font-weight="700"')
@@ -170,10 +171,8 @@ class _Drawing:
         if part.shape == "end":
             tone = {"failed": "fail", "no_score": "none"}.get(str(part.state), "ink")
             name = f'<tspan font-weight="700" class="f-{tone}">{_escape(part.name[0])}'
-            after = "".join(
-                f'<tspan font-size="{SMALL}" class="f-soft">{_escape(plain(line))}</tspan>'
-                for line in part.lines
-            )
+            text = _escape("".join(map(plain, part.lines)))
+            after = f'<tspan font-size="{SMALL}" class="f-soft">{text}</tspan>'
             words = (
                 f'<text x="{x + wide / 2:.1f}" y="{y + tall / 2 + 4:.1f}" text-anchor="middle" '
                 f'font-size="{ANSWER}">{name}</tspan>{after}</text>'
@@ -186,20 +185,20 @@ class _Drawing:
     def content(self, part: Part, box: Box) -> str:
         """The lines of a node in its middle, and its bar at the bottom."""
         x, y, wide, tall = box
-        lines = len(part.lines) + len(part.note)
-        bar = part.bar if part.bar is not None and part.bar.cases else None
-        high = _NAME_LINE * len(part.name) + _LINE * lines + _BAR_LINE * (part.bar is not None)
-        middle, at = x + wide / 2 + _SIDE * (part.shape == "code") / 2, y + (tall - high) / 2
+        middle, at = (
+            x + wide / 2 + _SIDE * (part.shape == "code") / 2,
+            y + (tall - part.content) / 2,
+        )
         tone = "soft" if part.reached is False else ""
         pieces = []
         for line in part.name:
-            at += _NAME_LINE
+            at += NAME_LINE
             pieces.append(_text(middle, at - 4, [(line, tone)], NAME, bold=True))
         for words in (*part.lines, *((((line, tone),)) for line in part.note)):
-            at += _LINE
+            at += LINE
             pieces.append(_text(middle, at - 4, words, SMALL))
-        if bar is not None:
-            pieces.append(_bar(bar, (x + 10, at + 3, wide - 20, _BAR)))
+        if part.bar is not None and part.bar.cases:
+            pieces.append(_bar(part.bar, (x + 10, at + 3, wide - 20, _BAR)))
         return "".join(pieces)
 
     # -- arrows ----------------------------------------------------------------------------
@@ -213,20 +212,20 @@ class _Drawing:
                 tip = self._point(pair[2:])
             elif not pair.startswith("s,"):
                 points.append(self._point(pair))
-        path = "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in points[:1]) + "C"
-        path += " ".join(f"{x:.1f} {y:.1f}" for x, y in points[1:])
+        first, *rest = (f"{x:.1f} {y:.1f}" for x, y in points)
+        path = f"M{first}C{' '.join(rest)}"
         title = f"<title>{_escape(arrow.hint)}</title>" if arrow.hint else ""
         texts = []
         if "lp" in edge:
             x, y = self._point(edge["lp"])
-            at = y - _LINE * (len(arrow.answer) + len(arrow.words)) / 2
+            at = y - LINE * (len(arrow.answer) + len(arrow.words)) / 2
             faded = arrow.taken is False and arrow.share is None
             for line in arrow.answer:
-                at += _LINE
+                at += LINE
                 tone = "soft" if faded else ""
                 texts.append(_text(x, at - 3, [(line, tone)], ANSWER, bold=not faded))
             for words in arrow.words:
-                at += _LINE
+                at += LINE
                 texts.append(_text(x, at - 3, words, SMALL))
         drawn = _line(arrow, path, points, tip)
         return f'<g id="e{number}" class="edge">{title}{drawn}{"".join(texts)}</g>\n'
@@ -256,23 +255,17 @@ def _head(base: Point, tip: Point, colour: str, width: float) -> str:
     across, down = tip[0] - base[0], tip[1] - base[1]
     length = (across**2 + down**2) ** 0.5 or 1.0
     half = (3.0 + width / 2) / length
-    corners = [
-        tip,
-        (base[0] - down * half, base[1] + across * half),
-        (base[0] + down * half, base[1] - across * half),
-    ]
-    return f'<polygon points="{_join_points(corners)}" class="f-{colour}"/>'
+    left = base[0] - down * half, base[1] + across * half
+    right = base[0] + down * half, base[1] - across * half
+    return _polygon(tip, left, right, look=f'class="f-{colour}"')
 
 
 def _bar(traffic: Traffic, box: Box) -> str:
     """The cases that failed (hatched), have no score and passed, as shares of a bar."""
     x, y, wide, tall = box
     pieces = ""
-    for count, look in (
-        (traffic.failed, 'fill="url(#dagengine-hatch)"'),
-        (traffic.unscored, 'class="f-none"'),
-        (traffic.rest, 'class="f-bar"'),
-    ):
+    looks = ('fill="url(#dagengine-hatch)"', 'class="f-none"', 'class="f-bar"')
+    for count, look in zip(astuple(traffic), looks, strict=True):
         width = wide * count / traffic.cases
         if count:
             pieces += f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{tall}" {look}/>'
@@ -285,43 +278,40 @@ def _shape(shape: Shape, box: Box, look: str, cut: float = _CUT) -> str:
     x, y, wide, tall = box
     right, low = x + wide, y + tall
 
-    def rect(x: float, y: float, wide: float, tall: float, round_: float, look: str) -> str:
-        return (
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
-            f'rx="{round_:g}" {look}/>'
-        )
+    def rect(round_: float, look: str, shift: float = 0.0, less: float = 0.0) -> str:
+        corner = f'x="{x + shift:.1f}" y="{y + shift:.1f}"'
+        size = f'width="{wide - less:.1f}" height="{tall - less:.1f}"'
+        return f'<rect {corner} {size} rx="{round_:g}" {look}/>'
 
-    if shape in ("judgement", "rating"):
-        corners = [
-            *((x + cut, y), (right - cut, y), (right, y + cut), (right, low - cut)),
-            *((right - cut, low), (x + cut, low), (x, low - cut), (x, y + cut)),
-        ]
-        outline = f'<polygon points="{_join_points(corners)}" {look}/>'
-        if shape == "rating":  # a ruler along the lower side
-            ticks = "".join(
-                f"M{x + wide * tick / 8:.1f} {low:.1f}v{-cut * 0.6:.1f}" for tick in range(2, 7)
+    lines = ""  # inside of the outline
+    match shape:
+        case "judgement" | "rating":
+            outline = _polygon(
+                *((x + cut, y), (right - cut, y), (right, y + cut), (right, low - cut)),
+                *((right - cut, low), (x + cut, low), (x, low - cut), (x, y + cut)),
+                look=look,
             )
-            outline += f'<path d="{ticks}" class="h s-edge"/>'
-        return outline
-    if shape == "items":
-        step = _STACK * cut / _CUT
-        sheets = (2 * step, step, 0.0)
-        return "".join(rect(x + off, y + off, wide, tall, 3, look) for off in sheets)
-    if shape == "task":
-        corners = [(x, y), (right - cut, y), (right, y + cut), (right, low), (x, low)]
-        fold = f"M{right - cut:.1f} {y:.1f}v{cut:g}h{cut:g}"
-        return (
-            f'<polygon points="{_join_points(corners)}" {look}/><path d="{fold}" class="h s-edge"/>'
-        )
-    if shape == "code":
-        side = f'<path d="M{x + _SIDE * cut / _CUT:.1f} {y:.1f}v{tall:.1f}" class="h s-edge"/>'
-        return rect(x, y, wide, tall, 0, look) + side
-    if shape == "metric":
-        inner = rect(x + 3, y + 3, wide - 6, tall - 6, 4, 'class="h s-edge"')
-        return rect(x, y, wide, tall, 6, look) + inner
-    if shape == "folded":
-        return rect(x, y, wide, tall, 8, f'{look} stroke-dasharray="4 3"')
-    return rect(x, y, wide, tall, tall / 2, look)
+            if shape == "rating":  # a ruler along the lower side
+                for tick in range(2, 7):
+                    lines += f"M{x + wide * tick / 8:.1f} {low:.1f}v{-cut * 0.6:.1f}"
+        case "task":
+            outline = _polygon(
+                *((x, y), (right - cut, y), (right, y + cut), (right, low), (x, low)), look=look
+            )
+            lines = f"M{right - cut:.1f} {y:.1f}v{cut:g}h{cut:g}"
+        case "code":
+            outline = rect(0, look)
+            lines = f"M{x + _SIDE * cut / _CUT:.1f} {y:.1f}v{tall:.1f}"
+        case "items":
+            step = _STACK * cut / _CUT
+            outline = rect(3, look, 2 * step) + rect(3, look, step) + rect(3, look)
+        case "metric":
+            outline = rect(6, look) + rect(4, 'class="h s-edge"', 3, 6)
+        case "folded":
+            outline = rect(8, f'{look} stroke-dasharray="4 3"')
+        case "end":
+            outline = rect(tall / 2, look)
+    return f'{outline}<path d="{lines}" class="h s-edge"/>' if lines else outline
 
 
 def _legend(model: Model, room: float) -> tuple[list[str], float, float]:
@@ -390,7 +380,7 @@ def _text(
     anchor: str = "middle",
     bold: bool = False,
 ) -> str:
-    weight = ' font-weight="700"' if bold else ""
+    weight = ' font-weight="700"' * bold
     spans = [(text, tone) for text, tone in words if text]
     attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}'
     if len(spans) == 1:
@@ -406,8 +396,9 @@ def _pieces(words: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def _join_points(points: Iterable[Point]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+def _polygon(*points: Point, look: str) -> str:
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polygon points="{corners}" {look}/>'
 
 
 def _escape(text: str) -> str:

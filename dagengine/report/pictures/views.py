@@ -1,13 +1,14 @@
-"""How parts of a picture look: colours in both lights, and texts cut to what a reader takes in.
+"""What a picture says about each part of a graph, in three views, and how it looks.
 
-The light colours are those of every form; an SVG has the dark ones, too.
+The views are the design, one case, and many cases. The light colours are those of every form; an
+SVG has the dark ones, too. Texts are cut to what a reader takes in.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Literal
 
@@ -61,6 +62,7 @@ DARK = {
 }
 FONT = "Helvetica,Arial,sans-serif"
 NAME, SMALL, ANSWER, TITLE = 13, 11, 12, 16  # pixels
+LINE, NAME_LINE = 14, 16  # heights of lines
 
 _LONGEST = 600  # characters of a text
 
@@ -138,27 +140,16 @@ class Mark:
     note: str = ""
 
 
-NOTHING = Mark()
-
-
 @dataclass(slots=True)
 class View:
     """Marks by the numbers of a graph's nodes and answers; `facts` stand beside the title."""
 
     kind: Literal["design", "path", "counts"] = "design"
     facts: Words = ()
-    nodes: dict[int, Mark] = field(default_factory=dict)
-    answers: dict[int, Mark] = field(default_factory=dict)
+    nodes: defaultdict[int, Mark] = field(default_factory=lambda: defaultdict(Mark))
+    answers: defaultdict[int, Mark] = field(default_factory=lambda: defaultdict(Mark))
     cases: int = 0
     has_odds: bool = False
-
-    def node(self, number: int) -> Mark:
-        """Mark of a node."""
-        return self.nodes.get(number, NOTHING)
-
-    def answer(self, number: int) -> Mark:
-        """Mark of an answer."""
-        return self.answers.get(number, NOTHING)
 
 
 def threshold_words(threshold: float | None) -> str:
@@ -228,7 +219,7 @@ def _reach_metrics(graph: MetricGraph, view: View) -> None:
         if inner.traffic is not None:
             traffic = inner.traffic | (traffic or Traffic())
         reached = bool(outer.reached or inner.reached)
-        view.nodes[owner] = Mark(reached, traffic, outer.words, outer.note)
+        view.nodes[owner] = replace(outer, reached=reached, traffic=traffic)
 
 
 def _percent(chance: float) -> str:
@@ -259,12 +250,10 @@ def counts(graph: MetricGraph, tally: MetricTally) -> View:
     # The cases of a run, and how many of them failed
     pieces: list[tuple[str, Tone]] = [(counted(whole.cases, "case"), "")]
     if whole.failed:
-        pieces.append((", ", ""))
-        pieces.append((f"{SIGNS['failed']} {whole.failed:,} failed", "fail"))
+        pieces += [(", ", ""), (f"{SIGNS['failed']} {whole.failed:,} failed", "fail")]
         pieces.append((f", {whole.failed / whole.cases:.0%} of them", ""))
     if whole.unscored:
-        pieces.append((", ", ""))
-        pieces.append((f"{SIGNS['no_score']} {whole.unscored:,} without a score", "none"))
+        pieces += [(", ", ""), (f"{SIGNS['no_score']} {whole.unscored:,} without a score", "none")]
     view = View("counts", tuple(pieces), cases=whole.cases)
     for number, node in enumerate(graph.nodes):
         came = _came(tally, node.name)

@@ -51,7 +51,7 @@ def conditions_of(texts: Sequence[str], metrics: Sequence[str]) -> list[Conditio
 
 
 def _flaw_of(condition: Condition, metrics: Sequence[str]) -> str:
-    """What is wrong with a condition on a run of these metrics; empty if nothing."""
+    """Return the flaw of a condition on a run of these metrics; empty if it has none."""
     of, measure = condition.of, condition.measure
     measures: Sequence[str] = _OF_METRICS if of else _OF_RUNS
     # A metric may be called `p95`, too: then that is what the name stands for.

@@ -263,7 +263,7 @@ class Manifest(_Value):
 
     @property
     def seconds(self) -> float | None:
-        """How long the run took; None without an end."""
+        """The duration of the run; None without an end."""
         return None if self.ended is None else (self.ended - self.started).total_seconds()
 
     @property

@@ -212,12 +212,12 @@ def _name(side: RunFiles, place: Place) -> Hashable | None:
 def _input(side: RunFiles, place: Place) -> Hashable | None:
     """Input of the application: an input, the contestants' input, or the first turn."""
     fields = side.fields(place) or {}
-    given = fields.get("input")
+    value = fields.get("input")
     if "input" not in fields:
         contestants = [*(fields.get("contestants") or {}).values()]
         turns = fields.get("turns") or [{}]
-        given = contestants[0].get("input") if contestants else turns[0].get("content")
-    return None if given is None else _digest(given)
+        value = contestants[0].get("input") if contestants else turns[0].get("content")
+    return None if value is None else _digest(value)
 
 
 def _digest(value: Any) -> bytes:

@@ -183,14 +183,7 @@ class _Drawing:
         for owner, own in inner.items():
             entrance = next((number for number in own if number not in led), own[0])
             self._at[owner] = self._at[entrance]
-        # What no case took is one pill of its node, with the groups that nothing else leads to.
-        self._untaken: defaultdict[int, list[int]] = defaultdict(list)
-        for number in filter(self.leads_away, sorted(never)):
-            self._untaken[graph.answers[number].node].append(number)
-        self._never = set(chain.from_iterable(self._untaken.values()))
-        stubs = _stubs(graph, shown)
-        self.stubs = [stub for stub in stubs if not self._never.issuperset(stub.by)]
-        self._hidden = [stub for stub in stubs if self._never.issuperset(stub.by)]
+        self.group(shown, never)
         # How many answers lead to each node
         self._entries = Counter(chain.from_iterable(set(a.targets) for a in graph.answers))
         self._digits = len(f"{cases:,}")
@@ -214,6 +207,17 @@ class _Drawing:
         _, _, self._width, self._height = map(float, drawing["bb"].split(","))
         self._boxes = {part["name"]: self.box(part) for part in drawing.get("objects", [])}
         self._edges = drawing.get("edges", [])
+
+    def group(self, shown: set[int], never: set[int]) -> None:
+        """Put together what no case took: one pill of its node, with the groups behind it alone."""
+        self._untaken: defaultdict[int, list[int]] = defaultdict(list)
+        for number in filter(self.leads_away, sorted(never)):
+            self._untaken[self._graph.answers[number].node].append(number)
+        self._never = set(chain.from_iterable(self._untaken.values()))
+        self.stubs, self._hidden = list[Stub](), list[Stub]()
+        for stub in _stubs(self._graph, shown):
+            hidden = self._never.issuperset(stub.by)
+            (self._hidden if hidden else self.stubs).append(stub)
 
     def leads_away(self, number: int) -> bool:
         """Return whether an answer leads somewhere, and to no node of the drawing."""
@@ -310,9 +314,9 @@ class _Drawing:
         feeds, never = [], []
         for edge in self._edges:
             path, key = self.path(edge["pos"]), edge["id"]
-            number, *others = map(int, key[1:].split("-"))
+            number, *ends = map(int, key[1:].split("-"))
             if key.startswith("f"):
-                target, runs = others
+                target, runs = ends
                 feeds.append({"from": number, "to": target, "path": path, "runs": bool(runs)})
             elif key.startswith("u"):
                 answers = self._untaken[number]

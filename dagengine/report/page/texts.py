@@ -129,8 +129,8 @@ def packed_row(
     """The texts of a row with the fields of its case (None: not there); see `packed.ts`."""
     by_metric = row.by_metric()
     results = [_packed_result(graph, costs, by_metric.get(graph.metric.name)) for graph in graphs]
-    took = [] if row.seconds is None else [_three_digits(row.seconds)]
-    return [fields, results, *took]
+    took = _three_digits(row.seconds)
+    return [fields, results] if took is None else [fields, results, took]
 
 
 def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | None) -> list[Any]:
@@ -150,45 +150,42 @@ def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | 
     return packed
 
 
-def _three_digits(seconds: float) -> float:
+def _three_digits(seconds: float | None) -> float | None:
     """A time as exactly as the page shows it."""
-    return float(f"{seconds:.3g}")
+    return None if seconds is None else float(f"{seconds:.3g}")
 
 
 def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
-    node, kind = graph.node(step.node), step.kind
-    if node is not None and graph.nodes[node].kind == kind:
-        kind = ""  # as ever
+    node = graph.node(step.node)
+    as_ever = node is not None and graph.nodes[node].kind == step.kind
     verdict = None if step.verdict is None else words(step.verdict)
-    tokens = round(step.usage.input_tokens + step.usage.output_tokens)
-    odds = step.odds and [(words(verdict), round(chance, 4)) for verdict, chance in step.odds]
-    # What happened on the way to the answers: mostly nothing
-    if way := calls_words(step.calls):
-        calls = [list(map(call_record, calls)) for calls in step.calls]
-    # Quotes of the whole answer have the item number 0, those of its items count from 1 on.
-    quotes = [
-        {"item": item, "piece": "", "places": [], **quote.as_dict()}
-        for item, own in enumerate((step.quotes, *step.item_quotes))
-        for quote in own
-    ]
     values = [
         *(step.node if node is None else node, str(step.outcome), verdict, _own_output(step)),
         *(step.reason, step.score, step.mode, step.confidence),
-        *(
-            list(step.votes) or None,
-            tokens or None,
-            kind or None,
-            float(f"{cost or 0:.4g}") or None,
-        ),
-        None if step.seconds is None else _three_digits(step.seconds),
-        odds,
-        {"words": way, "questions": calls} if way else None,
-        *(step.usage.cached_tokens or None, quotes or None, list(step.spans) or None),
     ]
+    tokens = round(step.usage.input_tokens + step.usage.output_tokens)
+    way, more = calls_words(step.calls), (step.usage.cached_tokens, _quotes(step), list(step.spans))
+    dollars = float(f"{cost or 0:.4g}")
+    shown = (list(step.votes), tokens, "" if as_ever else step.kind, dollars)
+    values += (value or None for value in shown)
+    odds = step.odds and [(words(at), round(chance, 4)) for at, chance in step.odds]
+    values += (_three_digits(step.seconds), odds)
+    # What happened on the way to the answers: mostly nothing
+    calls = way and {"words": way, "questions": [[*map(call_record, at)] for at in step.calls]}
+    values += (value or None for value in (calls, *more))
     # Values are known by their places: only None at the end can be left out.
     while values[-1] is None:
         values.pop()
     return values
+
+
+def _quotes(step: Step) -> list[dict[str, Any]]:
+    """The quotes of the whole answer with the item number 0, those of its items from 1 on."""
+    return [
+        {"item": item, "piece": "", "places": [], **quote.as_dict()}
+        for item, own in enumerate((step.quotes, *step.item_quotes))
+        for quote in own
+    ]
 
 
 def _own_output(step: Step) -> Any:

@@ -120,7 +120,7 @@ def plan(options: PlanOptions) -> None:
     notes += lost + _in_batches(loaded, cases, settings, budget)
     if options.detectable and forecast.cases:
         from dagengine.cli.measuring.benchmark_job import TIMES
-        from dagengine.reliability.card.four_questions import could_be_seen
+        from dagengine.reliability.card.words import could_be_seen
 
         notes.append(could_be_seen(forecast.cases, 1, more=TIMES))
     warnings = [*map(str, (*lacking, *long, *example_lines(compiled, enumerate(readable))))]

@@ -481,7 +481,6 @@ def _report(
     from dagengine.record.run import load_run
     from dagengine.record.run_conditions import failures
     from dagengine.redaction import public_text
-    from dagengine.report.build_servers import add_step_summary, write_junit
     from dagengine.report.page.run_page import write_run_page
     from dagengine.report.tables import add_step_summary, print_table, write_junit
 
@@ -523,7 +522,7 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
     from dagengine.record.definition import DAYS, is_recent
     from dagengine.record.values import JudgeRecord, Standing
     from dagengine.redaction import public_text
-    from dagengine.reliability.card.card_faces import read_card
+    from dagengine.reliability.card.faces import read_card
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day):

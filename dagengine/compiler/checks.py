@@ -30,7 +30,7 @@ from dagengine.graph.graph import MetricSpec, is_blank
 from dagengine.graph.judging import Example
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate
 from dagengine.test_case import is_known_field
 
 _JUDGED = (BinaryJudgementNode, NonBinaryJudgementNode)

@@ -10,8 +10,8 @@ from itertools import chain
 
 from dagengine.compiler.plan import NONE, Plan
 from dagengine.estimate.estimates import Bounds
-from dagengine.estimate.lookahead import Lookahead, UnitEstimate
-from dagengine.estimate.paths import Paths, UnitForecast, Walker
+from dagengine.estimate.lookahead import Lookahead, UnitEstimate, UnitForecast
+from dagengine.estimate.walks import Paths, Walker
 from dagengine.graph.graph import nothing_to_judge
 from dagengine.graph.values import QuestionCount
 from dagengine.test_case import TestCase, read_field

@@ -13,8 +13,16 @@ from dagengine.errors import InputError, did_you_mean
 from dagengine.graph.arguments import of_kind, text_or_none
 from dagengine.prompts.evidence import Evidence, as_data, canonical_place, evidence_of, field_of
 from dagengine.prompts.instructions import solved_name
-from dagengine.prompts.quotes.answers import Quote, QuoteMode, Quoting, QuotingOrAbsent
-from dagengine.prompts.quotes.checking import QuoteCheck, hint, judgements_in, quotes_in
+from dagengine.prompts.quotes import (
+    Quote,
+    QuoteCheck,
+    QuoteMode,
+    Quoting,
+    QuotingOrAbsent,
+    hint,
+    judgements_in,
+    quotes_in,
+)
 from dagengine.question import Answer, misquoting
 from dagengine.test_case import LLMTestCase, TestCase, read_field
 

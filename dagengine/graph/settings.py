@@ -10,8 +10,8 @@ from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 from dagengine.errors import did_you_mean
 from dagengine.graph.judging import Example, Unsupported
 from dagengine.graph.node import AskingNode, BaseNode
-from dagengine.prompts.quotes.answers import QuoteMode
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate
+from dagengine.prompts.quotes import QuoteMode
 from dagengine.question import Parser
 from dagengine.test_case import LLMTestCaseParams
 

@@ -18,7 +18,7 @@ from typing import Any
 from dagengine.compiler.definitions import digest
 from dagengine.errors import InputError
 from dagengine.prompts.quotes import Quote
-from dagengine.results import CaseResult, Failure, MetricResult, Step, step_output
+from dagengine.results import CaseResult, Failure, JudgeCall, MetricResult, Step, step_output
 from dagengine.test_case import is_known_field
 
 _OWN = ("index", "hash", "type")

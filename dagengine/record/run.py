@@ -15,8 +15,15 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import beside, complete_lines, early_lines, index_of, value_of
-from dagengine.data.result_rows import read_rows
+from dagengine.data.json_lines import (
+    beside,
+    complete_lines,
+    early_lines,
+    index_of,
+    line_of,
+    value_of,
+)
+from dagengine.data.result_rows import read_rows, row_of
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.columns import Block, BlockBuilder, Columns, ColumnsWriter, read_columns

@@ -22,7 +22,7 @@ from dagengine.graph.graph import Metric
 from dagengine.record.definition import manifest_of
 from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
-from dagengine.report.page.drafts import DRAFTS, DraftRecord
+from dagengine.report.page.about import DRAFTS, DraftRecord
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Totals
 from dagengine.synthesis.generators import (

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from dagengine.compiler.liveness import SlotKind, material_of
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanScope, PlanSlot, Unit
+from dagengine.compiler.wiring import SlotKind, material_of
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode

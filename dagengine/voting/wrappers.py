@@ -30,7 +30,7 @@ from dagengine.graph.nodes import VerdictNode
 from dagengine.graph.rewriting import G, Rewriting
 from dagengine.graph.values import Panel
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
-from dagengine.prompts.quotes.answers import QuoteMode
+from dagengine.prompts.quotes import QuoteMode
 from dagengine.voting.panels import (
     Delegate,
     Escalation,

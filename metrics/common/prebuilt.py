@@ -17,7 +17,7 @@ from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.prompts.probabilities.masses import unknown_of
-from dagengine.prompts.quotes.answers import QuoteMode
+from dagengine.prompts.quotes import QuoteMode
 from dagengine.question import Odds
 from dagengine.results import Verdict
 

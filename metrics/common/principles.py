@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from dagengine.errors import InputError, UnparseableError, did_you_mean
 from dagengine.graph.node import shorten
-from dagengine.prompts.template import PromptTemplate
+from dagengine.prompts.instructions import PromptTemplate
 
 
 @dataclass(frozen=True)

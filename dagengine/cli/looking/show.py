@@ -164,7 +164,8 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
     with RunFiles(run) if texts else nullcontext() as files:
 
         def fields(row: CaseResult) -> dict[str, Any]:
-            own = {} if files is None else files.fields_of(row) or {}
+            at = None if files is None else files.place_of(row.index)
+            own = {} if files is None or at is None else files.fields(at) or {}
             return dict(zip(own, map(_as_text, own.values()), strict=True))
 
         # The head names every field, so the rows are read twice and never held.

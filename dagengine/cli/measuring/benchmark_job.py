@@ -322,7 +322,7 @@ class BenchmarkJob:
         """Print the number of calls, then ask."""
         from dagengine.evaluation import fields_before
         from dagengine.gateway.limits import Limits
-        from dagengine.reliability.card.four_questions import could_be_seen
+        from dagengine.reliability.card.words import could_be_seen
 
         options = self.options
         if options.scale is not None:

@@ -12,7 +12,7 @@ from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every
 from dagengine.reliability.card.verdict import verdict
 from dagengine.reliability.card.words import difference, full, place, title
 from dagengine.reliability.statistics.sums import present
-from dagengine.results.conditions import Condition, parse_condition
+from dagengine.results.passing import Condition, parse_condition
 
 
 @dataclass(frozen=True, slots=True)

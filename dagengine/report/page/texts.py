@@ -21,8 +21,7 @@ from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run
 from dagengine.report.pictures.graphs import MetricGraph, words
 from dagengine.results import CaseResult, MetricResult, Step, calls_words, implied_output
-from dagengine.store.entries import UNREADABLE, question_by
-from dagengine.store.file import connect_to_read, unpack
+from dagengine.store.file import UNREADABLE, connect_to_read, question_by, unpack
 from dagengine.store.notices import question_parts
 
 _BLOCK = 256 * 1024  # characters of a block before it is compressed

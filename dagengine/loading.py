@@ -1,4 +1,4 @@
-"""What the command line names: metrics, judges and apps, in files and in modules."""
+"""Files that the command line names: metrics, judges, apps, cases."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from dagengine import metrics as _metrics
+from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
 from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
@@ -21,6 +22,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
 from dagengine.system import installed
+from dagengine.test_case import TestCase
 from dagengine.trees import load_module, metrics_of, read_document
 from dagengine.voting.wrappers import RewrittenMetric, quoted
 
@@ -330,3 +332,11 @@ def load_function(target: str, name: str) -> Any:
     if value is None:
         raise InputError(f"{path} has no {own or name!r}; write {path}:NAME")
     return value
+
+
+def load_cases(path: str | Path) -> list[TestCase]:
+    """All test cases of a file; raises InputError that names the first invalid line."""
+    cases: list[Any] = list(strict(read_cases(path)))
+    if not cases:
+        raise InputError(f"{path} has no test cases")
+    return cases

@@ -276,7 +276,7 @@ class _Judging:
     engine: LocalExecutor
     judges: tuple[str, ...]
     mark: Mark
-    place: int
+    index: int
     asks: Asks
     recorder: Recorder | None
     lacking: list[Verdict] = field(default_factory=list)
@@ -284,7 +284,7 @@ class _Judging:
     async def verdict(self, cases: Any) -> Verdict:
         """The verdict on the case; that of a vote which a recording lacks, where there is one."""
         plan, votes = self.engine.plan, None
-        row = await judge_case(self.engine, cases, self.place)
+        row = await judge_case(self.engine, cases, self.index)
         failed = may_change(plan, self.engine.judges, row) if self.mark.votes > 1 else []
         if failed and isinstance(self.assertion.case, CASE_TYPES):
             votes = await vote(partial(self._again, failed), self.mark)
@@ -295,7 +295,7 @@ class _Judging:
         failing = [self.assertion.metrics[index] for index in failed]
         fresh = Resampled(self.asks, number * SAMPLES)
         engine = self.engine.also(failing, gateway=fresh)
-        row = await judge_case(engine, engine.cases([self.assertion.case]), self.place)
+        row = await judge_case(engine, engine.cases([self.assertion.case]), self.index)
         verdict = self._verdict_of(row, engine.plan)
         if verdict.is_missing:
             self.lacking.append(verdict)
@@ -308,10 +308,10 @@ class _Judging:
         return Verdict(row, plan, self.judges, votes=votes, recorded=replays, missed=missed)
 
 
-async def judge_case(engine: LocalExecutor, cases: Any, place: int) -> CaseResult:
+async def judge_case(engine: LocalExecutor, cases: Any, index: int) -> CaseResult:
     """The row of the only case; questions of cases with a smaller `index` go first."""
     rows: list[CaseResult] = []
-    await engine.run(cases, OnRow(rows.append), first=place)
+    await engine.run(cases, OnRow(rows.append), first=index)
     return rows[0]
 
 

@@ -377,7 +377,7 @@ def _map_columns(
     used |= {name.partition(".")[0] for name in used}
     for column, name in FIELD_OF.items():  # their own names are fields, if they fit
         is_guessed = name in (*_SINGLE, *_TALK)
-        if column not in names or not (is_guessed or not _fits(convert, rows, column, name)):
+        if column not in names or not (is_guessed or not _fits(convert, rows, column, name, {})):
             used.add(column)
     rest = [column for column in columns if column not in used]
     return replace(trial, map=trial.map | dict.fromkeys(rest))
@@ -414,27 +414,27 @@ def _map_fields(
     )
     for _, number, target in ranked:
         name = names[number]
-        for mark in (None, "|", "") if target in _LISTS else (None,):
+        marks: list[dict[str, str]] = [{}]
+        if target in _LISTS:
+            marks += ({name: "|"}, {name: ""})
+        for mark in marks:
             taken = set(map(convert.columns.get, names))
             if target in taken or name in convert.columns:
                 break
             if _fits(convert, rows, name, target, mark):
-                mapping = convert.map | {name: target}
-                marks = convert.delimiters | ({} if mark is None else {name: mark})
-                convert = replace(convert, map=mapping, delimiters=marks)
+                mapping, delimiters = convert.map | {name: target}, convert.delimiters | mark
+                convert = replace(convert, map=mapping, delimiters=delimiters)
     return convert
 
 
 def _fits(
-    convert: Converter, rows: Sequence[Any], name: str, field: str, mark: str | None = None
+    convert: Converter, rows: Sequence[Any], name: str, field: str, mark: Mapping[str, str]
 ) -> bool:
     """Return whether a column can be a field of all rows; names must tell the rows apart."""
     least = {} if field in ("input", "turns") else {_LEAST: "input"}
-    marks = {} if mark is None else {name: mark}
+    mapping: dict[str, str | None] = {name: field, **least}
     try:
-        trial = replace(
-            convert, map={name: field, **least}, delimiters=marks, preset=None, others=False
-        )
+        trial = replace(convert, map=mapping, delimiters={**mark}, preset=None, others=False)
     except InputError:  # a field of goldens, or of cases only
         return False
     cases = [trial(Record("", {**row, **dict.fromkeys(least, "")})) for row in rows]
@@ -442,7 +442,7 @@ def _fits(
         return False
     values = list(filter(None, map(attrgetter(field), cases)))
     if field in _LISTS:
-        return bool(values) and (mark != "|" or any(len(value) > 1 for value in values))
+        return bool(values) and (mark.get(name) != "|" or any(value[1:] for value in values))
     if field == "name":
         return name == field or len({*values}) == len(cases)
     return field not in _TEXTS or not all(map(_is_data, values))

@@ -55,7 +55,7 @@ class CaseError(ValidationError, InputError, TypeError):
     @classmethod
     def of(cls, error: ValidationError, model: type[BaseModel]) -> Self:
         """The same mistakes, in words."""
-        details = [_again(detail) for detail in _mistakes(error)]
+        details = list(map(_again, _mistakes(error)))
         case_error = cls.from_exception_data(error.title, details)
         case_error.said = f"{model.__name__}: {'; '.join(sentences(error, model))}"
         return case_error
@@ -64,7 +64,7 @@ class CaseError(ValidationError, InputError, TypeError):
         return self.said
 
     def __reduce__(self) -> tuple[Any, ...]:
-        details = [_again(detail) for detail in _mistakes(self)]
+        details = list(map(_again, _mistakes(self)))
         return type(self).from_exception_data, (self.title, details), {"said": self.said}
 
 
@@ -92,7 +92,7 @@ def _sentence(item: Mapping[str, Any], model: type[BaseModel], unknown: Unknown)
     if not item["loc"]:
         return message
     name, *steps = item["loc"]
-    path = ".".join(str(step) for step in item["loc"])
+    path = ".".join(map(str, item["loc"]))
     if kind == "extra_forbidden":
         return f"unknown field {path!r:.200}" if steps else unknown(path, model)
     if kind == "missing":
@@ -169,7 +169,7 @@ def _words(kind: Any) -> str:
         members = [_words(member) for member in get_args(kind) if member is not NoneType]
         return f"None or {members[0]}" if len(members) == 1 and members[0] else ""
     if get_origin(kind) is Literal:
-        return " or ".join(repr(value) for value in get_args(kind))
+        return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) in (list, dict) and (of := _items(get_args(kind)[-1])):
         return f"{_PLAIN[get_origin(kind)]} of {of}"
     return _PLAIN.get(get_origin(kind) or kind, "")

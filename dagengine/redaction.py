@@ -10,7 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from traceback import format_exception
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -83,12 +83,11 @@ def lasting_pairs(pairs: Mapping[str, Any], secrets: Sequence[str] = ()) -> dict
 
 def queries_in(value: Any) -> dict[str, Any]:
     """The queries of the addresses in plain data; not of those that are secret by their name."""
-    if isinstance(value, Mapping):
-        value = [item for _, item, hidden in _items(value) if not hidden]
-    if isinstance(value, list | tuple):
-        return {name: text for item in value for name, text in queries_in(item).items()}
-    addresses = _ADDRESS.finditer(value) if isinstance(value, str) else ()
-    return {name: text for address in addresses for name, text in _query(address)}
+    queries: dict[str, Any] = {}
+    for text, hidden in _texts(value):
+        if not hidden:
+            queries |= chain.from_iterable(map(_query, _ADDRESS.finditer(text)))
+    return queries
 
 
 def public_value(value: Any) -> Any:
@@ -102,18 +101,27 @@ def public_value(value: Any) -> Any:
     return value
 
 
-def secrets_in(value: Any, *, hidden: bool = False) -> list[str]:
+def secrets_in(value: Any) -> list[str]:
     """The texts in plain data that are secret by their names, and those in addresses."""
+    secrets = list[str]()
+    for text, hidden in _texts(value):
+        if hidden:
+            secrets.append(text)
+        elif "://" in text:
+            secrets += secrets_of_address(text)
+    return secrets
+
+
+def _texts(value: Any, hidden: bool = False) -> Iterator[tuple[str, bool]]:
+    """The texts in plain data, and whether each is secret by a name above it."""
     if isinstance(value, Mapping):
-        items = ((item, hidden or secret) for _, item, secret in _items(value))
-        return [text for item, secret in items for text in secrets_in(item, hidden=secret)]
-    if isinstance(value, list | tuple):
-        return [text for item in value for text in secrets_in(item, hidden=hidden)]
-    if not isinstance(value, str):
-        return []
-    if hidden:
-        return [value]
-    return secrets_of_address(value) if "://" in value else []
+        for _, item, secret in _items(value):
+            yield from _texts(item, hidden or secret)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item, hidden)
+    elif isinstance(value, str):
+        yield value, hidden
 
 
 def _items(fields: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:

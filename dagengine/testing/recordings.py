@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import itemgetter
@@ -357,13 +357,9 @@ class Recording:
                 equal.append(word)
         if nearest["judge"] != judge:
             differences.insert(0, f"another judge ({nearest['judge']!r} in place of {judge!r})")
-        rest = f"; {_word_list(equal)} equal" if equal else ""
+        listed = " and ".join(", ".join(equal).rsplit(", ", 1))  # a, b and c
+        rest = f"; {listed} equal" * bool(equal)
         return f"against the nearest: {', '.join(differences)}{rest}. Run --evals=record"
-
-
-def _word_list(words: Sequence[str]) -> str:
-    *before, last = words
-    return f"{', '.join(before)} and {last}" if before else last
 
 
 def _digest(value: Any) -> str:

@@ -158,10 +158,36 @@ def parts_in(records: Sequence[RawRecord], unit: CaseUnit) -> list[CaseParts]:
 
 def trace_case(parts: CaseParts) -> LLMTestCase | InvalidCase:
     """The case; what is refused, such as a picture, costs this case only."""
+    root = parts.root
+    models = [span for span in parts.spans if span.kind == LLM]
+    # The end of an id: tools begin all of theirs with zeros, or with the time.
+    name = f"{root.span.name} {parts.id[-8:]}"
+    note = None
+    if parts.textless:
+        note = (
+            f"{parts.textless} retrievals without texts: what they found was not captured, so "
+            "`retrieval_context` " + ("has less than they found" if parts.passages else "is absent")
+        )
     try:
-        return _case(parts)
+        case = LLMTestCase(
+            name=name,
+            input=parts.input or "",
+            actual_output=parts.output,
+            retrieval_context=parts.passages,
+            tools_called=parts.calls or None,
+            input_token_count=_sum(span.input_token_count for span in models),
+            output_token_count=_sum(span.output_token_count for span in models),
+            completion_time=root.span.seconds,
+            spans=parts.spans,
+            additional_metadata=parts.metadata,
+            comments=note,
+        )
     except CaseError as error:
-        return InvalidCase(f"trace {parts.root.span.trace_id}", str(error))
+        return InvalidCase(f"trace {root.span.trace_id}", str(error))
+    if parts.input is not None:
+        return case
+    why = _why_no_texts([parts]) if parts.output is None else _NO_INPUT
+    return InvalidCase(name, why, nothing_to_judge=True, test_case=case)
 
 
 def conversation_of(parts: Sequence[CaseParts]) -> ConversationalTestCase | InvalidCase:
@@ -302,36 +328,6 @@ def _origin(step: TraceStep | None) -> str:
 
 def _as_text(value: Any) -> str | None:
     return None if value is None else as_text(value)
-
-
-def _case(parts: CaseParts) -> LLMTestCase | InvalidCase:
-    root = parts.root
-    models = [span for span in parts.spans if span.kind == LLM]
-    # The end of an id: tools begin all of theirs with zeros, or with the time.
-    name = f"{root.span.name} {parts.id[-8:]}"
-    note = None
-    if parts.textless:
-        note = (
-            f"{parts.textless} retrievals without texts: what they found was not captured, so "
-            "`retrieval_context` " + ("has less than they found" if parts.passages else "is absent")
-        )
-    case = LLMTestCase(
-        name=name,
-        input=parts.input or "",
-        actual_output=parts.output,
-        retrieval_context=parts.passages,
-        tools_called=parts.calls or None,
-        input_token_count=_sum(span.input_token_count for span in models),
-        output_token_count=_sum(span.output_token_count for span in models),
-        completion_time=root.span.seconds,
-        spans=parts.spans,
-        additional_metadata=parts.metadata,
-        comments=note,
-    )
-    if parts.input is not None:
-        return case
-    why = _why_no_texts([parts]) if parts.output is None else _NO_INPUT
-    return InvalidCase(name, why, nothing_to_judge=True, test_case=case)
 
 
 def _sum(counts: Any) -> int | None:

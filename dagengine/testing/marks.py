@@ -87,22 +87,18 @@ def may_change(plan: Plan, judges: Sequence[Judge], row: CaseResult) -> list[int
 
     Empty where one of them makes no judge calls, asks a judge that repeats itself, or has no score.
     """
-    failed = [index for index, result in enumerate(row.metrics) if result.success is False]
     if any(result.failure is not None for result in row.metrics):
         return []
-    return failed if all(_may_change(plan, judges, index) for index in failed) else []
-
-
-def _may_change(plan: Plan, judges: Sequence[Judge], metric: int) -> bool:
-    """Return whether a metric may say something else when it is asked again."""
+    changing = set[int]()
     for slot in plan.slots:
-        if slot.metric == metric and slot.unit >= 0:
+        if slot.unit >= 0:
             unit = plan.units[slot.unit]
             repeats = any(judges[index].capabilities.repeatable for index in unit.judges)
             # A node of the kind `metric` is a caller's code: it may ask whom it likes.
             if unit.node.kind == "metric" or (unit.node.asks and repeats):
-                return True
-    return False
+                changing.add(slot.metric)
+    failed = [index for index, result in enumerate(row.metrics) if result.success is False]
+    return failed if changing.issuperset(failed) else []
 
 
 async def vote(again: Callable[[int], Awaitable[bool | None]], mark: Mark) -> Votes:

@@ -381,7 +381,10 @@ def _message(value: Mapping[str, Any]) -> SpanMessage:
     value = json_of_kind(value.get("kwargs"), dict, value)
     role = str(value.get("role") or value.get("type") or "")
     role = _ROLES.get(role, role if value.get("role") else ASSISTANT)
-    content = _content_of(value)
+    content = value.get("content")
+    data = from_json(content)  # also of a list of parts that is written as text
+    if data and isinstance(data, list) and all(isinstance(part, Mapping) for part in data):
+        content = data
     parts: list[Any] = of_type(value.get("parts") or value.get("contents"), list, [])
     message = SpanMessage(role)
     if role == TOOL and content is not None:
@@ -394,15 +397,6 @@ def _message(value: Mapping[str, Any]) -> SpanMessage:
         message.take(part)
     message.calls += map(_call, _mappings_in(value.get("tool_calls")))
     return message
-
-
-def _content_of(value: Mapping[str, Any]) -> Any:
-    """The content of a message; a list of parts that is written as JSON text, as data."""
-    content = value.get("content")
-    parts = from_json(content)
-    if parts and isinstance(parts, list) and all(isinstance(part, Mapping) for part in parts):
-        return parts
-    return content
 
 
 def _call(value: Mapping[str, Any]) -> ToolRequest:

@@ -23,7 +23,7 @@ from dagengine.question import Answer, Capabilities, Question, schema_of
 T = TypeVar("T", bound=BaseModel)
 Meaning = Literal["supported", "relevant", "useful"]
 Fields = dict[str, Any]
-Words = dict[str, str]
+Words = Mapping[str, str]
 
 EXTRACTED = ("statements", "truths", "claims", "questions")
 """The only field of an answer type says what to take out of the evidence."""
@@ -216,10 +216,10 @@ class LexicalJudge:
 def _evidence_words(texts: tuple[str, ...], stem: int) -> tuple[list[Words], Words]:
     """The words of each sentence, and of all together."""
     by_sentence: list[Words] = []
-    together: Words = {}
+    together: dict[str, str] = {}
     for sentence in chain.from_iterable(map(sentences, texts)):
         by_sentence.append(words_of(sentence, stem))
-        together |= by_sentence[-1]
+        together.update(by_sentence[-1])
     return by_sentence, together
 
 
@@ -240,7 +240,7 @@ def _texts_to_compare(around: Sequence[Evidence], meaning: Meaning) -> tuple[str
 
 
 def _unsupported_error(question: Question[Any], why: str) -> UnsupportedError:
-    name = f"{question.name}: " if question.name else ""
+    name = question.name and f"{question.name}: "
     return UnsupportedError(f"{name}{why}; {_CANNOT}")
 
 
@@ -288,7 +288,7 @@ def _numbered_items(
 
 def _extract(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
     """The different sentences of all evidence, the first ones if there is a limit."""
-    texts = chain.from_iterable(sentences(piece.text) for piece in evidence)
+    texts = chain.from_iterable(map(sentences, map(attrgetter("text"), evidence)))
     distinct = list(dict.fromkeys(texts))[: shape.get("maxItems")]
     if name == "questions":
         return [f"{text.rstrip(_ENDING)}?" for text in distinct]
@@ -358,7 +358,7 @@ def _weight(word: str) -> int:
     return max(0, len(word) - 2)
 
 
-def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
+def _part(item: Words, within: Words) -> float:
     """The share of an item's letters in words that are also in the other one."""
     whole, common = sum(map(_weight, item.values())), item.keys() & within.keys()
     if not whole:  # nothing but short words
@@ -366,9 +366,7 @@ def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
     return sum(_weight(item[key]) for key in common) / whole
 
 
-def support_of(
-    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
-) -> Overlap:
+def support_of(item: Words, by_sentence: Sequence[Words], together: Words) -> Overlap:
     """Overlap of an item with sentences: in all of them together, and in the best one."""
     missing = [word for key, word in item.items() if key not in together]
     numbers = list(filter(_has_digit, missing))
@@ -380,9 +378,7 @@ def support_of(
     return Overlap(share, f"{share:.0%} of the words are in the evidence{lacking}")
 
 
-def relevance_of(
-    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
-) -> Overlap:
+def relevance_of(item: Words, by_sentence: Sequence[Words], together: Words) -> Overlap:
     """Overlap of an item and a text in words, in terms of the shorter one."""
     share = max(_part(item, together), _part(together, item))
     common = [word for key, word in item.items() if key in together]
@@ -390,9 +386,7 @@ def relevance_of(
     return Overlap(share, f"{share:.0%} of the words are in common{shared}")
 
 
-def usefulness_of(
-    item: Mapping[str, str], by_sentence: Sequence[Mapping[str, str]], together: Mapping[str, str]
-) -> Overlap:
+def usefulness_of(item: Words, by_sentence: Sequence[Words], together: Words) -> Overlap:
     """Largest overlap of a sentence with an item."""
     share = max((_part(sentence, item) for sentence in by_sentence), default=0.0)
     return Overlap(share, f"{share:.0%} of the words of one sentence are in it")

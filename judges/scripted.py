@@ -357,4 +357,6 @@ def _options(shape: Mapping[str, Any], truth: Any) -> list[Any]:
         return [True, False]
     if shape.get("type") == "integer" and "minimum" in shape and "maximum" in shape:
         return list(range(shape["minimum"], shape["maximum"] + 1))
-    return [truth, f"{truth} (in other words)"] if isinstance(truth, str) else [truth]
+    if isinstance(truth, str):
+        return [truth, f"{truth} (in other words)"]
+    return [truth]

@@ -258,5 +258,5 @@ def output_type(kind: Any) -> type[BaseModel]:
     """Answer type of a task step: `kind` itself if it is a model, else one field `output`."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind
-    shape: Any = Text if kind is str else kind
+    shape: Any = {str: Text}.get(kind, kind)
     return create_model("TaskNodeOutput", __base__=_Output, output=(shape, ...))

@@ -162,7 +162,7 @@ def quoting_words(mode: QuoteMode, sources: str, *, each: bool, as_lines: bool) 
     how = _HOW.format(
         verdict="each verdict" if each else "the verdict", most=MOST, words=_WORDS, sources=sources
     )
-    return how + _NOTHING[mode] + (_LINES[mode] if as_lines else "")
+    return how + _NOTHING[mode] + _LINES[mode] * as_lines
 
 
 _LINE = re.compile(
@@ -391,7 +391,7 @@ def _pieces(text: str) -> Iterator[tuple[int, int, str | None]]:
         match = _PLAIN.match(text, position)
         end = match.end() if match else position
         if end < size and _combines(text[end]):
-            end -= 1 if match else 0  # the last one is not plain
+            end = max(end - 1, position)  # the last one is not plain
         if end > position:
             yield position, end, None
         if end == size:

@@ -372,21 +372,6 @@ def _labelled_answer(
     judge: EndpointJudge, question: Question[T], completion: Completion, decision: Asked
 ) -> Answer[T]:
     """The answer by what a completion tells of the labels; raises JudgeError."""
-    value, masses = _read_masses(completion, decision)
-    odds, mass = masses.odds, masses.total
-    text = completion.choices[0].message.text
-    raw = json.dumps({"said": text, "mass": mass, "odds": odds}, ensure_ascii=False)
-    stated, unknown = "the likeliest label", ": its odds are unknown"
-    if odds:
-        stated, unknown = odds_in_words(odds), ""
-    reason = f"{stated}; {mass:.3g} of all probability fell on the labels{unknown}"
-    fields = answer_fields(question.answer_type, value, reason)
-    valid = valid_answer(question, fields, raw)
-    return Answer(valid, raw, None, usage_of(completion), f"labels {judge.model}", odds, mass=mass)
-
-
-def _read_masses(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
-    """The most likely option, and what is known of all."""
     text = reply_text(completion)
     try:
         if completion.choices[0].logprobs is None:
@@ -397,15 +382,24 @@ def _read_masses(completion: Completion, asked: Asked) -> tuple[str | bool, Mass
             "the server gave no token probabilities, but labels need them"
         ) from None
     chances = [(token, math.exp(logprob)) for token, logprob in tokens.get(0, ()) if logprob <= 0]
-    labelled = dict(zip(LABELS, asked.meanings, strict=False))
-    options = dict.fromkeys(asked.meanings, 0.0)
+    labelled = dict(zip(LABELS, decision.meanings, strict=False))
+    options = dict.fromkeys(decision.meanings, 0.0)
     for token, chance in chances:
         if (label := token.strip()) in labelled:
             options[labelled[label]] += chance
     likeliest = max(options, key=options.__getitem__)
     if not options[likeliest]:
         raise UnparseableError(f"no label is among the likely answers; it said {text!r:.40}", text)
-    return likeliest, Masses.of(options, list(map(itemgetter(1), chances)))
+    masses = Masses.of(options, list(map(itemgetter(1), chances)))
+    odds, mass = masses.odds, masses.total
+    raw = json.dumps({"said": text, "mass": mass, "odds": odds}, ensure_ascii=False)
+    stated, unknown = "the likeliest label", ": its odds are unknown"
+    if odds:
+        stated, unknown = odds_in_words(odds), ""
+    reason = f"{stated}; {mass:.3g} of all probability fell on the labels{unknown}"
+    fields = answer_fields(question.answer_type, likeliest, reason)
+    valid = valid_answer(question, fields, raw)
+    return Answer(valid, raw, None, usage_of(completion), f"labels {judge.model}", odds, mass=mass)
 
 
 def writer_judge(model: Any) -> Judge:

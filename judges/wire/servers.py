@@ -300,8 +300,8 @@ async def token_count(
     body: dict[str, Any] = {"model": model, "messages": list(messages)}
     if facts.server != "vLLM":
         body = {"content": prompt_of(messages)}
-    answer = _read(_Tokens, await _page(api, "tokenize", body))
-    return None if answer is None else answer.count or len(answer.tokens) or None
+    answer = _read(_Tokens, await _page(api, "tokenize", body)) or _Tokens()
+    return answer.count or len(answer.tokens) or None
 
 
 async def _page(api: AsyncOpenAI, path: str, body: dict[str, Any] | None = None) -> bytes | None:

@@ -98,22 +98,16 @@ def _lock(place: Path, target: Path, wait: bool) -> int:
                     f"{target} is being written by another run{by}; wait until it has ended, or "
                     "choose another place for this one"
                 )
-            if _is_at(place, file):
-                with suppress(OSError):  # the number only makes messages better
-                    os.truncate(file, 0)
-                    os.write(file, str(os.getpid()).encode())
-                return file
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), os.lstat(place)):
+                    with suppress(OSError):  # the number only makes messages better
+                        os.truncate(file, 0)
+                        os.write(file, str(os.getpid()).encode())
+                    return file
         except BaseException:
             os.close(file)
             raise
         os.close(file)  # the writer before removed it after it was opened here
-
-
-def _is_at(place: Path, file: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), os.lstat(place))
-    except FileNotFoundError:
-        return False
 
 
 def _let_go(place: Path, file: int) -> None:

@@ -102,7 +102,7 @@ def wrap_lines(text: str, deeper: int = 0) -> str:
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 case`, `2,000 cases`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def few(names: Sequence[str], most: int = 5) -> str:

@@ -108,9 +108,10 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
     @property
     def durable_identity(self) -> str | None:
         """As of a `ProviderJudge` of the same model, where the endpoint is Anthropic's own."""
-        address = {} if self._where == _ADDRESS else {"base_url": self._where}
-        mark = digest_mark(self._real)
-        return durable_name(f"{self.model}{mark}", {**address, **self._parameters})
+        options = dict(self._parameters)
+        if self._where != _ADDRESS:
+            options.setdefault("base_url", self._where)
+        return durable_name(f"{self.model}{digest_mark(self._real)}", options)
 
     @property
     def _real(self) -> str:

@@ -29,7 +29,7 @@ _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 
 
 Body = dict[str, Any]
-Write = Callable[[list[Message]], Body]
+
 # Stands where the messages of a question go, to find the place.
 _PROBE: Final[list[Message]] = [
     {"role": "system", "content": "dagengine: the instructions"},
@@ -138,16 +138,20 @@ class RequestForm:
     server at most, and `fields` the fields of those that are.
     """
 
-    write: Write
+    write: Callable[[list[Message]], Body]
     route: Callable[[Warmth], Body]
     mode: str = TEXT
     limit: int | None = None
     demands: Demands = _ALL
     fields: frozenset[str] = frozenset()
-    _around: tuple[str, str] | None = field(init=False)
+    _around: tuple[str, str] | None = field(init=False, default=None)
+    """The text before and after the messages; None if they are changed."""
 
     def __post_init__(self) -> None:
-        self._around = _around(self.write)
+        body = self.write(list(_PROBE))
+        parts = _JSON.encode(body).split(_JSON.encode(_PROBE))
+        if body.get("messages") == _PROBE and len(parts) == 2:
+            self._around = parts[0], parts[1]
 
     def body(self, question: Question[Any]) -> Body:
         """The body of a question's request, to be written as JSON."""
@@ -191,13 +195,6 @@ def encode(body: Body) -> bytes:
         return _JSON.encode(body).encode()
     except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
         return _JSON.encode(without_surrogates(body)).encode()
-
-
-def _around(write: Write) -> tuple[str, str] | None:
-    """The text before and after the messages; None if they are changed."""
-    body = write(list(_PROBE))
-    parts = _JSON.encode(body).split(_JSON.encode(_PROBE))
-    return (parts[0], parts[1]) if body.get("messages") == _PROBE and len(parts) == 2 else None
 
 
 def _plain(value: Any) -> Any:

@@ -101,7 +101,9 @@ def _plain(text: str) -> str:
 def _to_bool(value: Any) -> Any:
     if isinstance(value, str):
         return _BOOLS.get(_plain(value), value)
-    return bool(value) if type(value) is int and value in (0, 1) else value
+    if type(value) is int and value in (0, 1):
+        return bool(value)
+    return value
 
 
 _TRUE_OR_FALSE: Any = Annotated[bool, Field(strict=True), BeforeValidator(_to_bool)]

@@ -433,8 +433,9 @@ class LabelJudge(EndpointJudge):
     ) -> None:
         super().__init__(model, **settings)
         self.shows: Shows = shows
-        own_writer = OpenAIJudge(model, **settings) if writer is None else writer
-        self.writer = writer_judge(own_writer)
+        if writer is None:
+            writer = OpenAIJudge(model, **settings)
+        self.writer = writer_judge(writer)
 
     @property
     def _name(self) -> str:

@@ -190,7 +190,9 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
     elif key in _DATA and value is not None:
         pieces[kind].append(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, list):
-        for item in value[:1] if key in ("choices", "candidates", "results") else value:
+        if key in ("choices", "candidates", "results"):
+            value = value[:1]
+        for item in value:
             _gather(item, kind, pieces)
     elif isinstance(value, dict):
         if key in _WHOLE and not value.keys() & _WRAPPING:

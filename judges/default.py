@@ -112,7 +112,7 @@ def default_judge() -> DefaultJudge:
     for source, settings in chain([("the environment", environment)], settings_of_files):
         if settings.get(MODEL) or settings.get(BASE_URL):
             # What was measured is saved beside its judge; the environment has none of it.
-            tuned = {field: settings[name] for name, field in _TUNED.items() if name in settings}
+            tuned = dict[str, Any](zip(_TUNED.values(), map(settings.get, _TUNED), strict=True))
             model = settings.get(MODEL) or BUILT_IN
             url, key_from = settings.get(BASE_URL), settings.get(KEY_FROM)
             return DefaultJudge(model, url, key_from, source, Tuning(**tuned))

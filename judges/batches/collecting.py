@@ -49,21 +49,25 @@ class BatchApi(Protocol):
 
     def line(self, name: str, body: str) -> bytes:
         """A request, given as JSON, as it is in a batch."""
+        ...
 
     async def start(self, lines: Sequence[bytes], token: str) -> str:
         """Send a batch, marked with a token where that is possible; returns its id."""
+        ...
 
     async def find(self, begun: Begun, others: Collection[str]) -> str | None:
         """The id of a batch that was begun by a process that died; None if it is not there.
 
         It is none of the `others`, which belong to batches that are known.
         """
+        ...
 
     async def results(self, name: str) -> Iterable[str] | None:
         """The lines of the results, in any order; None as long as the batch is in progress.
 
         Raises ProviderError when it ended without any answers.
         """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

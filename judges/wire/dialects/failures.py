@@ -163,7 +163,7 @@ def complaint_in(
     words = _words_in(body)
     if fine and not (isinstance(body, dict) and ((failed and words) or _has_error(body))):
         return None
-    message = words or (body and json.dumps(body)[:200]) or _PHRASES.get(status, "error")
+    message = words or (json.dumps(body)[:200] if body else _PHRASES.get(status, "error"))
     codes = " ".join(_codes(body))
     if status < 500 and status not in _PHRASES:
         status = _status_of(codes, message)

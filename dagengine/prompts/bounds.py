@@ -33,9 +33,7 @@ _PROSE = 2_000  # tokens of a text for a parser, which has no grammar
 _MOST = 65_536  # tokens that no call has the time for
 _MARGIN = 64  # tokens that a server may add around an answer
 _NUMBER = 24  # characters of a number without limits, of a date, of an identifier
-_PLAIN: dict[str, int] = dict.fromkeys(
-    ("integer", "number", "boolean", "null"), _NUMBER
-)  # by the type
+_PLAIN: dict[str, int] = dict.fromkeys(("integer", "number", "boolean", "null"), _NUMBER)
 _AROUND = 12  # characters around a value: quotes, a comma, a line and its indentation
 
 

@@ -200,14 +200,17 @@ def open_start(
 ) -> Start | None:
     """The one number that an answer might have begun without saying so; None without one."""
     fields, spans = schema_of(answer_type).get("properties", {}), value_spans(raw)
-    for name in spans:
+    for name, span in spans.items():
         field = fields.get(name) or {}
         if field.get("type") == "integer" and {"minimum", "maximum"} <= field.keys():
             scale = WholeNumbers(field["minimum"], field["maximum"])
-            break
-    else:
-        return None
-    span = spans[name]
+            return _start(raw, tokens, span, scale)
+    return None
+
+
+def _start(
+    raw: str, tokens: tuple[TokenChoice, ...], span: tuple[int, int], scale: WholeNumbers
+) -> Start | None:
     path = tokens_from(span[0], raw, tokens)
     if not path:
         return None

@@ -122,7 +122,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class Turn:
+class Claim:
     """What was `heard` of a question from another process, and the `data` of its answer here."""
 
     heard: bytes = b""
@@ -150,21 +150,21 @@ class CommonAnswers(ABC):
         if name is None:
             return await ask()
         key = key_of(name, question)
-        async with self._turn(key, waiting or nullcontext()) as turn:
-            if turn.heard:
-                fields = json.loads(turn.heard.decode(errors="surrogatepass"))
+        async with self._turn(key, waiting or nullcontext()) as claim:
+            if claim.heard:
+                fields = json.loads(claim.heard.decode(errors="surrogatepass"))
                 stored = revive(question, fields, "cached")
                 if stored is not None:
                     return stored
             answer = await ask()
             entry = entry_of(key, name, question, answer)
-            turn.data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
+            claim.data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
             return answer
 
     @abstractmethod
     def _turn(
         self, key: bytes, waiting: AbstractContextManager[None]
-    ) -> AbstractAsyncContextManager[Turn]:
+    ) -> AbstractAsyncContextManager[Claim]:
         """Wait until another process has answered, or this one may ask; then tell the others."""
 
 
@@ -195,8 +195,10 @@ class SharedAnswers(CommonAnswers):
         self._end = os.fstat(self._own).st_size
 
     @asynccontextmanager
-    async def _turn(self, key: bytes, waiting: AbstractContextManager[None]) -> AsyncIterator[Turn]:
-        waited, turn = 0.0, Turn()
+    async def _turn(
+        self, key: bytes, waiting: AbstractContextManager[None]
+    ) -> AsyncIterator[Claim]:
+        waited, claim = 0.0, Claim()
         for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
             place, mine = self._claim(key)
             if mine or place.length or waited >= _PATIENCE:
@@ -207,21 +209,18 @@ class SharedAnswers(CommonAnswers):
         if not mine and place.length:
             with self._answers_of(place.process).open("rb") as file:
                 file.seek(place.begin)
-                turn.heard = file.read(place.length)
+                claim.heard = file.read(place.length)
         try:
-            yield turn
+            yield claim
         finally:
-            if mine:
-                self._hand_on(place, turn.data)
-
-    def _hand_on(self, place: _Place, data: bytes) -> None:
-        """Note the answer to a question at its place; a failure lets another process ask."""
-        begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
-        record = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
-        with hold_byte(self._table_file, place.at // _BUCKET * _BUCKET):
-            now = _PLACE.unpack_from(self._table, place.at)
-            if now[:2] == (place.key, self._process):  # no other question took the place
-                self._table[place.at : place.at + _PLACE.size] = record
+            if mine:  # a failure empties the place, so that another process may ask
+                data, begin = claim.data, self._end
+                self._end += os.pwrite(self._own, data, begin)
+                record = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
+                with hold_byte(self._table_file, place.at // _BUCKET * _BUCKET):
+                    now = _PLACE.unpack_from(self._table, place.at)
+                    if now[:2] == (place.key, self._process):  # no other question took the place
+                        self._table[place.at : place.at + _PLACE.size] = record
 
     def _claim(self, key: bytes) -> tuple[_Place, bool]:
         """The place of a question, and whether it is for this process to ask it."""

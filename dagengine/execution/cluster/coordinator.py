@@ -379,19 +379,16 @@ class Chunks:
         return self
 
     def __next__(self) -> tuple[int, list[Any]]:
-        items = list(itertools.islice(self._items, self._size()))
+        size, slots = _CHUNK, _CHUNKS * self._places
+        if self._count is not None:
+            # A few cases are handed out one by one, so that every place gets some.
+            least = _LEAST if self._count > _LEAST * slots else 1
+            size = max(least, min(_CHUNK, (self._count - self.taken) // slots))
+        items = list(itertools.islice(self._items, size))
         if not items:
             raise StopIteration
         first, self.taken = self.taken, self.taken + len(items)
         return first, items
-
-    def _size(self) -> int:
-        if self._count is None:
-            return _CHUNK
-        slots = _CHUNKS * self._places
-        # A few cases are handed out one by one, so that every place gets some.
-        least = _LEAST if self._count > _LEAST * slots else 1
-        return max(least, min(_CHUNK, (self._count - self.taken) // slots))
 
 
 def _pullable(cases: Cases | AsyncCases) -> Cases:

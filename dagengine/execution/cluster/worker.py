@@ -33,7 +33,7 @@ from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
-from dagengine.store.claims import CommonAnswers, SharedAnswers, Turn
+from dagengine.store.claims import Claim, CommonAnswers, SharedAnswers
 from dagengine.system.threads import Kept, KeptOpen
 
 Build = Callable[[Limits, int], LocalExecutor]
@@ -514,16 +514,18 @@ class Leased(CommonAnswers):
     # -- answers ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _turn(self, key: bytes, waiting: AbstractContextManager[None]) -> AsyncIterator[Turn]:
+    async def _turn(
+        self, key: bytes, waiting: AbstractContextManager[None]
+    ) -> AsyncIterator[Claim]:
         heard, answers = self._questions[key] = anyio.Event(), list[bytes]()
-        turn = Turn()
+        claim = Claim()
         self._say(QUESTION, key)
         try:
             with waiting, anyio.move_on_after(_PATIENCE):
                 await heard.wait()
-            turn.heard = b"".join(answers[:1])
-            yield turn
+            claim.heard = b"".join(answers[:1])
+            yield claim
         finally:
             del self._questions[key]
             if not (answers and answers[0]):
-                self._say(QUESTION, key, turn.data)  # a failure lets another worker ask
+                self._say(QUESTION, key, claim.data)  # a failure lets another worker ask

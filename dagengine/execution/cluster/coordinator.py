@@ -263,7 +263,7 @@ class Cluster:
     async def _ask_counts(self, function: Callable[[str], Awaitable[Count | None]]) -> None:
         with suppress(OSError):  # the scheduler is gone
             counts = await self._client.run(function, self._job.run)
-            self._asked |= {count.engine: count for count in counts.values() if count is not None}
+            self._asked |= {count.engine: count for count in counts if count is not None}
 
     def _connect(self) -> AbstractAsyncContextManager[Pool | DaskWorkers]:
         address, wanted = self._workers.address, self._workers.wanted

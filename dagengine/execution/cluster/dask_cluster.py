@@ -91,10 +91,10 @@ class DaskWorkers:
         except KilledWorker:
             raise WorkersDiedError from None
 
-    async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
+    async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> list[Any]:
         """Run on every worker; those that die are left out."""
         results: dict[str, Any] = await self._client.run(function, *arguments, on_error="ignore")
-        return results
+        return [*results.values()]
 
 
 async def _connect(address: str) -> Any:

@@ -53,11 +53,6 @@ Heard = Callable[[Any], None]
 _outputs: list[BinaryIO] = []  # of a worker process
 
 
-def parent_sender(run: str) -> Callable[..., None]:
-    """Sender of news about leases to the process that started this one; it has one run."""
-    return lambda *news: write_all(_outputs[0], _frame(None, _LEASES, news))
-
-
 def _frame(number: int | None, kind: int, value: object) -> bytes:
     """A request or a reply as it is sent."""
     packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
@@ -99,8 +94,10 @@ class Pool:
             with anyio.CancelScope(shield=True):
                 await asyncio.gather(*(process.end() for process in pool._processes))
 
-    saying = staticmethod(parent_sender)
-    """Gives a worker what it tells `Leases` with."""
+    @staticmethod
+    def saying(run: str) -> Callable[..., None]:
+        """Called in a worker: what tells the process that started it about leases; of one run."""
+        return lambda *news: write_all(_outputs[0], _frame(None, _LEASES, news))
 
     async def lend(self, run: str, leases: Leases, tell: Tell) -> None:
         """Have all processes share the leases of a run; `tell` is called there."""
@@ -123,7 +120,7 @@ class Pool:
 
     async def nthreads(self) -> dict[str, int]:
         """Requests that each process works on at the same time."""
-        return {str(number): self._places for number in range(self._count)}
+        return dict.fromkeys(map(str, range(self._count)), self._places)
 
     async def submit(
         self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
@@ -147,16 +144,15 @@ class Pool:
                         await process.end()
         raise WorkersDiedError
 
-    async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
-        """Call in every process; those that die are left out."""
+    async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> list[Any]:
+        """Call in every process; None for those that die."""
 
         async def call(process: _Process) -> Any:
             with suppress(_DiedError):
                 return await process.call(function, *arguments)
             return None
 
-        results = await asyncio.gather(*map(call, self._processes))
-        return {str(number): each for number, each in enumerate(results)}
+        return await asyncio.gather(*map(call, self._processes))
 
 
 def _unheard(news: Any) -> None:
@@ -176,7 +172,7 @@ class _Process:
         self._reading.add_done_callback(self._give_up)
 
     @classmethod
-    async def start(cls, heard: HeardOf = lambda process, news: None) -> _Process:
+    async def start(cls, heard: HeardOf) -> _Process:
         """A new process; it finds the modules that this one finds.
 
         `heard` gets what it says of leases, and nothing when it has died.

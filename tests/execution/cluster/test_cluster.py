@@ -653,7 +653,7 @@ def alive(session: int) -> list[int]:
 
 async def ended_while_cancelled() -> int | None:
     """How a worker process ended whose run was cancelled at that moment."""
-    worker = await processes._Process.start()
+    worker = await processes._Process.start(lambda process, news: None)
     with anyio.CancelScope() as scope:
         scope.cancel()
         await worker.end()

@@ -33,9 +33,16 @@ from dagengine.results import CaseResult, Failure
 from dagengine.system.threads import EventLoop, Kept
 from dagengine.test_case import TestCase
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Source = Iterable[Any] | AsyncIterable[Any]
 """What can be evaluated: whatever `read_cases` takes, and data sets."""
+Take = Callable[[CaseResult], None]
+Pace = Callable[[Source], AsyncIterator[Any]]
 AskUnit = Callable[[Unit, Callable[[], Given]], Awaitable[NodeValue | Failure]]
+
+# Cases of an async source that may wait to be admitted, and rows that may wait to be read.
+_AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +94,6 @@ class OnRow(RunObserver):
     def row_finished(self, row: CaseResult) -> None:
         if self._on_finished is not None:
             self._on_finished(row)
-
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-# Cases of an async source that may wait to be admitted, and rows that may wait to be read.
-_AHEAD = 64
-
-Take = Callable[[CaseResult], None]
-Pace = Callable[[Iterable[Any] | AsyncIterable[Any]], AsyncIterator[Any]]
 
 
 class CaseTerms:
@@ -348,7 +345,7 @@ async def rows_as_read(
         else:  # inside a node the run works on the loop of the outer run
             loop.soon(partial(send.send_nowait, row))
 
-    async def pace_cases(cases: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+    async def pace_cases(cases: Source) -> AsyncIterator[Any]:
         nonlocal room
         async with aclosing(_each(cases)) as items:
             async for case in items:

@@ -62,6 +62,13 @@ _HINTS = {
     "SQLITE_IOERR": "the disk failed; check it, or use another file",
 }
 _NO_PLACE = ("SQLITE_CANTOPEN", "SQLITE_READONLY_DIRECTORY", "SQLITE_READONLY_CANTINIT")
+_JSON = json.JSONEncoder(ensure_ascii=False)
+# What reading a row raises if its cells are not what they were. Any cell of sqlite may contain any
+# type of value, and after a damage of the disk any bytes.
+UNREADABLE = (zlib.error, OverflowError, RecursionError, TypeError, ValueError)
+_INSERT = """INSERT OR IGNORE INTO answers (key, judge, node, created, answer, question)
+    VALUES (?, (SELECT id FROM judges WHERE name = ?), (SELECT id FROM nodes WHERE name = ?),
+            ?, ?, ?)"""
 _PLAIN: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
 
 
@@ -212,15 +219,6 @@ def names(db: sqlite3.Connection, table: str) -> list[str]:
     return list(map(itemgetter(0), db.execute(f"SELECT name FROM {table} ORDER BY name")))
 
 
-_JSON = json.JSONEncoder(ensure_ascii=False)
-# What reading a row raises if its cells are not what they were. Any cell of sqlite may contain any
-# type of value, and after a damage of the disk any bytes.
-UNREADABLE = (zlib.error, OverflowError, RecursionError, TypeError, ValueError)
-_INSERT = """INSERT OR IGNORE INTO answers (key, judge, node, created, answer, question)
-    VALUES (?, (SELECT id FROM judges WHERE name = ?), (SELECT id FROM nodes WHERE name = ?),
-            ?, ?, ?)"""
-
-
 class DamagedError(Exception):
     """Raised for a stored answer that cannot be read; it may be asked for again."""
 
@@ -263,12 +261,9 @@ def key_of(judge: str, question: Question[Any]) -> bytes:
     return hashlib.sha256(f"{judge}\n{question.key}".encode(errors="surrogatepass")).digest()
 
 
-_SHORT = 16  # hexadecimal digits
-
-
 def short_key(key: bytes) -> str:
     """Part of a key that rows of results have: enough to find one of any number of answers."""
-    return key.hex()[:_SHORT]
+    return key[:8].hex()
 
 
 def insert(db: sqlite3.Connection, entries: Sequence[AnswerEntry]) -> int:

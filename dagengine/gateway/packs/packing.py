@@ -388,15 +388,8 @@ class PackSender:
 
     async def send(self, questions: Sequence[Question[Any]], ahead: int) -> list[Outcome]:
         """Send questions and return their outcomes; nobody wants the last `ahead` of them yet."""
-        count = len(questions) - ahead
-        outcomes = await self._request(questions, ahead)
-        if all(map(_is_too_much, outcomes)) and len(questions) > 1:
-            own_questions = questions[:count]
-            parts = await self._request(own_questions) if ahead else outcomes
-            if count > 1 and all(map(_is_too_much, parts)):
-                parts = await self._halves(own_questions)
-            outcomes = [*parts, *outcomes[count:]]
-        for outcome in outcomes[count:]:
+        outcomes = await self._outcomes(questions, ahead)
+        for outcome in outcomes[len(questions) - ahead :]:
             if isinstance(outcome, UnsupportedError):
                 continue
             usage = outcome.usage if isinstance(outcome, Answer) else Usage(*outcome.tokens)
@@ -405,22 +398,20 @@ class PackSender:
             self.budget.charge(0.0, None if self.price is None else self.price.of(usage))
         return outcomes
 
-    async def _request(self, questions: Sequence[Question[Any]], ahead: int = 0) -> list[Outcome]:
+    async def _outcomes(self, questions: Sequence[Question[Any]], ahead: int = 0) -> list[Outcome]:
+        """Send one request; if that is too much, one without what comes ahead, then halves."""
         make = partial(self.judge.answer_all, questions, on_request=self._count, ahead=ahead)
         try:
-            return await self.in_time(self.judge, make)
+            outcomes = await self.in_time(self.judge, make)
         except JudgeError as error:
-            return [error] * len(questions)
-
-    async def _halves(self, questions: Sequence[Question[Any]]) -> list[Outcome]:
-        """Send questions that are too much for one request by halves."""
+            outcomes = [error] * len(questions)
+        if len(questions) < 2 or not all(map(_is_too_much, outcomes)):
+            return outcomes
+        if ahead:
+            return [*await self._outcomes(questions[:-ahead]), *outcomes[-ahead:]]
         half = len(questions) // 2
-        joined: list[Outcome] = []
-        for part in (questions[:half], questions[half:]):
-            outcomes = await self._request(part)
-            again = len(part) > 1 and all(map(_is_too_much, outcomes))
-            joined += await self._halves(part) if again else outcomes
-        return joined
+        first = await self._outcomes(questions[:half])
+        return first + await self._outcomes(questions[half:])
 
     def _count(self) -> None:
         self.counts.requests += 1

@@ -198,8 +198,7 @@ class OpenStore:
         self._patience = patience
         self._reader = reader
         self.replays = writer is None  # it is only read
-        self._journal = None if writer is None else Journal(writer)
-        self._claims = Claims(path) if writer is not None else None
+        self._writing = None if writer is None else (Journal(writer), Claims(path))
         self._names = DurableNames(partial(_log.warning, _NAMELESS))
         self._in_use: set[str] = set()
         self._codes: dict[str, str | None] = {}
@@ -230,11 +229,11 @@ class OpenStore:
                 if lost := lost_answers(name, counts, self._in_use):
                     _log.warning(_LOST, self._path, counted(lost, "answer"), judge_name(name))
                 code = code_of(judge) if durable else None
-                if code is None or self._journal is None:
+                if code is None or self._writing is None:
                     continue
                 if self._codes.get(name) is None:
                     self._codes[name] = code[1]
-                    await self._journal.keep_code(name, code[1])
+                    await self._writing[0].keep_code(name, code[1])
                 elif self._codes[name] != code[1]:
                     count, path = counted(counts.get(name, 0), "answer"), str(self._path)
                     where = shlex.quote(path), shlex.quote(name)
@@ -260,7 +259,7 @@ class OpenStore:
                 answer = self._find(key, question) if name is not None else None
                 if answer is not None:
                     return answer
-                if self._journal is None:
+                if self._writing is None:
                     # How the question ended when it was asked; else that it was not.
                     words = self._words_beside(node)
                     why = explain_miss(self._reader, name or judge.identity, question, words)
@@ -269,11 +268,12 @@ class OpenStore:
                     )
             if name is None:
                 return await ask()
-            asked = partial(self._ask_and_store, self._journal, key, name, question, ask)
-            if self._claims is None or judge.capabilities.batched:  # a batch may take a day
+            journal, claims = self._writing
+            asked = partial(self._ask_and_store, journal, key, name, question, ask)
+            if judge.capabilities.batched:  # a batch may take a day
                 answer = await asked()
             else:
-                answer = await self._ask_with_claim(self._claims, key, question, asked, waiting)
+                answer = await self._ask_with_claim(claims, key, question, asked, waiting)
         except InputError as error:
             # A run whose answers are not kept would pay for all of them again: it ends. The cancel
             # reaches this task at the checkpoint, so no node takes the error for one of its own.
@@ -328,8 +328,8 @@ class OpenStore:
 
     def close(self) -> None:
         """Let other processes ask what is not answered."""
-        if self._claims is not None:
-            self._claims.close()
+        if self._writing is not None:
+            self._writing[1].close()
 
     def _find(self, key: bytes, question: Question[T]) -> Answer[T] | None:
         try:
@@ -339,7 +339,7 @@ class OpenStore:
             return None
         if fields is None:
             return None
-        return revive(question, fields, "cached" if self._journal else "replayed")
+        return revive(question, fields, "replayed" if self.replays else "cached")
 
     async def _ask_and_store(
         self,

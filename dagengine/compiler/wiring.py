@@ -300,12 +300,7 @@ def wire(spec: MetricSpec) -> Wiring:
     slots = [slot for scope in scopes for slot in scope.slots.values()]
     for scope in scopes:
         _connect(scope)
-        # Depths are counted within one metric: nested or not, its prompts and last score are the
-        # same.
-        own = set(scope.slots.values())
-        for depth, generation in enumerate(nx.topological_generations(_flow(own).subgraph(own))):
-            for slot in generation:
-                slot.generation = depth
+        _count_depths(set(scope.slots.values()))
     for slot in slots:
         slot.sources.sort(key=lambda source: (-1, "") if source.pulled else order(source.slot))
         if slot.grades and _computes(slot):
@@ -322,6 +317,13 @@ def wire(spec: MetricSpec) -> Wiring:
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
+
+
+def _count_depths(own: set[Slot]) -> None:
+    """Count depths within one metric: nested or not, its prompts and last score are the same."""
+    for depth, generation in enumerate(nx.topological_generations(_flow(own).subgraph(own))):
+        for slot in generation:
+            slot.generation = depth
 
 
 def _computes(slot: Slot) -> bool:
@@ -401,6 +403,12 @@ def _connect(scope: Scope) -> None:
 
     # Live whenever their metric is: no verdict has a part in it.
     always = set(reach(scope.spec.graph.root_nodes, hands_on))
+
+    def only_feeds(parent: BaseNode, child: BaseNode) -> bool:
+        later = (gate for gate in gates.get(child, ()) if positions[gate] > positions[parent])
+        always_gated = child in gates and parent in always
+        return always_gated or any(nx.has_path(graph, parent, gate) for gate in later)
+
     for node in graph:
         slot = scope.slots[node]
         slot.always_live = node in always
@@ -411,10 +419,7 @@ def _connect(scope: Scope) -> None:
             target = scope.slots[child]
             if node not in child.inputs:
                 target.sources.append(Source(slot, pulled=False))
-            if child in gates and slot.always_live:
-                continue
-            later = (gate for gate in gates.get(child, ()) if positions[gate] > positions[node])
-            if not any(nx.has_path(graph, node, gate) for gate in later):
+            if not only_feeds(node, child):
                 slot.activates.append(target)
     _read_as_before(scope, positions, gates)
     for root in scope.spec.graph.root_nodes:

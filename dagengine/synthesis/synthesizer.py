@@ -117,6 +117,16 @@ def require_kind(name: str, value: Any, kind: type[R]) -> R:
     return value
 
 
+def _check_generator(generator: Any, second_model: Any, embedder: Any) -> None:
+    """Raise InputError for a generator that is no metric, or that others would judge beside."""
+    if generator is None:
+        return
+    if second_model is not None or embedder is not None:
+        raise InputError("your own generator names its judges itself: no second_model, no embedder")
+    if not isinstance(generator, Metric):
+        raise InputError(f"generator must be a metric, got {generator!r:.60}")
+
+
 def quotas_of(quotas: Any) -> list[Quota]:
     """The quotas as a list; raises InputError for anything else."""
     listed = isinstance(quotas, Sequence) and not isinstance(quotas, str)
@@ -182,28 +192,23 @@ class Synthesizer(Answering):
     ) -> None:
         names = names_of(Synthesizer.__init__, _SETTINGS)
         check_names("Synthesizer() has no argument", settings, names)
-        if generator is not None and (second_model is not None or embedder is not None):
-            raise InputError(
-                "your own generator names its judges itself: no second_model, no embedder"
-            )
-        if generator is not None and not isinstance(generator, Metric):
-            raise InputError(f"generator must be a metric, got {generator!r:.60}")
-        if on_golden is not None and not callable(on_golden):
-            raise InputError(f"on_golden must be a function, got {on_golden!r:.60}")
+        _check_generator(generator, second_model, embedder)
         self.model = model
         self.async_mode = async_mode
-        self.evolution_config = require_kind(
-            "evolution_config", evolution_config or EvolutionConfig(), EvolutionConfig
+        evolution, styling = (
+            evolution_config or EvolutionConfig(),
+            styling_config or StylingConfig(),
         )
-        self.styling_config = require_kind(
-            "styling_config", styling_config or StylingConfig(), StylingConfig
-        )
+        self.evolution_config = require_kind("evolution_config", evolution, EvolutionConfig)
+        self.styling_config = require_kind("styling_config", styling, StylingConfig)
         self.second_model = second_model
         if isinstance(difficulty_models, str) or not isinstance(difficulty_models, Sequence):
             raise InputError(f"difficulty_models takes a list: [{difficulty_models!r:.60}]")
         self.difficulty_models = tuple(difficulty_models)
-        if isinstance(alike, bool) or not isinstance(alike, int | float) or not 0 < alike <= 1:
+        if type(alike) not in (int, float) or not 0 < alike <= 1:
             raise InputError(f"alike must be a number above 0, at most 1, got {alike!r:.60}")
+        if on_golden is not None and not callable(on_golden):
+            raise InputError(f"on_golden must be a function, got {on_golden!r:.60}")
         self.embedder = EmbeddingJudge(embedder) if isinstance(embedder, str) else embedder
         self.alike = alike
         self.generator = generator

@@ -27,7 +27,7 @@ from dagengine.loading import Target, load_metrics
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import metric_hash
-from dagengine.voting.reshaping import halves, pair_at
+from dagengine.voting.wrappers import halves, pair_at
 
 _WIDE = 88
 

@@ -22,7 +22,7 @@ from dagengine.improvement.rungs import VOTES, asking_node, holistic
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.labels import NodeAnswers
 from dagengine.test_case import TestCase
-from dagengine.voting.reshaping import can_split, pair_at
+from dagengine.voting.wrappers import can_split, pair_at
 
 if TYPE_CHECKING:
     from dagengine.improvement.search import Search

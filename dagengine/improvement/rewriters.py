@@ -20,7 +20,7 @@ from dagengine.prompts.evidence import as_text
 from dagengine.question import Options
 from dagengine.results import OutcomeKind, Totals
 from dagengine.test_case import LLMTestCase
-from dagengine.voting.reshaping import halves
+from dagengine.voting.wrappers import halves
 
 MOST_WORDS = 30
 """Words that an edit may add or remove, together."""

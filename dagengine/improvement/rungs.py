@@ -28,8 +28,16 @@ from dagengine.results import Verdict
 from dagengine.results.passing import passes
 from dagengine.test_case import TestCase
 from dagengine.voting.panels import Curtailed, Escalation
-from dagengine.voting.reshaping import merge_nodes, split_node, targets
-from dagengine.voting.wrappers import RewrittenMetric, escalated, exemplified, reworded, voted
+from dagengine.voting.wrappers import (
+    RewrittenMetric,
+    escalated,
+    exemplified,
+    merge_nodes,
+    reworded,
+    split_node,
+    targets,
+    voted,
+)
 
 EXAMPLES = 4
 VOTES = 3

@@ -61,7 +61,7 @@ from dagengine.reliability.statistics.confusion import label_ceiling
 from dagengine.store.answers import as_store
 from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, case_label, read_field
-from dagengine.voting.reshaping import can_split, pair_at
+from dagengine.voting.wrappers import can_split, pair_at
 
 FREE = 0.2
 """The share of the error that is spent on the rungs that ask nothing."""

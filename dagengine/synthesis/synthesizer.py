@@ -195,17 +195,15 @@ class Synthesizer(Answering):
         _check_generator(generator, second_model, embedder)
         self.model = model
         self.async_mode = async_mode
-        evolution, styling = (
-            evolution_config or EvolutionConfig(),
-            styling_config or StylingConfig(),
-        )
+        evolution = evolution_config or EvolutionConfig()
         self.evolution_config = require_kind("evolution_config", evolution, EvolutionConfig)
+        styling = styling_config or StylingConfig()
         self.styling_config = require_kind("styling_config", styling, StylingConfig)
         self.second_model = second_model
         if isinstance(difficulty_models, str) or not isinstance(difficulty_models, Sequence):
             raise InputError(f"difficulty_models takes a list: [{difficulty_models!r:.60}]")
         self.difficulty_models = tuple(difficulty_models)
-        if type(alike) not in (int, float) or not 0 < alike <= 1:
+        if isinstance(alike, bool) or not isinstance(alike, int | float) or not 0 < alike <= 1:
             raise InputError(f"alike must be a number above 0, at most 1, got {alike!r:.60}")
         if on_golden is not None and not callable(on_golden):
             raise InputError(f"on_golden must be a function, got {on_golden!r:.60}")

@@ -19,7 +19,7 @@ from dagengine.metrics.dag import (
     VerdictNode,
 )
 from dagengine.test_case import LLMTestCase
-from dagengine.voting.reshaping import can_split, halves, merge_nodes, pair_at, split_node
+from dagengine.voting.wrappers import can_split, halves, merge_nodes, pair_at, split_node
 
 READS = ["actual_output"]
 

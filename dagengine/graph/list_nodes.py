@@ -185,17 +185,20 @@ class _OverNode(JudgingNode):
         called = {label: name}
         return tuple(replace(quote, piece=called.get(quote.piece, quote.piece)) for quote in quotes)
 
-    def _count(self, values: Mapping[str, Any]) -> int | None:
-        """The number of items, where it is known."""
-        value = values.get(self._list_name)
-        return len(value) if isinstance(value, list | tuple) else None
-
-    def _most_items(self) -> int | None:
-        """The largest number of items that the type of the list allows; None without a bound."""
-        kind = getattr(self.over, "output_type", str)
-        parts = schema_of(output_type(kind)).get("properties", {})
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+        value = known.get(self._list_name)
+        if isinstance(value, list | tuple):
+            return QuestionCount.exactly(self.calls(len(value)))
+        # The largest number of items that the type of the list allows
+        parts = schema_of(output_type(getattr(self.over, "output_type", str))).get("properties", {})
         most = parts.get("output", {}).get("maxItems")
-        return int(most) if most is not None else None
+        if most is None:
+            return QuestionCount(0, self.calls(items), None)
+        return QuestionCount(0, self.calls(min(items, most)), self.calls(int(most)))
+
+    def calls(self, count: int) -> int:
+        """The number of questions about `count` items."""
+        return count
 
 
 class MapNode(_OverNode):
@@ -246,13 +249,6 @@ class MapNode(_OverNode):
         if self.answer is bool:
             return (True, False)
         return self.answer if isinstance(self.answer, tuple) else ()
-
-    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
-        count = self._count(known)
-        if count is not None:
-            return QuestionCount.exactly(count)
-        most = self._most_items()
-        return QuestionCount(0, items if most is None else min(items, most), most)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
@@ -342,16 +338,11 @@ class VerdictListNode(_OverNode):
         return self.verdicts
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
-        count = self._count(known)
-        if count is not None:
-            return QuestionCount.exactly(self._calls(count))
-        most = self._most_items()
-        likely = self._calls(items if most is None else min(items, most))
-        whole = self.per_call is None
-        return QuestionCount(0, likely, 1 if whole else None if most is None else self._calls(most))
+        count = super().questions(known, items)
+        without_bound = self.per_call is None and count.most is None
+        return replace(count, most=1) if without_bound else count
 
-    def _calls(self, count: int) -> int:
-        """The number of questions about `count` items."""
+    def calls(self, count: int) -> int:
         return math.ceil(count / (self.per_call or max(count, 1)))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:

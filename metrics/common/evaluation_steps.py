@@ -302,13 +302,8 @@ class StepwiseMetric(PrebuiltMetric):
             prompt = own(criteria=criteria, parameters=parameters)
             return StepsNode(criteria, one_message(prompt))
         system = steps_instructions(self.template.work, parameters)
-        return StepsNode(
-            criteria,
-            (
-                {"role": "system", "content": system},
-                {"role": "user", "content": f"Criterion: {criteria}"},
-            ),
-        )
+        user = one_message(f"Criterion: {criteria}")
+        return StepsNode(criteria, ({"role": "system", "content": system}, *user))
 
     def generate_steps(self, model: Any = None) -> list[str]:
         """`a_generate_steps` for callers without an event loop (it works inside one, too)."""

@@ -65,7 +65,10 @@ class EvolutionConfig:
             try:
                 evolution = Evolution(name)
             except ValueError:
-                near = did_you_mean(str(name), Evolution) or f"there are {', '.join(Evolution)}"
+                near = (
+                    did_you_mean(str(name), map(str, Evolution))
+                    or f"there are {', '.join(Evolution)}"
+                )
                 raise InputError(f"unknown evolution {name!r:.60}; {near}") from None
             number = isinstance(weight, int | float) and not isinstance(weight, bool)
             if not number or not 0 <= weight < 1e9:
@@ -188,7 +191,7 @@ class Quota:
         whole("the count of a quota", self.count, 1)
         if not isinstance(self.document, str | None):
             raise InputError(f"the document of a quota is a name, got {self.document!r:.60}")
-        kinds = [PLAIN, *Evolution]
+        kinds = [PLAIN, *map(str, Evolution)]
         if self.kind is not None and self.kind not in kinds:
             raise InputError(f"unknown kind {self.kind!r}; there are {', '.join(kinds)}")
         if self.difficulty not in (None, "easy", "medium", "hard"):

@@ -223,7 +223,7 @@ class ColumnOptions:
         from dagengine.data.cases import read_cases
 
         tools = [text for text in self.mapped or () if "=" not in text]
-        if self.mapped == [_TRACES]:
+        if list(self.mapped or ()) == [_TRACES]:
             if self.delimiter or goldens:
                 raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
             from dagengine.traces import read_traces  # which loads the client of openai

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -290,7 +291,7 @@ class BenchmarkJob:
         if self.options.labels is not None:
             warn(*check_labels(self.metrics, self.cases, self.options.labels))
 
-    @property
+    @cached_property
     def _plan(self) -> Plan:
         from dagengine.compiler.plan import compile_metrics
 

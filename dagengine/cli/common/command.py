@@ -356,9 +356,10 @@ class Commands(typer.Typer):
 def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     """The function that Typer calls: it checks files, then calls the command's."""
     # A function that takes one dataclass gets its options in it, and an option for each field.
-    first = next(iter(get_type_hints(function).values()))
-    options: Any = first if dataclasses.is_dataclass(first) else None
-    hints = get_type_hints(options or function, include_extras=True)
+    hints, options = get_type_hints(function, include_extras=True), None
+    first = next(iter(hints.values()))
+    if isinstance(first, type) and dataclasses.is_dataclass(first):
+        hints, options = get_type_hints(first, include_extras=True), first
     labels, marks = _labels_and_marks(hints)
     trees = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
     shared = {} if {"format", "form"} & hints.keys() else FORMATS

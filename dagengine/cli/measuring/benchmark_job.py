@@ -358,10 +358,10 @@ class BenchmarkJob:
         once = estimate(plan, self.cases, judges=[judge.identity for judge in judges])
         names = tuple(map(display_name, judges))
         print_estimate(once, Assumptions(names, {}, LATENCY, max_in_flight))
-        second, every = self._most_second_answers(once)
+        more, second, every = self._second_answers(once)
         # A node has no second answers in a case where every run asked it.
         most = min(_bound(once.asked.most) * self.runs + second, every)
-        runs, more = once.asked.likely * self.runs, self._likely_second_answers(once)
+        runs = once.asked.likely * self.runs
         say(
             f"{counted(self.runs, 'run')} of this: about {runs + more:,.0f} calls, at most "
             f"{_number(most)} (retries are extra)"
@@ -375,41 +375,31 @@ class BenchmarkJob:
             say(wrap_lines(words))
         return most
 
-    def _likely_second_answers(self, once: Estimate) -> float:
-        """Answers for cases that reach a node in one of all runs, each with the same chance.
+    def _second_answers(self, once: Estimate) -> tuple[float, float, float]:
+        """Likely and most second answers, and the most calls if every run asked every node.
 
-        A node that a run reaches with the chance q is reached in one of T with T·q·(1 - q)^(T-1).
-        Of many cases that lack an answer only a part is asked (`chosen_cases`).
+        A node that a run reaches with the chance q is reached in one of T with T·q·(1 - q)^(T-1),
+        and has at most two answers outside of runs. Of many cases that lack an answer only a part
+        is asked (`chosen_cases`).
         """
         from dagengine.reliability.second_answers import LEAST_ASKED, MOST_MORE
 
         times, cases = self.ways["times"], len(self.cases)
-        if not self.options.second_answers or times < 2:
-            return 0.0
-        expected = 0.0
+        likely = most = every = 0.0
         for metric in once.metrics:
-            nodes = [node.asked for node in metric.nodes if node.kind != "reason"]
-            chances = [
-                min(questions.likely / cases, 1.0)
-                for questions in nodes
-                if questions.least != questions.most
-            ]
-            lacking = cases * sum(times * q * (1 - q) ** (times - 1) for q in chances)
-            runs = times * sum(questions.likely for questions in nodes)
-            expected += lacking if cases <= LEAST_ASKED else min(lacking, MOST_MORE * runs)
-        return float(expected * self.runs / times)
-
-    def _most_second_answers(self, once: Estimate) -> tuple[float, float]:
-        """The most second answers, and the most calls if every run asked every node.
-
-        Nodes that a case may or may not reach have at most two answers outside of runs.
-        """
-        nodes = [node for metric in once.metrics for node in metric.nodes if node.kind != "reason"]
-        every, second = self.runs * sum(_bound(node.asked.most) for node in nodes), 0.0
-        if self.options.second_answers and self.ways["times"] >= 2:
-            maybe = (node.asked.most for node in nodes if node.asked.least != node.asked.most)
-            second = 2 * (self.runs // self.ways["times"]) * sum(map(_bound, maybe))
-        return second, every
+            lacking = answers = 0.0
+            for asked in (node.asked for node in metric.nodes if node.kind != "reason"):
+                every += _bound(asked.most)
+                answers += asked.likely
+                if asked.least != asked.most:
+                    most += _bound(asked.most)
+                    chance = min(asked.likely / cases, 1.0)
+                    lacking += times * chance * (1 - chance) ** (times - 1)
+            lacking *= cases
+            likely += lacking if cases <= LEAST_ASKED else min(lacking, MOST_MORE * times * answers)
+        if times < 2 or not self.options.second_answers:
+            return 0.0, 0.0, self.runs * every
+        return likely * self.runs / times, 2 * (self.runs // times) * most, self.runs * every
 
     def _require_calls(self, most: float, allowed: int) -> None:
         """Raise InputError when more calls may be needed than are allowed."""

@@ -108,10 +108,10 @@ async def check_judge(
         calls=examiner.calls,
         usage=examiner.usage,
         seconds=anyio.current_time() - begin,
-        advice=_advice_of(checkup, hosted=hosted),
-        standing=_standing_of(checkup, examiner.judge),
+        advice=advice_of(checkup, hosted=hosted),
+        standing=standing_of(checkup, examiner.judge),
     )
-    return replace(checkup, problems=tuple(_problems_of(checkup)))
+    return replace(checkup, problems=tuple(problems_of(checkup)))
 
 
 async def _connect(examiner: Examiner) -> tuple[Connection, Any]:
@@ -242,7 +242,7 @@ async def _models_of(judge: EndpointJudge) -> tuple[str, ...] | None:
     return None
 
 
-def _advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
+def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
     """The settings for a judge; a `hosted` one finds out by itself how many calls it takes."""
     in_flight = None if hosted else _in_flight(checkup)
     mass = getattr(checkup.probabilities, "mass", None)
@@ -269,7 +269,7 @@ def tuning_of(checkup: Checkup) -> Tuning:
     )
 
 
-def _standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
+def standing_of(checkup: Checkup, judge: Judge) -> Standing | None:
     """Return what runs will say of the judge that was asked, without thinking if that is possible.
 
     None if too few easy questions were asked, or nothing tells the judge apart in another process.
@@ -328,7 +328,7 @@ def _round(speed: float | None) -> float | None:
     return None if speed is None else float(f"{speed:.3g}")
 
 
-def _problems_of(checkup: Checkup) -> Iterator[str]:
+def problems_of(checkup: Checkup) -> Iterator[str]:
     """Why a judge cannot be used, as it is set now."""
     if checkup.connection.problem is not None:
         yield checkup.connection.problem

@@ -171,8 +171,8 @@ def plant_words(text: str) -> str:
     """A text with a sentence at each of its places, between two of its words."""
     pieces, start = list[str](), 0
     for share, door, word in PLANTED:
-        blank = text.find(" ", int(share * len(text)))
-        offset = max(start, blank if blank >= 0 else int(share * len(text)))
+        goal = int(share * len(text))
+        offset = max(start, goal, text.find(" ", goal))
         pieces += [text[start:offset], f" The password of the {door} door is {word}. "]
         start = offset
     return "".join([*pieces, text[start:]])

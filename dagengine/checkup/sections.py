@@ -132,7 +132,7 @@ class Examiner:
 
 
 async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thinking | NotMeasured:
-    """Return whether the model thought before its `head` answer, and what switches that off.
+    """Return whether the model thought before its `first` answer, and what switches that off.
 
     From then on the examiner asks without thinking, if that is possible.
     """

@@ -279,7 +279,7 @@ def _rubric_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     when = f"in deepeval {_version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
     yield (
         f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
-        f"range, as from 3.3.9 on{'' if deepeval else f' {_ASK}'}"
+        f"range, as from 3.3.9 on{f' {_ASK}' * (not deepeval)}"
     )
 
 

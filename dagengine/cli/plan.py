@@ -71,6 +71,29 @@ class PlanOptions(shared.CaseOptions, shared.QuoteOptions, shared.JudgeOptions):
         ),
     ] = False
 
+    def pace(self, judges: Sequence[Judge]) -> tuple[float | None, Speeds | None]:
+        """Seconds of one call, and the measured speed of the default judge if no other is asked.
+
+        How quick somebody's own server is nobody knows: None.
+        """
+        from dagengine.estimate.estimates import Speeds
+        from dagengine.judges.default import tuning_of
+        from dagengine.judges.resolve import as_judge
+        from dagengine.judges.wire.servers import is_provider
+
+        if self.latency is not None:
+            return self.latency, None
+        tuning = tuning_of(self.judge, self.base_url)
+        speeds = None
+        if tuning.write_speed and {judge.identity for judge in judges} == {as_judge().identity}:
+            speeds = Speeds(tuning.read_speed, tuning.write_speed)
+        for judge in judges:
+            address = getattr(judge, "base_url", None)
+            has_places = getattr(judge, "places", None) is not None  # a model file
+            if has_places or (address is not None and not is_provider(address)):
+                return None, speeds
+        return LATENCY, speeds
+
 
 def plan(options: PlanOptions) -> None:
     """Estimate the judge calls, tokens, cost and time of a run. Makes no judge calls.
@@ -109,7 +132,7 @@ def plan(options: PlanOptions) -> None:
         "max_in_flight": limits.max_in_flight,
     }
     forecast = estimate(compiled, cast("Iterable[TestCase]", strict(cases)), **settings)
-    latency, speeds = _pace(options, judges)
+    latency, speeds = options.pace(judges)
     answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
     names = tuple(map(display_name, judges))
     budget = Assumptions(
@@ -205,30 +228,6 @@ def too_long(
         return [await facts_of(judge) if judge.identity in names else NO_FACTS for judge in judges]
 
     return too_long_cases(compiled, cases, judges, sync(judge_facts))
-
-
-def _pace(options: PlanOptions, judges: Sequence[Judge]) -> tuple[float | None, Speeds | None]:
-    """Seconds of one call, and the measured speed of the default judge if no other is asked.
-
-    How quick somebody's own server is nobody knows: None.
-    """
-    from dagengine.estimate.estimates import Speeds
-    from dagengine.judges.default import tuning_of
-    from dagengine.judges.resolve import as_judge
-    from dagengine.judges.wire.servers import is_provider
-
-    if options.latency is not None:
-        return options.latency, None
-    tuning = tuning_of(options.judge, options.base_url)
-    speeds = None
-    if tuning.write_speed and {judge.identity for judge in judges} == {as_judge().identity}:
-        speeds = Speeds(tuning.read_speed, tuning.write_speed)
-    for judge in judges:
-        address = getattr(judge, "base_url", None)
-        has_places = getattr(judge, "places", None) is not None  # a model file
-        if has_places or (address is not None and not is_provider(address)):
-            return None, speeds
-    return LATENCY, speeds
 
 
 def _stored_answers(
@@ -438,7 +437,7 @@ def _questions(estimate: Estimate) -> Table:
     # no run is; it is shown only if a run may come near it.
     difference = estimate.asked.likely - estimate.calls.likely
     supposed = estimate.asked.least - estimate.calls.least > difference + 0.5
-    least_calls = "" if supposed else _number(estimate.calls.least)
+    least_calls = _number(estimate.calls.least) * (not supposed)
     table.add_row("judge calls", "", least_calls, *_span(estimate.calls)[1:], style="bold")
     travel = estimate.travel
     if travel.requests < travel.questions:
@@ -494,7 +493,7 @@ def _asking_notes(estimate: Estimate) -> Iterator[str]:
         # Decisions about one case travel together; each request has the texts of the case anew.
         ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" * bool(travel.unneeded)
         alone = travel.state_tokens + travel.spared_tokens
-        spared = f" (one by one: {_rough_number(alone)})" if travel.spared_tokens else ""
+        spared = f" (one by one: {_rough_number(alone)})" * bool(travel.spared_tokens)
         yield (
             f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
             f"requests{ahead}. Every request contains the texts of its case: "

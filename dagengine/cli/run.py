@@ -316,6 +316,24 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
         workers = Workers(self.address, self.processes or self.workers)
         return Cluster(self.absolute(), limits, self.app_in_flight, workers)
 
+    def writer(self, executor: Executor, cases: Cases) -> RunWriter:
+        """The writer of the record; raises InputError if --results has an unknown file type."""
+        from dagengine.evaluation import RecordTo
+
+        target = RecordTo(
+            self.out,
+            self.settings(),
+            self.texts,
+            self.redact or (),
+            shared.command_line(),
+            {
+                "map": {column: field or None for column, field in self.columns().items()},
+                "delimiters": self.delimiters(),
+            },
+            self.results,
+        )
+        return target.writer(executor, target.data(cases))
+
     def chosen_judge(self) -> Judge | None:
         """The judge of metrics that name none; None is the library's own default."""
         from dagengine.loading import load_batch_judge, load_file_judge
@@ -379,7 +397,7 @@ def run(options: RunOptions) -> None:
             sync(reachable)
     warn(*executor.plan.warnings)
     _warn_of_cases(executor, cases, options)
-    writer = _writer(options, executor, cases)
+    writer = options.writer(executor, cases)
     if options.card is not None:
         writer.manifest, line = _with_card(writer.manifest, options.card)
         if line is not None:
@@ -387,25 +405,6 @@ def run(options: RunOptions) -> None:
     with sole_writer(options.out):  # its page and pictures are this run's as well
         _judge(executor, cases, writer, tally, options)
         _report(options, executor, writer, tally, conditions)
-
-
-def _writer(options: RunOptions, executor: Executor, cases: Cases) -> RunWriter:
-    """The writer of the record; raises InputError if --results has an unknown file type."""
-    from dagengine.evaluation import RecordTo
-
-    target = RecordTo(
-        options.out,
-        options.settings(),
-        options.texts,
-        options.redact or (),
-        shared.command_line(),
-        {
-            "map": {column: field or None for column, field in options.columns().items()},
-            "delimiters": options.delimiters(),
-        },
-        options.results,
-    )
-    return target.writer(executor, target.data(cases))
 
 
 def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:

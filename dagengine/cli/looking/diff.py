@@ -291,15 +291,11 @@ def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
         old, new = (SIGNS[state] for state in change["state"])
         scores = ("none" if score is None else f"{score:.2f}" for score in change["score"])
         where = f"{change['node'] or 'settings'}: {' → '.join(change['answer'])}"
-        case, *words = (
-            Text(one_line(text, _NAME)) for text in (change["case"], where, _cause_words(change))
-        )
+        cause = _CAUSES[change["cause"]]
+        if change["kind"] == "lost" and change["cause"] == "same":
+            cause = "no answer this time"
+        cause = ": ".join(filter(None, (cause, change["detail"])))
+        texts = (change["case"], where, cause)
+        case, *words = (Text(one_line(text, _NAME)) for text in texts)
         table.add_row(f"{old}→{new}", case, " → ".join(scores), *words)
     return table
-
-
-def _cause_words(change: Mapping[str, Any]) -> str:
-    cause = _CAUSES[change["cause"]]
-    if change["kind"] == "lost" and change["cause"] == "same":
-        cause = "no answer this time"
-    return ": ".join(filter(None, (cause, change["detail"])))

@@ -84,6 +84,14 @@ class AttackOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions
         within("attack.html", "attack.json", unless=("plan",)),
     ] = Path("attack")
 
+    def other_judges(self, defend: Iterable[str]) -> dict[str, Any]:
+        """The other judges of defences, by name."""
+        from dagengine.attacking.defences import OTHER_JUDGE
+        from dagengine.loading import load_judge
+
+        names = [name.removeprefix(OTHER_JUDGE) for name in defend if name.startswith(OTHER_JUDGE)]
+        return {name: load_judge(name, self.base_url) for name in names if name}
+
 
 def attack(options: AttackOptions) -> None:
     """Find which nodes can be manipulated, by what, and what a defence would cost.
@@ -122,7 +130,7 @@ def attack(options: AttackOptions) -> None:
     require_benchmark_extra()
     defend = _parts(options.defend) or []
     asked: dict[str, Any] = {
-        "defend": defend, "judges": _judges(defend, options.base_url),
+        "defend": defend, "judges": options.other_judges(defend),
         "model": options.chosen_judge(),
     }  # fmt: skip
     _print_plan(options, plan, forecasts(cases, metrics, plan, **asked))
@@ -143,15 +151,6 @@ def _parts(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _judges(defend: Iterable[str], base_url: str | None) -> dict[str, Any]:
-    """The other judges of defences, by name."""
-    from dagengine.attacking.defences import OTHER_JUDGE
-    from dagengine.loading import load_judge
-
-    names = [name.removeprefix(OTHER_JUDGE) for name in defend if name.startswith(OTHER_JUDGE)]
-    return {name: load_judge(name, base_url) for name in names if name}
-
-
 def _print_plan(options: AttackOptions, plan: AttackPlan, parts: Iterable[Forecast]) -> None:
     """Print what is asked at most, part by part, with its price."""
     total, money, priced = 0.0, 0.0, True
@@ -168,7 +167,7 @@ def _print_plan(options: AttackOptions, plan: AttackPlan, parts: Iterable[Foreca
             paid = f", ${price * options.repeats:.2f}"
         say(f"  {part.what}: about {calls:,.0f} calls{paid}")
     report(plan={"calls": total, "usd": money if priced else None})
-    much = f", ${money:.2f}" if priced else ""
+    much = f", ${money:.2f}" * priced
     words = (
         f"about {total:,.0f} calls{much} if {counted(plan.sample, 'case')} of a metric, or all, "
         "fail; only failing cases are attacked, and defences are tried on what fell "

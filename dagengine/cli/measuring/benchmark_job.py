@@ -232,6 +232,61 @@ class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
                 name = f"--{'no-' * (field.default is True)}{field.name.replace('_', '-')}"
                 raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
+    def ways(self) -> dict[str, Any]:
+        """Arguments of the repetition, as `repeat` takes it.
+
+        Raises InputError for what is no number, and for a file of paraphrases that cannot be read.
+        """
+        from pydantic import TypeAdapter, ValidationError
+
+        from dagengine.prompts.parsing import complaint
+
+        wordings = self.paraphrases
+        paraphrases: dict[str, dict[str, str]] = {}  # by name, and by the title of the node
+        try:
+            if wordings is not None:
+                form = TypeAdapter(dict[str, dict[str, str]])
+                paraphrases = form.validate_json(wordings.read_bytes())
+        except OSError as error:
+            raise InputError(f"--paraphrases {wordings}: {error.strerror}") from None
+        except ValidationError as error:
+            raise InputError(
+                f"--paraphrases {wordings}: {complaint(error)}; write JSON, for instance "
+                '{"short": {"name of a node": "other words"}}'
+            ) from None
+        return {
+            "times": self.times or TIMES,
+            "orders": list(map(str.strip, self.orders.split(","))),
+            "temperatures": _numbers("--temperatures", self.temperatures, float, "0,0.7"),
+            "seeds": _numbers("--seeds", self.seeds, int, "1,2,3"),
+            "paraphrases": paraphrases,
+        }
+
+    def symmetry(self) -> Symmetry:
+        """Fields that the order `swapped` exchanges; raises InputError if they are not two."""
+        from dagengine.reliability.perturbations import Symmetry
+
+        if self.swap is None:
+            return Symmetry()
+        first, _, second = map(str.strip, self.swap.partition(","))
+        if not first or not second or "," in second:
+            raise InputError(
+                f"--swap takes two fields, for instance context.0,context.1, not {self.swap!r}"
+            )
+        return Symmetry(first, second)
+
+    def with_labels(self) -> BenchmarkOptions:
+        """The options with the table of verdicts as that of labels, if it has such a column."""
+        from dagengine.data.case_numbers import named_cells
+        from dagengine.data.readers import table_of
+
+        path = self.verdicts
+        if self.labels is not None or path is None or not path.is_file():
+            return self
+        row = next(table_of(path).read(), None)
+        has = row is not None and named_cells(row.value or {}, ["label"])
+        return replace(self, labels=str(path)) if has else self
+
 
 # Alternatives per token; a verdict's probability is read from them.
 _ALTERNATIVES = 20
@@ -277,8 +332,8 @@ class BenchmarkJob:
         # Without a judge each metric asks its own, unless an address names the server of all.
         if not names and options.base_url is not None:
             judges = {"": load_judge(None, options.base_url)}
-        ways, symmetry = _ways_of(options), _symmetry_of(options.swap)
-        return cls(_with_labels(options), metrics, cases, judges, ways, symmetry)
+        ways, symmetry = options.ways(), options.symmetry()
+        return cls(options.with_labels(), metrics, cases, judges, ways, symmetry)
 
     def check(self) -> None:
         """Raise the errors that show before the first call; print warnings."""
@@ -452,37 +507,6 @@ def _number(calls: float) -> str:
     return f"{calls:,.0f}".replace("inf", "any number of")
 
 
-def _ways_of(options: BenchmarkOptions) -> dict[str, Any]:
-    """Arguments of the repetition, as `repeat` takes it.
-
-    Raises InputError for what is no number, and for a file of paraphrases that cannot be read.
-    """
-    from pydantic import TypeAdapter, ValidationError
-
-    from dagengine.prompts.parsing import complaint
-
-    wordings = options.paraphrases
-    paraphrases: dict[str, dict[str, str]] = {}  # by name, and by the title of the node
-    try:
-        if wordings is not None:
-            form = TypeAdapter(dict[str, dict[str, str]])
-            paraphrases = form.validate_json(wordings.read_bytes())
-    except OSError as error:
-        raise InputError(f"--paraphrases {wordings}: {error.strerror}") from None
-    except ValidationError as error:
-        raise InputError(
-            f"--paraphrases {wordings}: {complaint(error)}; write JSON, for instance "
-            '{"short": {"name of a node": "other words"}}'
-        ) from None
-    return {
-        "times": options.times or TIMES,
-        "orders": list(map(str.strip, options.orders.split(","))),
-        "temperatures": _numbers("--temperatures", options.temperatures, float, "0,0.7"),
-        "seeds": _numbers("--seeds", options.seeds, int, "1,2,3"),
-        "paraphrases": paraphrases,
-    }
-
-
 def _numbers(
     option: str, text: str | None, kind: Callable[[str], float], example: str
 ) -> list[float | None]:
@@ -493,28 +517,3 @@ def _numbers(
         raise InputError(
             f"{option} takes numbers separated by commas, for instance {example}, not {text!r}"
         ) from None
-
-
-def _symmetry_of(swap: str | None) -> Symmetry:
-    """Fields that the order `swapped` exchanges; raises InputError for anything but two fields."""
-    from dagengine.reliability.perturbations import Symmetry
-
-    if swap is None:
-        return Symmetry()
-    first, _, second = map(str.strip, swap.partition(","))
-    if not first or not second or "," in second:
-        raise InputError(f"--swap takes two fields, for instance context.0,context.1, not {swap!r}")
-    return Symmetry(first, second)
-
-
-def _with_labels(options: BenchmarkOptions) -> BenchmarkOptions:
-    """The options with the table of verdicts as that of labels, if it has such a column."""
-    from dagengine.data.case_numbers import named_cells
-    from dagengine.data.readers import table_of
-
-    path = options.verdicts
-    if options.labels is not None or path is None or not path.is_file():
-        return options
-    row = next(table_of(path).read(), None)
-    has = row is not None and named_cells(row.value or {}, ["label"])
-    return replace(options, labels=str(path)) if has else options

@@ -99,6 +99,56 @@ class EscalationOptions(shared.ColumnOptions):
         within("improve.json", "metrics.patch", "improved.py"),
     ] = Path("escalation")
 
+    def replay_files(self) -> Replayed:
+        """Both judges from files of verdicts, or from runs of one judgement."""
+        from dagengine.improvement.replaying import observe_verdicts, replay_judges
+        from dagengine.reliability.verdict_files import read_two_files
+
+        seen = read_two_files(Path(self.small), Path(self.large), metric=self.metric)
+        rows = [*observe_verdicts(seen)]
+        columns = {number: row.columns for number, row in reversed(seen.runs)}
+        labels, groups = self.labels or seen.labels, self.groups or seen.groups
+        return replay_judges(seen.metric, rows, seen.cases, labels, groups, columns)
+
+    def replay_tree(self, metric: BaseMetric | None, to: str | None) -> Replayed:
+        """Both judges at each node of a metric, from runs or from a store."""
+        from dagengine.execution.interrupts import sync
+        from dagengine.improvement import replaying
+        from dagengine.improvement.rungs import escalation_of, with_escalation
+        from dagengine.loading import load_judge
+
+        if metric is None or self.data is None or self.labels is None:
+            raise InputError("--data and --store need METRICS.py, --data and --labels")
+        panel, rows = escalation_of(metric), list[Any]()
+        if panel is not None and (panel.votes > 1 or panel.unsure):
+            raise InputError(
+                "votes= and unsure= of `escalated` cannot be replayed: leave below= alone"
+            )
+        cases: list[Any] = [*self.cases_in(self.data)]
+        for side, source in zip(replaying.SIDES, (self.small, self.large), strict=True):
+            if self.store is None:
+                rows += replaying.observe_run(Path(source), metric, cases, side)
+            else:
+                stored = partial(replaying.observe_store, self.store, metric, cases, side)
+                rows += sync(partial(stored, load_judge(source, self.base_url)))
+        cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
+        return replaying.replay_judges(cascade, rows, cases, self.labels, self.groups)
+
+    def judges(self) -> tuple[str | None, tuple[float, float] | None]:
+        """The name of the large judge, and what a judgement of each costs, where they are known."""
+        from dagengine.improvement.replaying import judge_of
+        from dagengine.loading import is_code
+        from dagengine.record.run import run_at
+
+        to = self.large if self.store and not is_code(self.large) else None
+        paid = None
+        if self.store is None and run_at(self.small) and run_at(self.large):
+            (_, cheap), (to, dear) = judge_of(Path(self.small)), judge_of(Path(self.large))
+            paid = None if cheap is None or dear is None else (cheap, dear)
+        if self.prices is not None:
+            paid = shared.two_numbers(self.prices, "--prices is SMALL,LARGE")
+        return to, paid
+
 
 @app.command()
 def escalation(options: EscalationOptions) -> None:
@@ -114,65 +164,14 @@ def escalation(options: EscalationOptions) -> None:
     from dagengine.improvement.folder import RECORD, PatchFolder
 
     metric = None if options.metrics is None else shared.sole_metric(options.metrics)
-    to, paid = _judges(options)
+    to, paid = options.judges()
     files = options.data is None and options.store is None
-    replayed = _replay_files(options) if files else _replay_tree(options, metric, to)
+    replayed = options.replay_files() if files else options.replay_tree(metric, to)
     warn(*replayed.notes)
     _check(replayed, options.sealed)
     options.out.mkdir(parents=True, exist_ok=True)
     with sole(options.out / RECORD):
         _fit(options, replayed, metric, to, paid, PatchFolder(options.out))
-
-
-def _replay_files(options: EscalationOptions) -> Replayed:
-    """Both judges from files of verdicts, or from runs of one judgement."""
-    from dagengine.improvement.replaying import observe_verdicts, replay_judges
-    from dagengine.reliability.verdict_files import read_two_files
-
-    seen = read_two_files(Path(options.small), Path(options.large), metric=options.metric)
-    rows = [*observe_verdicts(seen)]
-    columns = {number: row.columns for number, row in reversed(seen.runs)}
-    labels, groups = options.labels or seen.labels, options.groups or seen.groups
-    return replay_judges(seen.metric, rows, seen.cases, labels, groups, columns)
-
-
-def _replay_tree(options: EscalationOptions, metric: BaseMetric | None, to: str | None) -> Replayed:
-    """Both judges at each node of a metric, from runs or from a store."""
-    from dagengine.execution.interrupts import sync
-    from dagengine.improvement import replaying
-    from dagengine.improvement.rungs import escalation_of, with_escalation
-    from dagengine.loading import load_judge
-
-    if metric is None or options.data is None or options.labels is None:
-        raise InputError("--data and --store need METRICS.py, --data and --labels")
-    panel, rows = escalation_of(metric), list[Any]()
-    if panel is not None and (panel.votes > 1 or panel.unsure):
-        raise InputError("votes= and unsure= of `escalated` cannot be replayed: leave below= alone")
-    cases: list[Any] = [*options.cases_in(options.data)]
-    for side, source in zip(replaying.SIDES, (options.small, options.large), strict=True):
-        if options.store is None:
-            rows += replaying.observe_run(Path(source), metric, cases, side)
-        else:
-            stored = partial(replaying.observe_store, options.store, metric, cases, side)
-            rows += sync(partial(stored, load_judge(source, options.base_url)))
-    cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
-    return replaying.replay_judges(cascade, rows, cases, options.labels, options.groups)
-
-
-def _judges(options: EscalationOptions) -> tuple[str | None, tuple[float, float] | None]:
-    """The name of the large judge, and what a judgement of each costs, where they are known."""
-    from dagengine.improvement.replaying import judge_of
-    from dagengine.loading import is_code
-    from dagengine.record.run import run_at
-
-    to = options.large if options.store and not is_code(options.large) else None
-    paid = None
-    if options.store is None and run_at(options.small) and run_at(options.large):
-        (_, cheap), (to, dear) = judge_of(Path(options.small)), judge_of(Path(options.large))
-        paid = None if cheap is None or dear is None else (cheap, dear)
-    if options.prices is not None:
-        paid = shared.two_numbers(options.prices, "--prices is SMALL,LARGE")
-    return to, paid
 
 
 def _check(replayed: Replayed, sealed: float) -> None:

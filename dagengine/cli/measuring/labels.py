@@ -118,7 +118,7 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
             f"{counted(plan.several, 'case')} with several labels; no judge can agree with both"
         )
         for differing in plan.contradictions[:5]:
-            at = f", at {differing.node}" if differing.node else ""
+            at = f", at {differing.node}" * bool(differing.node)
             yield f"    {differing.case}: {', '.join(differing.outcomes)}{at}"
     if plan.agreement is not None:
         low, high = 100 * plan.agreement.low, 100 * plan.agreement.high
@@ -132,7 +132,7 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
     yield f"  {'to know':<56} {'more labels':>12}"
     unlabelled = plan.cases - plan.labels
     for half, more in plan.within:
-        mark = " *" if more > unlabelled else "  "
+        mark = ("  ", " *")[more > unlabelled]
         yield _row(f"agreement within ± {100 * half:.0f} points", f"{more}{mark}")
     likely, needed = _labels_to_decide(plan)
     yield _row(f"whether agreement is above {100 * plan.line:g} %{likely}", needed)

@@ -239,7 +239,7 @@ class ColumnOptions:
         if len(tools) > 1:
             raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
         preset = next(iter(tools), None)
-        path = files[0]
+        path = next(iter(files))
         return read_cases(path, map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
 
 

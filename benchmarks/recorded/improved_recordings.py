@@ -33,10 +33,9 @@ from typing import Any
 from recordings import Folder, data_directory, how_to_get, rating
 
 from dagengine.improvement import Improvement
-from dagengine.improvement.findings import Candidate
+from dagengine.improvement.findings import Candidate, decision, percent, points
 from dagengine.improvement.rewriters import Task
 from dagengine.improvement.search import Search
-from dagengine.improvement.wording import decision, percent, points
 from dagengine.judges import RecordedJudge, Recording
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.base import BaseMetric

@@ -29,7 +29,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.reliability.fitting.escalation import (
+from dagengine.improvement.escalation import (
     NEVER,
     Cascade,
     Proof,

@@ -26,7 +26,7 @@ from unittest import mock
 
 from dagengine.graph.graph import Graph, Metric
 from dagengine.improvement import Improvement, improve
-from dagengine.improvement.judged import Judged, LabelledExperiment
+from dagengine.improvement.experiment import Judged, LabelledExperiment
 from dagengine.improvement.rewriters import ONE, Task
 from dagengine.improvement.search import Search
 from dagengine.judges import Noise, SimulatedJudge
@@ -210,9 +210,7 @@ class Drawn(LabelledExperiment):
             number: [self._run(root, leads, number, sample) for sample in range(self.times)]
             for number in chosen
         }
-        return Judged(
-            metric, runs, {number: self._first(number, runs) for number in chosen}, Totals()
-        )
+        return Judged(metric, runs, {number: self._first(number, runs) for number in chosen}, self)
 
     def _run(self, root: Any, leads: Mapping[Any, Any], number: int, sample: int) -> Run:
         text, node = read_field(self.cases[number], "actual_output"), root
@@ -315,7 +313,7 @@ def _mean_right(population: Population, metric: Metric) -> float:
         settings={}, times=2, cases=cases, labels=Labels("pass", labels, {}, ()), groups={}
     )
     judged = asyncio.run(drawn.judge(metric, range(_POPULATION)))
-    right = statistics.fmean(drawn.right(judged).values())
+    right = statistics.fmean(judged.right().values())
     # People err, too: what agrees with them is less.
     return right * (1 - 2 * population.people) + population.people
 

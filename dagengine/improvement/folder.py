@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from dagengine.errors import DagengineError, InputError, MissingExtraError, require_format
 from dagengine.evaluation import a_evaluate
-from dagengine.improvement import wording
+from dagengine.improvement import findings
 from dagengine.improvement.findings import FORMAT, Candidate, Improvement
 from dagengine.improvement.patching import patch, program
 from dagengine.loading import TREE, Target, split_target
@@ -89,8 +89,8 @@ class PatchFolder:
             {
                 "format": FORMAT,
                 "sealed_part": {"sha256": result.split.sha256, "looks": looks},
-                "headline": wording.headline(result),
-                "next": wording.step(result, patch),
+                "headline": findings.headline(result),
+                "next": findings.step(result, patch),
                 **to_jsonable_python(record, fallback=str),
             }
         )
@@ -171,7 +171,7 @@ def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> 
     return document(
         Path(__file__).with_name("improve.html"),
         {"at": lambda share: f"{50 + 48 * max(-1.0, min(1.0, share / half)):.2f}%"},
-        result=result, wording=wording, left=left, pictures=pictures, half=half, ends=_ends,
+        result=result, findings=findings, left=left, pictures=pictures, half=half, ends=_ends,
     )  # fmt: skip
 
 

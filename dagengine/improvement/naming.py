@@ -11,49 +11,51 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import mul
-from typing import Any
+from typing import Any, Literal
 
-from dagengine.improvement.findings import By, NodeBlame, NodeShare
-from dagengine.improvement.judged import Judged, LabelledExperiment, reader_of
+from dagengine.improvement.experiment import Judged, reader_of
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
 from dagengine.reliability.statistics.sums import needs
 
+By = Literal["labels of nodes", "counterfactuals", "your choice"]
+"""What told which node is to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """The share of the wrong final results that one node causes, with its interval."""
+
+    node: str
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBlame:
+    """Which node causes the wrong results on the tried cases.
+
+    `shares` have the largest first. `node` is the one to change; None if it is not known. Then
+    about `needed` more labels would tell (None: 640 do not). `wrong` counts wrong cases, a case
+    whose repetitions differ by its share. `by` says what told.
+    """
+
+    shares: tuple[NodeShare, ...]
+    node: str | None
+    wrong: float
+    by: By
+    needed: int | None = None
+
+
 LEAST_WRONG = 5
 """Wrong cases below which no node is named."""
 _SURE, _RESAMPLES, _ROUNDS, _DEEP = 0.95, 400, 25, 3
 MOST_LABELS = 640
-
-
-def blame(
-    asking: LabelledExperiment, judged: Judged, answers: NodeAnswers, tried_share: float
-) -> NodeBlame:
-    """The node with the largest share of the wrong results, if the cases tell.
-
-    It is named if it has the largest share in 95 of 100 resamples of the cases, by odds and also if
-    nodes share evenly what several of them could mend. `tried_share` is the share of labels that
-    are tried on: the others would be sealed.
-    """
-    faults = _Faults(asking, judged, answers)
-    by_case = {number: faults.of(number) for number in judged.runs}
-    causing = {node for fault in by_case.values() for node in fault.causes}
-    nodes = [node for node in faults.nodes if node in causing]
-    wrong = sum(fault.wrong for fault in by_case.values())
-    by: By = "labels of nodes" if faults.by_labels else "counterfactuals"
-    if not nodes or wrong < LEAST_WRONG:
-        if not (faults.nodes and 0 < wrong < LEAST_WRONG):
-            return NodeBlame((), None, wrong, by)
-        # As many results of new cases are wrong as of these; labels that are sealed name nothing.
-        labels = math.ceil(len(by_case) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
-        return NodeBlame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
-    groups = [asking.groups.get(number, number) for number in by_case]
-    shares, lead, is_sure = _ranked_shares(nodes, [*by_case.values()], groups)
-    if is_sure:
-        return NodeBlame(shares, shares[0].node, wrong, by)
-    return NodeBlame(shares, None, wrong, by, _further_labels(lead, len(by_case), tried_share))
 
 
 def _ranked_shares(
@@ -64,8 +66,8 @@ def _ranked_shares(
     Last, whether the lead is sure.
     """
     numpy = needs("numpy")
-    causes = numpy.array([[fault.causes.get(node, 0.0) for node in nodes] for fault in faults])
-    reached = numpy.array([[fault.reached.get(node, 0.0) for node in nodes] for fault in faults])
+    causes = numpy.array([[*map(fault.causes.__getitem__, nodes)] for fault in faults], float)
+    reached = numpy.array([[*map(fault.reached.__getitem__, nodes)] for fault in faults], float)
     numbers = {name: index for index, name in enumerate(dict.fromkeys(groups))}
     columns = [*map(numbers.__getitem__, groups)]
     random, size = numpy.random.default_rng(0), len(numbers)
@@ -88,19 +90,6 @@ def _ranked_shares(
     wrong = sum(fault.wrong for fault in faults)
     ranked = tuple(_share(nodes[n], float(shares[n]), samples[:, n], wrong) for n in order)
     return ranked, lead, is_sure
-
-
-def wrong_at(
-    asking: LabelledExperiment,
-    judged: Judged,
-    answers: NodeAnswers,
-    node: str,
-    shown: Sequence[int],
-) -> list[int]:
-    """Of the cases that may be shown, those whose wrong results a node may cause, surest first."""
-    faults = _Faults(asking, judged, answers)
-    causes = {n: faults.of(n).causes.get(node, 0.0) for n in shown if n in judged.runs}
-    return sorted(filter(causes.get, causes), key=lambda n: (-causes[n], n))
 
 
 def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:
@@ -148,29 +137,61 @@ class _Fault:
 
     def __init__(self) -> None:
         self.wrong = 0.0
-        self.causes: defaultdict[str, float] = defaultdict(float)
-        self.reached: defaultdict[str, float] = defaultdict(float)
+        self.causes = defaultdict[str, float](float)
+        self.reached = defaultdict[str, float](float)
 
 
-class _Faults:
-    """Finds out which answers make wrong repetitions right."""
+class Faults:
+    """Finds out which answers make wrong repetitions right, and which node is to blame."""
 
-    def __init__(self, asking: LabelledExperiment, judged: Judged, answers: NodeAnswers) -> None:
-        self._asking, self._judged = asking, judged
+    def __init__(self, judged: Judged, answers: NodeAnswers) -> None:
+        """`answers` are those of people; only cases on which they agree say who is right."""
+        self._asking, self._judged = judged.asking, judged
         self._replay = Counterfactual(judged.metric)
-        self._read = reader_of(judged.metric, asking.labels)
-        # By node and case; cases on which people differ say nothing of who is right.
-        self._answers: dict[str, dict[int, Any]] = {
-            node: {number: own[0] for number, own in votes.items() if len(set(own)) == 1}
-            for node, votes in answers.items()
-        }
+        self._read = reader_of(judged.metric, self._asking.labels)
+        self._people: defaultdict[int, dict[str, Reply]] = defaultdict(dict)
+        for node, votes in answers.items():
+            decides = bool(self._replay.verdicts_of(node))
+            for number, own in votes.items():
+                answer: Any = own[0]
+                if len({*own}) == 1:
+                    reply = Reply(answer) if decides else Reply(score=answer)
+                    self._people[number][node] = reply
         self.nodes = [speaker.node for speaker in self._replay.speakers if not speaker.reads]
-        tried = judged.runs.keys()
-        self.by_labels = any(tried & cases.keys() for cases in self._answers.values())
         self._pooled: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
         for run in chain.from_iterable(judged.runs.values()):
             for node, reply in run.replies.items():
                 self._pooled[node][reply] += 1
+
+    def blame(self, tried_share: float) -> NodeBlame:
+        """The node with the largest share of the wrong results, if the cases tell.
+
+        It is named if it has the largest share in 95 of 100 resamples of the cases, by odds and
+        also if nodes share evenly what several of them could mend. `tried_share` is the share of
+        labels that are tried on: the others would be sealed.
+        """
+        numbers = self._judged.runs.keys()
+        faults = [*map(self.of, numbers)]
+        causing = set[str]().union(*(fault.causes for fault in faults))
+        nodes = [*filter(causing.__contains__, self.nodes)]
+        wrong = sum(fault.wrong for fault in faults)
+        by: By = "labels of nodes" if numbers & self._people.keys() else "counterfactuals"
+        if not nodes or wrong < LEAST_WRONG:
+            if not (self.nodes and 0 < wrong < LEAST_WRONG):
+                return NodeBlame((), None, wrong, by)
+            # As many results of new cases are wrong as of these; sealed labels name nothing.
+            labels = math.ceil(len(faults) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
+            return NodeBlame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
+        groups = [self._asking.groups.get(number, number) for number in numbers]
+        shares, lead, is_sure = _ranked_shares(nodes, faults, groups)
+        if is_sure:
+            return NodeBlame(shares, shares[0].node, wrong, by)
+        return NodeBlame(shares, None, wrong, by, _further_labels(lead, len(faults), tried_share))
+
+    def wrong_at(self, node: str, shown: Iterable[int]) -> list[int]:
+        """Of the cases that may be shown, those that a node may have made wrong, surest first."""
+        causes = {n: self.of(n).causes[node] for n in shown if n in self._judged.runs}
+        return sorted(filter(causes.get, causes), key=lambda n: (-causes[n], n))
 
     def of(self, number: int) -> _Fault:
         """The fault of one case."""
@@ -189,11 +210,7 @@ class _Faults:
 
     def _causes(self, number: int, run: Run, label: Vote) -> Iterable[tuple[str, float]]:
         """The nodes that may have caused a wrong result, each with the chance that it mends it."""
-        people = {
-            node: Reply(verdict=answer) if self._replay.verdicts_of(node) else Reply(score=answer)
-            for node, agreed in self._answers.items()
-            if (answer := agreed.get(number)) is not None
-        }
+        people = self._people.get(number, {})
         labelled = people.keys() & run.replies.keys()
         if not labelled:
             return self._possible_causes(number, run, label)

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
-from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.graph import Graph, Metric, MetricSpec
 from dagengine.graph.judging import Example
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, DecisionNode, VerdictNode
 from dagengine.graph.rewriting import Rewriting
-from dagengine.improvement.findings import Split
-from dagengine.improvement.judged import Judged, LabelledExperiment
+from dagengine.improvement.experiment import Judged, Split
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError
-from dagengine.reliability.fitting.picking import pick_examples, solved_cases
-from dagengine.reliability.fitting.thresholds import FittedThreshold, fit_threshold
-from dagengine.reliability.labels import NodeAnswers, Vote
+from dagengine.reliability.fitting import (
+    FittedThreshold,
+    fit_threshold,
+    pick_examples,
+    solved_cases,
+)
+from dagengine.reliability.labels import Given, NodeAnswers, Vote
 from dagengine.reliability.runs import Run
 from dagengine.reliability.statistics.intervals import Unknown
+from dagengine.reliability.statistics.sums import present
 from dagengine.results import Verdict
 from dagengine.results.passing import passes
-from dagengine.test_case import TestCase
 from dagengine.voting.panels import Curtailed, Escalation
 from dagengine.voting.wrappers import (
     RewrittenMetric,
@@ -45,7 +49,7 @@ Leaf = tuple[str, Verdict]
 """A node by its title, and a verdict of it that ends with a score."""
 
 
-def asking_node(metric: BaseMetric, title: str) -> AskingNode | None:
+def asking_node(metric: Metric, title: str) -> AskingNode | None:
     """The node of that title that asks a judge, if the metric has it."""
     nodes = (node for node in metric.spec().graph.nodes() if node.title == title)
     return next((node for node in nodes if isinstance(node, AskingNode)), None)
@@ -149,29 +153,24 @@ class Fitted:
     detail: Mapping[str, Any]
 
 
-Fitting = Callable[[LabelledExperiment, Judged, Split], Fitted | str]
+Fitting = Callable[[Judged, Split], Fitted | str]
 """Fits a change to the labels, or says why there is none."""
 
 
-def fitted_threshold(asking: LabelledExperiment, judged: Judged, split: Split) -> Fitted | str:
+def fitted_threshold(judged: Judged, split: Split) -> Fitted | str:
     """The threshold that the labels ask for, or why there is none."""
-    threshold_now = judged.metric.spec().threshold
+    threshold_now, asking = judged.metric.spec().threshold, judged.asking
     assert threshold_now is not None
 
     def fit(numbers: Sequence[int]) -> FittedThreshold | Unknown:
-        scored = [
-            (number, run.score)
-            for number in numbers
-            for run in judged.runs.get(number, ())
-            if run.score is not None
-        ]
-        return fit_threshold(
-            [(score, asking.labels.by_case[number] is True) for number, score in scored],
-            now=threshold_now,
-            groups=[asking.groups.get(number, number) for number, _ in scored],
-        )
+        scored, groups = list[tuple[float, bool]](), list[Hashable]()
+        for number in numbers:
+            own = present(run.score for run in judged.runs.get(number, ()))
+            scored += zip(own, repeat(asking.labels.by_case[number] is True))
+            groups += [asking.groups.get(number, number)] * len(own)
+        return fit_threshold(scored, now=threshold_now, groups=groups)
 
-    scores = {run.score for runs in judged.runs.values() for run in runs}
+    scores = {run.score for run in chain(*judged.runs.values())}
     if len(scores - {None}) < 3:
         return "no other threshold would change a result"
     whole = fit(split.tried)
@@ -185,57 +184,59 @@ def fitted_threshold(asking: LabelledExperiment, judged: Judged, split: Split) -
     for index, fold in enumerate(split.folds):
         outside = fit(split.without(index))
         cut = outside.threshold if isinstance(outside, FittedThreshold) else threshold_now
-        shares = asking.right(judged, lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
-        right |= {number: shares[number] for number in fold if number in shares}
+        by_cut = judged.right(lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
+        right |= _part(by_cut, fold)
     cut = round(whole.threshold, 3)
     detail = {"before": threshold_now, "threshold": cut}
     return Fitted(f"threshold {threshold_now:g} → {cut:g}", "whole metric", right, detail)
 
 
-def fitted_score(asking: LabelledExperiment, judged: Judged, split: Split) -> Fitted | str:
+def _part(right: Mapping[int, float], fold: Sequence[int]) -> dict[int, float]:
+    """The shares of right results on one fold."""
+    return {number: right[number] for number in fold if number in right}
+
+
+def fitted_score(judged: Judged, split: Split) -> Fitted | str:
     """The verdict whose other score mends most, or why there is none.
 
     Each fold is judged by the choice of the others.
     """
     spec = judged.metric.spec()
     assert spec.threshold is not None
-    right_before = asking.right(judged)
-    options = {
-        leaf: (old, score, _shares_with_score(asking, judged, leaf, score))
-        for leaf, old, score in _other_scores(asking, judged, spec.threshold)
-        if not spec.expected
-    }
+    right_before = judged.right()
+    options: dict[Leaf, tuple[int, int, dict[int, float]]] = {}
+    if not spec.expected:  # an expectation follows from scores of all verdicts at once
+        for end, old, score in _other_scores(judged, spec.threshold):
+            options[end] = old, score, _shares_with_score(judged, end, score)
 
     def best(numbers: Sequence[int]) -> Leaf | None:
-        gains = {
-            leaf: statistics.fmean(right[n] - right_before[n] for n in numbers)
-            for leaf, (_, _, right) in options.items()
-        }
-        leaf = max(gains, key=gains.__getitem__, default=None)
-        return leaf if leaf is not None and gains[leaf] > 0 else None
+        def gain(leaf: Leaf) -> float:
+            right = options[leaf][2]
+            return statistics.fmean(right[n] - right_before[n] for n in numbers)
+
+        leaf = max(options, key=gain, default=None)
+        return None if leaf is None or gain(leaf) <= 0 else leaf
 
     leaf = best(list(right_before))
     if leaf is None:
         return "no verdict has a score that most people contradict"
     held_out: dict[int, float] = {}
     for index, fold in enumerate(split.folds):
-        choice = best([n for n in split.without(index) if n in right_before])
+        choice = best([*filter(right_before.__contains__, split.without(index))])
         right = right_before if choice is None else options[choice][2]
-        held_out |= {number: right[number] for number in fold if number in right_before}
+        held_out |= _part(right, fold)
     (node, verdict), (old, score, _) = leaf, options[leaf]
     detail = {"verdict": verdict, "before": old, "score": score}
     return Fitted(f"score of {verdict}: {old:g} → {score}", node, held_out, detail)
 
 
-def _other_scores(
-    asking: LabelledExperiment, judged: Judged, threshold: float
-) -> Iterator[tuple[Leaf, int, int]]:
+def _other_scores(judged: Judged, threshold: float) -> Iterator[tuple[Leaf, int, int]]:
     """Verdicts with a score that most people contradict: its score, and one on the other side."""
     outcomes: defaultdict[Leaf, list[bool]] = defaultdict(list)
     for number, runs in judged.runs.items():
         for run in runs:
             if run.path and run.score is not None:
-                outcomes[run.path[-1]].append(asking.labels.by_case[number] is True)
+                outcomes[run.path[-1]].append(judged.asking.labels.by_case[number] is True)
     for node in judged.metric.spec().graph.nodes():
         for verdict, target in targets(node).items():
             leaf = node.title, verdict
@@ -253,9 +254,7 @@ def _other_scores(
                 yield leaf, target, near
 
 
-def _shares_with_score(
-    asking: LabelledExperiment, judged: Judged, leaf: Leaf, score: int
-) -> dict[int, float]:
+def _shares_with_score(judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:
     """The shares that are right with another score, by what the nodes said."""
     assert isinstance(judged.metric, BaseMetric)
     replay = Counterfactual(with_score(judged.metric, leaf, score))
@@ -264,30 +263,23 @@ def _shares_with_score(
         if run.score is None:
             return run
         try:
-            return replace(run, score=replay.score(run.replies, asking.cases[number]))
+            return replace(run, score=replay.score(run.replies, judged.asking.cases[number]))
         except NoReplyError:
             return run
 
     runs = {number: [again(number, run) for run in own] for number, own in judged.runs.items()}
-    return asking.right(replace(judged, runs=runs))
+    return replace(judged, runs=runs).right()
 
 
 # Examples.
 
 
-def examples_for(
-    metric: BaseMetric,
-    title: str,
-    answers: NodeAnswers,
-    cases: Sequence[TestCase],
-    judged: Judged,
-    shown: Sequence[int],
-) -> list[Example]:
-    """Solved examples of a node from people's answers on cases that may be shown."""
-    node = asking_node(metric, title)
+def examples_for(judged: Judged, title: str, answers: Given, shown: Sequence[int]) -> list[Example]:
+    """Solved examples of a node from people's answers to it on cases that may be shown."""
+    node = asking_node(judged.metric, title)
     if node is None or not node.exemplary or node.prompted:
         return []
-    own = {n: votes for n, votes in answers.get(title, {}).items() if n in set(shown)}
+    own = {number: answers[number] for number in shown if number in answers}
     labels = {source.title: source.output_label or source.title for source in node.inputs}
     votes: dict[int, Vote] = {}
     outputs: dict[int, dict[str, Any]] = {}
@@ -298,7 +290,7 @@ def examples_for(
                 votes[number] = vote
             if step.node in labels:
                 outputs.setdefault(number, {})[labels[step.node]] = step.output
-    solved = solved_cases(node, own, cases, judged=votes, outputs=outputs)
+    solved = solved_cases(node, own, judged.asking.cases, judged=votes, outputs=outputs)
     return [pick.example for pick in pick_examples(solved, EXAMPLES)]
 
 

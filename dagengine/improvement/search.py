@@ -17,19 +17,18 @@ from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
-from dagengine.improvement.acceptance import LEVEL, joint_p
-from dagengine.improvement.findings import (
-    Candidate,
-    Improvement,
-    NodeBlame,
-    Rung,
-    Sealed,
-    SearchPlan,
+from dagengine.improvement.experiment import (
+    LEVEL,
+    Judged,
+    LabelledExperiment,
     Split,
+    joint_p,
+    reader_of,
+    split_cases,
 )
-from dagengine.improvement.judged import Judged, LabelledExperiment, reader_of
-from dagengine.improvement.naming import blame, wrong_at
-from dagengine.improvement.planning import changeable, possible_rungs, search_plan
+from dagengine.improvement.findings import Candidate, Improvement, Rung, Sealed, points
+from dagengine.improvement.naming import Faults, NodeBlame
+from dagengine.improvement.planning import SearchPlan, changeable, possible_rungs, search_plan
 from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
 from dagengine.improvement.rungs import (
     VOTES,
@@ -41,10 +40,7 @@ from dagengine.improvement.rungs import (
     fitted_score,
     fitted_threshold,
 )
-from dagengine.improvement.splitting import split_cases
-from dagengine.improvement.wording import points
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import (
     Given,
@@ -56,8 +52,10 @@ from dagengine.reliability.labels import (
     sources_of,
     walked_answers,
 )
+from dagengine.reliability.runs import clusters
 from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
 from dagengine.reliability.statistics.confusion import label_ceiling
+from dagengine.reliability.statistics.sums import mean_score
 from dagengine.store.answers import as_store
 from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, case_label, read_field
@@ -199,8 +197,8 @@ class Search:
 
     async def _open(self, asking: LabelledExperiment, metric: BaseMetric) -> Sealed:
         """The sealed part, before and after."""
-        right_before = asking.right(await asking.judge(self.metric, self.split.sealed))
-        right_after = asking.right(await asking.judge(metric, self.split.sealed))
+        right_before = (await asking.judge(self.metric, self.split.sealed)).right()
+        right_after = (await asking.judge(metric, self.split.sealed)).right()
         names = {n: case_label(self.cases[n], n) for n in self.split.sealed}
         return Sealed(
             asking.share(right_before),
@@ -249,6 +247,7 @@ class _Ladder:
     """The candidates of one search, cheapest first.
 
     `metric` is that with what was accepted, `right` its shares of right results on the tried cases.
+    `judged` are the results that paid rungs start from.
     """
 
     search: Search
@@ -259,33 +258,40 @@ class _Ladder:
     tried: list[Candidate] = field(default_factory=list)
     right: Mapping[int, float] = field(default_factory=dict)
     as_it_was: Mapping[int, float] = field(default_factory=dict)
+    judged: Judged = field(init=False)
+    faults: Faults = field(init=False)
 
     async def climb(self) -> NodeBlame:
         """Try every rung; returns which node is to blame."""
-        judged = await self.asking.judge(self.metric, self.search.split.tried)
-        self.right = self.as_it_was = self.asking.right(judged)
-        self._decide(await self._free(judged), FREE)
-        # The mistakes to blame a node for are those that the new threshold or score left.
-        if self.metric is not self.search.metric:
-            judged = await self.asking.judge(self.metric, self.search.split.tried)
-            self.right = self.asking.right(judged)
         search = self.search
-        blamed = blame(self.asking, judged, search.answers, 1 - search.sealed_share)
+        await self._judge()
+        self.as_it_was = self.right
+        self._decide(await self._free(), FREE)
+        # The mistakes to blame a node for are those that the new threshold or score left.
+        if self.metric is not search.metric:
+            await self._judge()
+        self.faults = Faults(self.judged, search.answers)
+        blamed = self.faults.blame(1 - search.sealed_share)
         if search.node is not None:
             blamed = replace(blamed, node=search.node, by="your choice", needed=None)
         elif blamed.node is not None and blamed.node not in changeable(self.metric):
             # It is known, so more labels are not needed; but no rung could change it.
             blamed = replace(blamed, node=None, needed=None)
         if blamed.node is not None:
-            self._decide(await self._paid(blamed.node, judged), 1 - FREE)
+            self._decide(await self._paid(blamed.node), 1 - FREE)
         return blamed
 
-    async def _free(self, judged: Judged) -> list[_Try]:
+    async def _judge(self) -> None:
+        """Ask the metric with what was accepted about the tried cases."""
+        self.judged = await self.asking.judge(self.metric, self.search.split.tried)
+        self.right = self.judged.right()
+
+    async def _free(self) -> list[_Try]:
         """Threshold and scores, which are replayed from the answers."""
         tries: list[_Try] = []
         for rung, title, fitted in _FITTED:
             if rung in self.search.rungs:
-                fit = fitted(self.asking, judged, self.search.split)
+                fit = fitted(self.judged, self.search.split)
                 if isinstance(fit, str):
                     tries.append(await self._try(rung, title, "whole metric", fit))
                 else:
@@ -294,22 +300,19 @@ class _Ladder:
 
     # At the node.
 
-    async def _paid(self, node: str, judged: Judged) -> list[_Try]:
+    async def _paid(self, node: str) -> list[_Try]:
         """Votes, examples, rewritten criteria at a node, its size, then the rival."""
         rungs, tries = self.search.rungs, list[_Try]()
         if "votes" in rungs:
-            votes = self._votes(node, judged)
-            tries.append(await self._try("votes", f"{VOTES} votes", node, votes))
-        examples = examples_for(
-            self.metric, node, self.search.answers, self.asking.cases, judged,
-            self.search.split.folds[0],
-        )  # fmt: skip
+            tries.append(await self._try("votes", f"{VOTES} votes", node, self._votes(node)))
+        answers = self.search.answers.get(node, {})
+        examples = examples_for(self.judged, node, answers, self.search.split.folds[0])
         detail = {"examples": list(map(asdict, examples))}
         number = counted(len(examples), "example") if examples else "examples"
         if "examples" in rungs:
             solved = detail if examples else "no label of it may be shown"
             tries.append(await self._try("examples", f"{number} from labels", node, solved))
-        criteria = await self._criteria(node, judged)
+        criteria = await self._criteria(node)
         if "together" in rungs:
             title, best = "criterion and examples", max(criteria, key=lambda each: each.gain)
             details: Detail = "needs both, and both have to look better"
@@ -324,27 +327,27 @@ class _Ladder:
         if "split" in rungs:
             parts: Detail = "it is no yes/no question, or its answer is read"
             if can_split(self.metric, node):
-                parts = await self._edit(node, judged, split=True)
+                parts = await self._edit(node, split=True)
             tries.append(await self._try("split", "split in two", node, parts))
         if "rival" in rungs:
             tries.append(await self._try("rival", "one holistic node", "rival", {}))
         return tries
 
-    def _votes(self, node: str, judged: Judged) -> Detail:
+    def _votes(self, node: str) -> Detail:
         """Votes at the node, or why they cannot help."""
         inner_node = asking_node(self.metric, node)
         if inner_node is not None and inner_node.panel is not None:
             return f"it already has votes or several judges: {inner_node.panel.label}"
-        for runs in judged.runs.values():
+        for runs in self.judged.runs.values():
             if len({run.replies.get(node) for run in runs}) > 1:
                 return {"votes": VOTES}
         return "its answers never differed"
 
-    async def _criteria(self, node: str, judged: Judged) -> list[_Try]:
+    async def _criteria(self, node: str) -> list[_Try]:
         """The criterion reworded, each time otherwise."""
         tries, earlier = list[_Try](), list[str]()
         for number in range(self.search.rungs.count("criterion")):
-            edit = await self._edit(node, judged, earlier)
+            edit = await self._edit(node, earlier)
             if not isinstance(edit, str):
                 earlier.append(edit["criterion"])
             title = f"criterion rewritten, {chr(ord('a') + number)}"
@@ -360,18 +363,16 @@ class _Ladder:
         detail = {"before": f"{pair.parent.text} {pair.child.text}", "criterion": pair.criterion}
         return f"merged with {pair.child.title}", pair.parent.title, detail
 
-    async def _edit(
-        self, node: str, judged: Judged, earlier: Sequence[str] = (), *, split: bool = False
-    ) -> Detail:
+    async def _edit(self, node: str, earlier: Sequence[str] = (), *, split: bool = False) -> Detail:
         """New words for a node, or why there are none.
 
         An edit that cannot be used is asked for once more.
         """
         inner_node, folds = asking_node(self.metric, node), self.search.split.folds
-        wrong = wrong_at(self.asking, judged, self.search.answers, node, folds[0])
+        wrong = self.faults.wrong_at(node, folds[0])
         if not wrong or inner_node is None:
             return "no wrong case of it may be shown"
-        wrong_cases = self._as_seen(judged, inner_node, wrong)
+        wrong_cases = [self._as_seen(inner_node, number) for number in wrong]
         why = f"write another edit than: {' / '.join(earlier)}" if earlier else ""
         for _ in range(2):
             task = Task(
@@ -388,29 +389,22 @@ class _Ladder:
                 return {"before": inner_node.text, "criterion": words}
         return f"no edit that can be used: {why}"
 
-    def _as_seen(self, judged: Judged, held: AskingNode, wrong: Sequence[int]) -> list[WrongCase]:
-        """Wrong cases of a node as a rewriter sees them."""
-        wrong_cases: list[WrongCase] = []
-        for number in wrong:
-            case, result = self.asking.cases[number], judged.first[number]
-            steps = {step.node: step for step in result.steps}
-            reads = {path: read_field(case, path) for path in held.evaluation_params}
-            reads |= {
-                source.output_label or source.title: steps[source.title].output
-                for source in held.inputs
-                if source.title in steps
-            }
-            label = self.asking.labels.by_case[number]
-            target = f"the whole result: {_PASS.get(label, label)}"
-            for person in self.search.answers.get(held.title, {}).get(number, ())[:1]:
-                target = f"{person:g} of 1" if isinstance(held, RatingNode) else str(person)
-            answered: Any = "nothing"
-            reason = None
-            if (step := steps.get(held.title)) is not None:
-                answered = step.score if step.verdict is None else step.verdict
-                reason = step.reason
-            wrong_cases.append(WrongCase(reads, str(answered), reason, target))
-        return wrong_cases
+    def _as_seen(self, held: AskingNode, number: int) -> WrongCase:
+        """A wrong case of a node as a rewriter sees it."""
+        case = self.asking.cases[number]
+        steps = {step.node: step for step in self.judged.first[number].steps}
+        reads = {path: read_field(case, path) for path in held.evaluation_params}
+        for source in held.inputs:
+            if source.title in steps:
+                reads[source.output_label or source.title] = steps[source.title].output
+        label = self.asking.labels.by_case[number]
+        target = f"the whole result: {_PASS.get(label, label)}"
+        for person in self.search.answers.get(held.title, {}).get(number, ())[:1]:
+            target = f"{person:g} of 1" if isinstance(held, RatingNode) else str(person)
+        if (step := steps.get(held.title)) is None:
+            return WrongCase(reads, "nothing", None, target)
+        answered = step.score if step.verdict is None else step.verdict
+        return WrongCase(reads, str(answered), step.reason, target)
 
     # Decisions.
 
@@ -430,10 +424,10 @@ class _Ladder:
         calls = self.asking.totals.calls
         if right is None:
             tried_cases = self.search.split.without(0)
-            right = self.asking.right(await self.asking.judge(changed_metric, tried_cases))
+            right = (await self.asking.judge(changed_metric, tried_cases)).right()
         right_before = {number: self.right[number] for number in right if number in self.right}
         candidate = Candidate(
-            rung, what, where, _mean(right_before), _mean(right),
+            rung, what, where, mean_score(right_before.values()), mean_score(right.values()),
             self.asking.gain(right_before, right),
             cases=len(right_before), calls=self.asking.totals.calls - calls, detail=dict(detail),
             definition=metric_hash(Counterfactual(changed_metric)),
@@ -501,10 +495,6 @@ class _Ladder:
         if gain.p <= LEVEL:
             return f"p {gain.p:.2g} alone, {plain:.2g} after {len(self.search.rungs)} tries"
         return "could be chance, or the judge's noise"
-
-
-def _mean(right: Mapping[int, float]) -> float | None:
-    return sum(right.values()) / len(right) if right else None
 
 
 class Terms(Settings, total=False):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.agreement import krippendorff_alpha
+from dagengine.reliability.statistics.sums import mean_score
 from dagengine.results import CaseResult
 from dagengine.voting.panels import Vote, leading
 
@@ -88,7 +89,7 @@ def jury_report(
         # The result is that of all judges with equal weights, this one among them.
         votes = [row for row in table if isinstance(row[judge], str | bool)]
         same = [row[judge] == row[leading(row, [1.0] * len(row))] for row in votes]
-        agreements.append(sum(same) / len(same) if same else None)
+        agreements.append(mean_score(same))
     coefficient = correlation(judged)
     return JuryReport(
         judges=judges,

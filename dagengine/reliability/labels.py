@@ -17,6 +17,7 @@ from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import YES_OR_NO, plain_word
+from dagengine.reliability.statistics.sums import mean_score, present
 from dagengine.system.terminal import counted
 from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
 
@@ -213,7 +214,7 @@ def labels_for(
     by_case: dict[int, Vote] = {}
     for number, labels in given.items():
         votes = map(means.__getitem__, labels)
-        people[number] = tuple(vote for vote in votes if vote is not None)
+        people[number] = tuple(present(votes))
         if (agreed := _agreement(labels, means, kind)) is not None:
             by_case[number] = agreed
     # 1 and "1" read alike, so they are one label for the reader of a card.
@@ -287,8 +288,8 @@ def _agreement(
     A label that is not an outcome counts as one that the metric never gives.
     """
     if kind == "number":
-        numbers = [float(number) for label in labels if (number := means[label]) is not None]
-        return sum(numbers) / len(numbers) if numbers else None
+        numbers: Iterable[Any] = present(map(means.__getitem__, labels))
+        return mean_score(map(float, numbers))
     counts: Counter[Vote] = Counter(label if (m := means[label]) is None else m for label in labels)
     best, *next_best = counts.most_common(2)
     return None if next_best and best[1] == next_best[0][1] else best[0]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import filterfalse
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from dagengine.test_case import TestCase
 
 Vote = str | bool | int | float
 Turns = tuple[tuple[str, Verdict], ...]
+Scale = tuple[float, float]
+"""The lowest and the highest score that there can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,8 @@ class Observations(Sequence[Observation]):
 
     def __repr__(self) -> str:
         """Number of observations; a prompt and a notebook have no room for everything."""
-        seen = ((self.cases, "case"), (self.metrics, "metric"), (self.conditions, "run"))
-        counts = ", ".join(counted(len(some), noun) for some, noun in seen)
+        sizes = map(len, (self.cases, self.metrics, self.conditions))
+        counts = ", ".join(map(counted, sizes, ("case", "metric", "run")))
         return f"<Observations: {counts}; {counted(self.totals.calls, 'judge call')}>"
 
     def __len__(self) -> int:
@@ -126,12 +129,12 @@ class Observations(Sequence[Observation]):
     @cached_property
     def cases(self) -> tuple[int, ...]:
         """The places of the cases in the data set."""
-        return tuple(dict.fromkeys(row.case for row in self.rows))
+        return tuple(dict.fromkeys(map(attrgetter("case"), self.rows)))
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """The names of the metrics."""
-        return tuple(dict.fromkeys(row.metric for row in self.rows))
+        return tuple(dict.fromkeys(map(attrgetter("metric"), self.rows)))
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
@@ -145,7 +148,7 @@ class Observations(Sequence[Observation]):
     @cached_property
     def _index(self) -> dict[tuple[str, str], dict[tuple[int, Condition], Observation]]:
         index: dict[tuple[str, str], dict[tuple[int, Condition], Observation]] = {}
-        for row in (row for row in self.rows if not row.alone):
+        for row in filterfalse(attrgetter("alone"), self.rows):
             index.setdefault((row.metric, row.node), {})[row.case, row.condition] = row
         return index
 
@@ -161,10 +164,12 @@ class Observations(Sequence[Observation]):
         if (metric, node) not in self._index:
             names = ", ".join(map(repr, (*self.metrics, *self.nodes(metric))))
             raise InputError(f"no observation of {node or metric!r}; there are {names}")
-        observed = self._index[metric, node].items()
-        values = {key: of(seen) for key, seen in observed if where(key[1])}
-        columns = [*filter(where, self.conditions)]
-        return [[values.get((case, column)) for column in columns] for case in self.cases]
+        observed, columns = self._index[metric, node], [*filter(where, self.conditions)]
+        table: list[list[Any]] = []
+        for case in self.cases:
+            rows = (observed.get((case, column)) for column in columns)
+            table.append([None if row is None else of(row) for row in rows])
+        return table
 
     def save(self, path: str | Path) -> None:
         """Write one JSON object per observation; defaults are left out."""
@@ -186,7 +191,7 @@ class Observations(Sequence[Observation]):
         cases: Sequence[TestCase] = (),
         *,
         metric: str = "",
-        scale: tuple[float, float] = (0.0, 1.0),
+        scale: Scale = (0.0, 1.0),
     ) -> Observations:
         """Read what `save` wrote, or a table of verdicts and scores from elsewhere.
 
@@ -278,19 +283,16 @@ def verdict_and_score(cells: Mapping[str, Any]) -> tuple[Any, Any]:
     for cells that say neither yes nor no, or not the same.
     """
     verdict = cells.get("verdict")
-    words = {name: YES_OR_NO.get(plain_word(cells[name])) for name in _PASSED if name in cells
-             and cells[name] is not None}  # fmt: skip
-    if not words:
+    names = [name for name in _PASSED if cells.get(name) is not None]
+    if not names:
         return verdict, cells.get("score")
-    if (
-        None in words.values()
-        or len({*words.values(), YES_OR_NO.get(plain_word(verdict))} - {None}) > 1
-    ):
+    words = [YES_OR_NO.get(plain_word(cells[name])) for name in names]
+    if None in words or len({*words, YES_OR_NO.get(plain_word(verdict))} - {None}) > 1:
         cells_shown = ", ".join(
-            f"`{name}` {cells[name]!r}" for name in ("verdict", *words) if cells.get(name)
+            f"`{name}` {cells[name]!r}" for name in ("verdict", *names) if cells.get(name)
         )
         raise ValueError(f"{cells_shown}: write yes or no, and the same in all of them")
-    return next(iter(words.values())) if verdict is None else verdict, None
+    return words[0] if verdict is None else verdict, None
 
 
 def _is_saved(path: Path) -> bool:
@@ -328,7 +330,7 @@ class VerdictRows:
     """
 
     def __init__(
-        self, cases: Places, metric: str, scale: tuple[float, float], *, counted: bool, alone: bool
+        self, cases: Places, metric: str, scale: Scale, *, counted: bool, alone: bool
     ) -> None:
         if not scale[0] < scale[1]:
             raise InputError(f"scale={scale}: give the lowest and the highest score")
@@ -337,7 +339,7 @@ class VerdictRows:
         self._runs: dict[tuple[int, str, Condition], dict[str, Observation]] = {}
         self._whole: list[Observation] = []
         self._seen: Counter[tuple[int, str, str, Condition]] = Counter()
-        self._taken: dict[tuple[str, Condition], set[int]] = {}
+        self._taken = defaultdict[tuple[str, Condition], set[int]](set)
         # There are few conditions and verdicts, but many rows of each: they share them.
         self._settings: dict[tuple[Any, ...], Condition] = {}
         self._paths: dict[Verdict, Turns] = {}
@@ -359,8 +361,9 @@ class VerdictRows:
         except (ValueError, TypeError) as error:
             raise InputError(f"{where} is not a verdict or score: {error}") from None
         if self._alone:
-            twice = not self._counted and row.case in self._of(row)
-            self._of(row).add(row.case)
+            cases = self._taken[row.metric, row.condition]
+            twice = not self._counted and row.case in cases
+            cases.add(row.case)
             self._whole.append(row)
         else:
             nodes = self._runs.setdefault((row.case, row.metric, row.condition), {})
@@ -371,10 +374,6 @@ class VerdictRows:
             raise InputError(
                 f"{where}: run {row.condition.sample} of case {row.case} has {subject} twice"
             )
-
-    def _of(self, row: Observation) -> set[int]:
-        """The cases that have a row of this metric and condition."""
-        return self._taken.setdefault((row.metric, row.condition), set())
 
     def _observation(self, cells: Mapping[str, Any], where: str) -> Observation:
         case, metric = self._cases.of(cells["case"], where), str(cells["metric"] or self._metric)
@@ -406,7 +405,7 @@ class VerdictRows:
         """Observations so far, the metric before its nodes."""
         yield from self._whole
         for rows in self._runs.values():
-            yield from _run(list(rows.values()))
+            yield from _run(rows)
 
 
 def setting_of(cells: Mapping[str, Any]) -> Condition:
@@ -420,7 +419,7 @@ def setting_of(cells: Mapping[str, Any]) -> Condition:
     )
 
 
-def share_of_scale(cell: Any, scale: tuple[float, float]) -> float:
+def share_of_scale(cell: Any, scale: Scale) -> float:
     """A score from 0 to 1; raises ValueError for no number, and one that is not on the scale."""
     (low, high), score = scale, _number(cell, "score")
     if not low <= score <= high:
@@ -448,13 +447,11 @@ def _number(cell: Any, name: str) -> float:
         raise ValueError(f"`{name}` is {cell!r}, but must be a number") from None
 
 
-def _run(rows: Sequence[Observation]) -> Iterator[Observation]:
-    """The metric's observation with its path, then those of the nodes."""
-    nodes = [row for row in rows if row.node]
-    whole = next((row for row in rows if not row.node), None) or (nodes[-1] if nodes else rows[0])
-    path = tuple((row.node, row.verdict) for row in nodes if row.verdict is not None)
-    if not nodes and whole.verdict is not None:
-        path = (("", whole.verdict),)
+def _run(rows: Mapping[str, Observation]) -> Iterator[Observation]:
+    """The metric's observation with its path, then those of the nodes, from rows by node."""
+    nodes = [row for node, row in rows.items() if node]
+    whole = rows.get("") or nodes[-1]
+    path = tuple((row.node, row.verdict) for row in nodes or [whole] if row.verdict is not None)
     yield Observation(
         whole.case, whole.metric, "", whole.condition, None, whole.score, None, whole.outcome, path
     )

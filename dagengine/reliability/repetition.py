@@ -31,9 +31,14 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
 from dagengine.prompts.quotes import has_support
 from dagengine.question import REPETITIONS
-from dagengine.reliability.conditioned_nodes import Resampling
 from dagengine.reliability.observations import Condition, Observation, Observations
-from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
+from dagengine.reliability.perturbations import (
+    Resampling,
+    Symmetry,
+    Wording,
+    paraphrase,
+    reverse_options,
+)
 from dagengine.reliability.second_answers import SecondAnswers
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step, Totals

@@ -1,25 +1,31 @@
-"""Observations of repeated questions, put together as the runs that they come from.
+"""Observations of repeated questions as the runs that they come from, and cases as their groups.
 
 The one place that knows what observations look like.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, TypeVar
 
+import networkx as nx
+
+from dagengine.data.case_numbers import read_digest
 from dagengine.errors import InputError
 from dagengine.reliability.attribution import Repetition
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import verdict_named
-from dagengine.reliability.repetition import Condition, Observation
+from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.statistics.sums import present
 from dagengine.results import OutcomeKind, Verdict
 from dagengine.results.passing import passes
+from dagengine.test_case import TestCase, read_field
 
 T = TypeVar("T")
 Path = tuple[tuple[str, Verdict], ...]
@@ -62,7 +68,7 @@ class Run:
     def stated(self) -> float | None:
         """The probability of the path by the judge's tokens: the product of its verdicts'."""
         chances = [self.sure[node] for node, _ in self.path if node in self.sure]
-        values = [sure for sure in chances if sure is not None]
+        values = present(chances)
         return math.prod(values) if chances and len(values) == len(chances) else None
 
     def meets(self, threshold: float) -> bool | None:
@@ -112,7 +118,7 @@ class Runs:
 
     def scores(self, case: int) -> list[float]:
         """The scores of one case; runs without a score are left out."""
-        return [run.score for run in self.of(case) if run.score is not None]
+        return present(run.score for run in self.of(case))
 
     def every(self) -> Iterator[Run]:
         """Every run of every case."""
@@ -300,3 +306,78 @@ def _seeds_as_repeats(settings: Mapping[Condition, list[Run]]) -> Mapping[Condit
     for setting, runs in settings.items():
         merged[replace(setting, seed=None)] += runs
     return settings if len(merged) == len(settings) else dict(merged)
+
+
+# Cases that depend on each other: those of one group, equal ones, those that share a question.
+
+
+def clusters(
+    cases: Sequence[TestCase], observations: Iterable[Observation], field: str | None = None,
+    reads: Iterable[Collection[str]] = (),
+) -> dict[int, Hashable]:  # fmt: skip
+    """The group of every case that has company, by the number of the case.
+
+    Cases with an equal value at `field` (a dotted path) are together. So are cases that are equal
+    in all that a metric reads (`reads`: the paths of each metric), and cases on which a node asked
+    one and the same question, as it was then asked once for all of them. What is asked once for all
+    cases there are (the steps of G-Eval) ties none together. Raises InputError for a field that no
+    case has.
+    """
+    ties: nx.Graph[Hashable] = nx.Graph()
+    if field is not None:
+        values = [read_field(case, field) for case in cases]
+        if all(value is None for value in values):
+            raise InputError(f"no case has a value at `{field}`, so cases cannot be grouped by it")
+        for number, value in enumerate(values):
+            if value is not None:
+                ties.add_edge(number, ("field", str(value)))
+    for shared, numbers in _sharing(cases, observations, reads).items():
+        ties.add_edges_from((number, shared) for number in numbers)
+    groups: dict[int, Hashable] = {}
+    for component in nx.connected_components(ties):
+        members = sorted(member for member in component if isinstance(member, int))
+        if len(members) > 1:
+            groups |= dict.fromkeys(members, f"group of case {members[0]}")
+    return groups
+
+
+def _sharing(
+    cases: Sequence[TestCase], observations: Iterable[Observation],
+    reads: Iterable[Collection[str]],
+) -> dict[Hashable, set[int]]:  # fmt: skip
+    """The cases that share a question, or all that is read, but for what all of them share."""
+    sharing: dict[Hashable, set[int]] = {}
+    seen: set[int] = set()
+    for row in observations:
+        seen.add(row.case)
+        if row.question is not None:
+            sharing.setdefault((row.metric, row.node, row.question), set()).add(row.case)
+    numbers = range(len(cases))
+    seen = seen or {*numbers}
+    for paths, number in itertools.product(reads, seen.intersection(numbers)):
+        sharing.setdefault((*paths, read_digest(cases[number], paths)), set()).add(number)
+    # What every case was asked would make all of them one group, and no interval possible.
+    return {of: alike for of, alike in sharing.items() if 1 < len(alike) < len(seen)}
+
+
+def alike_but_for_blanks(cases: Sequence[TestCase], reads: Collection[str]) -> int:
+    """Number of texts read by a metric that differ from another in blanks only."""
+    exact = {read_digest(case, reads): case for case in cases}.values()
+    counts = Counter(read_digest(case, reads, blanks=False) for case in exact)
+    return sum(count for count in counts.values() if count > 1)
+
+
+def constant_questions(observations: Iterable[Observation]) -> tuple[str, ...]:
+    """The nodes that asked one and the same question for all cases, if there are several.
+
+    Such an answer (the steps of G-Eval) moves all scores of a run alike. That makes no two cases
+    more dependent than any others, and no interval over cases shows it.
+    """
+    seen: set[int] = set()
+    asked = defaultdict[tuple[str, str, str], set[int]](set)
+    for row in observations:
+        seen.add(row.case)
+        if row.node and row.question is not None:
+            asked[row.node, row.metric, row.question].add(row.case)
+    whole = (node for (node, *_), numbers in asked.items() if numbers == seen)
+    return tuple(dict.fromkeys(whole)) if len(seen) > 1 else ()

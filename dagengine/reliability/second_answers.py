@@ -26,8 +26,8 @@ from dagengine.execution.node_run import read_inputs, together
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.values import NodeValue
-from dagengine.reliability.conditioned_nodes import later
 from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.perturbations import later
 from dagengine.results import Failure, Step
 
 _ANSWERS = 2

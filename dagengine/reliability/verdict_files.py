@@ -16,7 +16,8 @@ import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, filterfalse
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from dagengine.reliability.observations import (
     YES_OR_NO,
     Condition,
     Observations,
+    Scale,
     VerdictRows,
     plain_word,
     setting_of,
@@ -46,10 +48,12 @@ from dagengine.reliability.observations import (
     verdict_and_score,
     whole_in,
 )
-from dagengine.reliability.statistics.sums import needs
+from dagengine.reliability.statistics.sums import needs, present
 from dagengine.test_case import LLMTestCase, TestCase
 
 _LARGEST = 512 * 2**20  # bytes of one file of a log
+NumberedRows = Sequence[tuple[int, "Row"]]
+"""Rows, each after the number of its case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ class Collected:
     cases: Sequence[TestCase]
     labels: Mapping[int, Any]
     groups: str | None = None
-    runs: Sequence[tuple[int, Row]] = ()
+    runs: NumberedRows = ()
     contests: Contests | None = None
 
     @property
@@ -136,7 +140,7 @@ class Collected:
 
 
 def read_verdicts(
-    path: Path, *, metric: str | None = None, scale: tuple[float, float] = (0.0, 1.0),
+    path: Path, *, metric: str | None = None, scale: Scale = (0.0, 1.0),
     threshold: float | None = None,
 ) -> Collected:  # fmt: skip
     """The verdicts of a file, for a card without metrics or judges of ours.
@@ -168,29 +172,26 @@ def read_two_files(small: Path, large: Path, metric: str | None = None) -> Colle
 
 
 def _collection(
-    name: str,
-    rows: Sequence[Row],
-    scale: tuple[float, float] = (0.0, 1.0),
-    threshold: float | None = None,
+    name: str, rows: Sequence[Row], scale: Scale = (0.0, 1.0), threshold: float | None = None
 ) -> Collected:
     """Rows of one metric as what a card is made of."""
     indices: dict[tuple[str, str, str], int] = {}
-    numbers = [indices.setdefault(row.key, len(indices)) for row in rows]
+    numbered_rows = [(indices.setdefault(row.key, len(indices)), row) for row in rows]
     numbered = any(row.run is not None for row in rows)
     # Numbers of runs begin anew in each file.
     turn = {run: at for at, run in enumerate(sorted({(row.file, row.run) for row in rows}))}
     labels: dict[int, list[Any]] = defaultdict(list)
-    for case, row in zip(numbers, rows, strict=True):
+    for case, row in numbered_rows:
         labels[case] += row.labels
-    runs = list(_runs(rows, numbers, labels.values()))
+    runs = list(_runs(numbered_rows, labels.values()))
     contests = None
     verdicts = VerdictRows(Places(()), name, scale, counted=not numbered, alone=True)
     if any(row.candidate for row in rows):
         contests = _contests(runs, scale, turn if numbered else {})
-        labels = _right_candidates(rows, numbers, contests.names)
+        labels = _right_candidates(numbered_rows, contests.names)
     else:
         _add_verdicts(verdicts, runs, turn)
-    cases = list(_cases(rows, numbers))
+    cases = list(_cases(numbered_rows))
     return Collected(
         Observations(tuple(verdicts.observations())), _metric(name, rows, scale, threshold),
         cases, dict(filter(itemgetter(1), one_each(labels).items())),
@@ -198,9 +199,7 @@ def _collection(
     )  # fmt: skip
 
 
-def _add_verdicts(
-    verdicts: VerdictRows, runs: Sequence[tuple[int, Row]], turn: Mapping[Any, int]
-) -> None:
+def _add_verdicts(verdicts: VerdictRows, runs: NumberedRows, turn: Mapping[Any, int]) -> None:
     # A judge that is the only one is no setting.
     sole = {"judge": ""} if len({row.at.get("judge") or "" for _, row in runs}) == 1 else {}
     for case, row in runs:
@@ -209,39 +208,39 @@ def _add_verdicts(
         verdicts.add(cells, row.where)
 
 
-def _cases(rows: Sequence[Row], numbers: Sequence[int]) -> Iterator[LLMTestCase]:
+def _cases(rows: NumberedRows) -> Iterator[LLMTestCase]:
     """The cases by their numbers, each as the earliest of its rows has it."""
-    tasks = len({row.task for row in rows}) > 1
-    earliest = dict(zip(reversed(numbers), reversed(rows), strict=True))
-    fields = _fields_of_cases(rows, numbers)
-    for case, row in sorted(earliest.items()):
+    tasks = len({row.task for _, row in rows}) > 1
+    fields = _fields_of_cases(rows)
+    for case, row in sorted(dict(reversed(rows)).items()):
         name = f"{row.task}/{row.case}" if tasks else row.case
         output = row.texts.get("actual_output")
         yield LLMTestCase(
             name=name,
             input=as_text(row.texts.get("input", name)),
             actual_output=None if output is None else as_text(output),
-            additional_metadata={"texts": dict(row.texts)} | fields.get(case, {}),
+            additional_metadata={"texts": dict(row.texts)} | fields[case],
         )
 
 
-def _fields_of_cases(rows: Sequence[Row], numbers: Sequence[int]) -> dict[int, dict[str, str]]:
+def _fields_of_cases(rows: NumberedRows) -> Mapping[int, dict[str, str]]:
     """The columns without a meaning that have one text for each case, by the number of the case."""
     values: dict[str, dict[int, str]] = {}
     varying: set[str] = set()
-    for case, row in zip(numbers, rows, strict=True):
+    for case, row in rows:
         for name, text in row.columns.items():
             if name.strip().casefold() in _COLUMNS or not isinstance(text, str):
                 continue
             if values.setdefault(name, {}).setdefault(case, text) != text:
                 varying.add(name)
-    return {case: {name: of[case] for name, of in values.items()
-                    if name not in varying and case in of} for case in {*numbers}}  # fmt: skip
+    fields = defaultdict[int, dict[str, str]](dict)
+    for name in filterfalse(varying.__contains__, values):
+        for case, text in values[name].items():
+            fields[case][name] = text
+    return fields
 
 
-def _runs(
-    rows: Sequence[Row], numbers: Sequence[int], labels: Iterable[list[Any]]
-) -> Iterator[tuple[int, Row]]:
+def _runs(rows: NumberedRows, labels: Iterable[list[Any]]) -> Iterator[tuple[int, Row]]:
     """The rows that are runs, after the numbers of their cases.
 
     One that repeats a verdict beside another person's label is none. Raises InputError for a second
@@ -249,11 +248,11 @@ def _runs(
     """
     people = any(len({str(label) for label in own if label is not None}) > 1 for own in labels)
     settings: dict[int, str] = {}  # rows share what they have in common
-    first: dict[int, int] = {}
-    for index, (case, row) in enumerate(zip(numbers, rows, strict=True)):
+    first: dict[int, Row] = {}
+    for case, row in rows:
         setting = settings.get(id(row.at)) or settings.setdefault(id(row.at), str(row.at))
         key = hash((case, row.candidate, row.file, row.run, setting))
-        before = rows[first.setdefault(key, index)]
+        before = first.setdefault(key, row)
         if (before.case, before.candidate, before.run) != (row.case, row.candidate, row.run):
             before = row  # two keys may have one hash
         same = (row.verdict, row.score) == (before.verdict, before.score)
@@ -291,24 +290,22 @@ _NO_TEXT: tuple[Any, ...] = (None, "", [])
 # Candidates of a case.
 
 
-def _right_candidates(
-    rows: Sequence[Row], numbers: Sequence[int], names: Sequence[Sequence[str]]
-) -> dict[int, list[Any]]:
+def _right_candidates(rows: NumberedRows, names: Sequence[Sequence[str]]) -> dict[int, list[Any]]:
     """The name of the right candidate of each case, which has a label.
 
     A label names it in every row of the case, or says yes or no of the candidate of its row.
     """
     labels: dict[int, dict[str, str]] = {}
-    for case, row in zip(numbers, rows, strict=True):
+    for case, row in rows:
         if not is_gap(row.label):
             labels.setdefault(case, {})[row.candidate] = str(row.label).removesuffix(".0")
     right: dict[int, list[Any]] = {}
     for case, own in labels.items():
-        named = [name for name in {*own.values()} if name in names[case]]
+        named = [*{*own.values()}.intersection(names[case])]
         if len({*own.values()}) > 1 or not named:
             named = [name for name, label in own.items() if YES_OR_NO.get(plain_word(label))]
         if len(named) != 1:
-            row = next(row for row, of in zip(rows, numbers, strict=True) if of == case)
+            row = dict(reversed(rows))[case]
             raise InputError(
                 f"{row.where}: the labels of the case {row.case!r} name {len(named)} right "
                 f"candidates; write the name of one in all of its rows, or yes and no"
@@ -317,9 +314,7 @@ def _right_candidates(
     return right
 
 
-def _contests(
-    runs: Sequence[tuple[int, Row]], scale: tuple[float, float], turn: Mapping[Any, int]
-) -> Contests:
+def _contests(runs: NumberedRows, scale: Scale, turn: Mapping[Any, int]) -> Contests:
     """The scores of candidates; without numbers (`turn`), rows of a candidate are its runs."""
     if (bare := next((row for _, row in runs if not row.candidate), None)) is not None:
         raise InputError(f"{bare.where}: `candidate` is empty, but other rows name theirs")
@@ -373,9 +368,7 @@ def _score_arrays(
     return scores
 
 
-def _metric(
-    name: str, rows: Sequence[Row], scale: tuple[float, float], threshold: float | None
-) -> Metric:
+def _metric(name: str, rows: Sequence[Row], scale: Scale, threshold: float | None) -> Metric:
     """A metric with one node that says what the file says, and reads what it has of the cases."""
     reads = ["input"]
     if any(row.texts for row in rows):
@@ -383,7 +376,7 @@ def _metric(
         reads = ["additional_metadata"]
         if rows[0].columns.keys() - _COLUMNS:
             reads = ["additional_metadata.texts"]
-    kinds = dict.fromkeys(row.verdict for row in rows if row.verdict is not None)
+    kinds = dict.fromkeys(present(row.verdict for row in rows))
     low, high = scale
     level = 0.5 if threshold is None else (threshold - low) / (high - low)
     node: Any
@@ -424,12 +417,12 @@ def _rows(path: Path) -> Iterator[Row]:
         yield from _of_run(run)
         return
     if path.is_dir():
-        files = sorted(path.iterdir())
-        files = [file for file in files if suffix_of(file) in _SUFFIXES or run_at(file) is not None]
+        files = [file for file in sorted(path.iterdir()) if suffix_of(file) in _SUFFIXES
+                 or run_at(file) is not None]  # fmt: skip
         if not files:
             raise InputError(f"{path} has no run and no result files ({', '.join(_SUFFIXES)})")
         for number, file in enumerate(files):
-            yield from (replace(row, file=number) for row in _rows(file))
+            yield from map(partial(replace, file=number), _rows(file))
         return
     if path.suffix.lower() == ".eval":
         yield from _inspect(
@@ -477,8 +470,7 @@ def _of_run(run: Run) -> Iterator[Row]:
 def _of_object(path: Path, data: Mapping[str, Any]) -> Iterator[Row]:
     """A file that is one JSON object: which tool wrote it is told by its keys."""
     results, run = data.get("results"), data.get("testRunData", data)
-    if isinstance(results, dict):
-        results = results.get("results")
+    results = results.get("results") if isinstance(results, dict) else results
     if isinstance(results, list):
         yield from chain.from_iterable(map(_promptfoo, results))
     elif isinstance(run, dict) and {"testCases", "test_cases"} & run.keys():
@@ -522,8 +514,8 @@ def _number_metrics(rows: Iterable[Row]) -> Iterator[Row]:
     names = Counter[str]()
     for row in rows:
         names[row.metric] += 1
-        again = names[row.metric] > 1
-        yield replace(row, metric=f"{row.metric} {names[row.metric]}") if again else row
+        number = f" {names[row.metric]}" * (names[row.metric] > 1)
+        yield replace(row, metric=row.metric + number)
 
 
 def _assertions(row: Mapping[str, Any]) -> Iterator[tuple[str, bool | None, str]]:
@@ -577,7 +569,7 @@ def _inspect(samples: Iterable[Mapping[str, Any]], log: Mapping[str, Any]) -> It
     samples = sorted(samples, key=lambda sample: sample.get("epoch") or 0)
     table = [dict(_inspect_values(sample.get("scores") or {})) for sample in samples]
     scorers = dict.fromkeys(chain.from_iterable(table))
-    partly = {name for values in table for name in values if plain_word(values[name]) == "p"}
+    partly = {name for name in scorers if "p" in (plain_word(own.get(name)) for own in table)}
     for sample, values in zip(samples, table, strict=True):
         texts = {
             "input": sample.get("input"),
@@ -639,10 +631,9 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _mlflow(place: int, row: Mapping[str, Any]) -> Iterator[Row]:
     """A row of MLflow's results: of `genai.evaluate` with assessments, else `NAME/score`."""
-    request = next((row[key] for key in ("request", "inputs") if row.get(key)), place)
+    request = row.get("request") or row.get("inputs") or place
     case = request if isinstance(request, str) else json.dumps(request, sort_keys=True)
-    keys = ("response", "outputs", "predictions")
-    answer = next((row[key] for key in keys if row.get(key)), None)
+    answer = row.get("response") or row.get("outputs") or row.get("predictions") or None
     texts = {"input": case, "actual_output": answer}
     if row.get("trace") or isinstance(row.get("assessments"), list):
         trace = json.loads(row["trace"]) if isinstance(row.get("trace"), str) else {}
@@ -671,8 +662,8 @@ def _feedback(
         else:
             judged.append((name, str(source.get("source_id") or ""), feedback.get("value")))
     for name, judge, value in judged:
-        at = {"judge": judge}
-        yield Row(case, name, *_verdict(value), label=people.get(name), texts=texts, at=at)
+        label, at = people.get(name), {"judge": judge}
+        yield Row(case, name, *_verdict(value), label=label, texts=texts, at=at)
 
 
 def _table(path: Path) -> Iterator[Row]:
@@ -689,14 +680,14 @@ def _table(path: Path) -> Iterator[Row]:
             raise InputError(f"{record.place}: {_NO_CASE}")
         if (case := cells["case"]) is None:
             raise InputError(f"{record.place}: `case` is empty or missing")
-        filled = {name: sys.intern(cell) if name == "label" and isinstance(cell, str) else cell
-                  for name, cell in cells.items() if cell is not None}  # fmt: skip
+        filled = {name: cell for name, cell in cells.items() if cell is not None}
+        label = filled.get("label")
         names = map(str, _part_of(filled, ("metric", "node")).values())
         at = _part_of(filled, SETTINGS)
-        texts = {name: cell for name, cell in filled.items() if name in JUDGED}
+        texts = _part_of(filled, filter(JUDGED.__contains__, filled))
         yield Row(
             sys.intern(str(case).removesuffix(".0")), "/".join(names), verdict, score,
-            filled.get("label"),
+            sys.intern(label) if isinstance(label, str) else label,
             {"actual_output": filled["output"]} | texts if "output" in filled else texts or _NONE,
             run=run, at=settings.setdefault(tuple(at.items()), at), where=record.place,
             candidate=sys.intern(str(filled.get("candidate", "")).removesuffix(".0")),

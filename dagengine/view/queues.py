@@ -23,7 +23,7 @@ from typing import Any, Literal
 from dagengine.errors import InputError
 from dagengine.record.labels import Label
 from dagengine.record.values import MetricRecord
-from dagengine.reliability.fitting.thresholds import LEAST_LABELS, FittedThreshold, fit_threshold
+from dagengine.reliability.fitting import LEAST_LABELS, FittedThreshold, fit_threshold
 from dagengine.reliability.statistics.comparisons import labels_to_decide, labels_within
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap

@@ -13,7 +13,7 @@ from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import RunFiles, load_run
 from dagengine.record.values import Manifest, MetricRecord
 from dagengine.reliability.card.values import JudgeCard
-from dagengine.reliability.changes.run_report import change_report
+from dagengine.reliability.changes import change_report
 from dagengine.report.page.run_page import served_page
 from dagengine.report.page.texts import Prompt, keys_of, open_prompts
 from dagengine.results import CaseResult

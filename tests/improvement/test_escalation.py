@@ -18,19 +18,21 @@ from typer.testing import CliRunner, Result
 
 from dagengine import evaluate, read_cases
 from dagengine.cli.commands import app
-from dagengine.improvement.replaying import SIDES, observe_run, replay_judges
-from dagengine.improvement.rungs import with_escalation
-from dagengine.loading import load_judge, load_metrics
-from dagengine.reliability.fitting.escalation import (
+from dagengine.improvement.escalation import (
     NEVER,
+    SIDES,
     UNKNOWN,
     Cascade,
     TwoJudges,
     Way,
     fit_escalation,
+    observe_run,
     prove_escalation,
+    replay_judges,
     worse_segments,
 )
+from dagengine.improvement.rungs import with_escalation
+from dagengine.loading import load_judge, load_metrics
 from dagengine.reliability.statistics.comparisons import Comparison
 from dagengine.reliability.statistics.intervals import Interval
 

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.improvement.acceptance import joint_p
+from dagengine.improvement.experiment import LabelledExperiment, joint_p, split_cases
 from dagengine.improvement.findings import Candidate, Rung
-from dagengine.improvement.judged import LabelledExperiment
-from dagengine.improvement.naming import blame
+from dagengine.improvement.naming import Faults
 from dagengine.improvement.patching import patch, program
 from dagengine.improvement.rewriters import Task, complaint, words_changed
 from dagengine.improvement.rungs import changed
-from dagengine.improvement.splitting import split_cases
 from dagengine.judges import ScriptedJudge
 from dagengine.loading import load_metrics
 from dagengine.reliability.counterfactual import Counterfactual
@@ -84,16 +82,16 @@ async def test_the_node_is_named_by_final_labels_and_by_those_of_nodes() -> None
     settings = {"model": ScriptedJudge(misread.answer)}
     asking = LabelledExperiment(settings=settings, times=1, cases=cases, labels=labels, groups={})
     judged = await asking.judge(metric, range(COUNT))
-    by_results = blame(asking, judged, {}, 0.6)
+    by_results = Faults(judged, {}).blame(0.6)
     answers = {"Tone": {n: (good,) for n, good in misread.labels(COUNT).items()}}
-    by_labels = blame(asking, judged, answers, 0.6)
+    by_labels = Faults(judged, answers).blame(0.6)
     assert (by_results.node, by_results.by) == ("Tone", "counterfactuals")
     assert (by_labels.node, by_labels.by) == ("Tone", "labels of nodes")
     share = by_labels.shares[0]
     assert share.share == 1
     assert 0.8 < share.low < share.high <= 1
     few = await asking.judge(metric, range(4))
-    assert blame(asking, few, {}, 0.6).node is None
+    assert Faults(few, {}).blame(0.6).node is None
 
 
 def test_an_edit_is_small_and_keeps_names() -> None:

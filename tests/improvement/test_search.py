@@ -16,10 +16,9 @@ from improved import search as simulated
 from dagengine import Limits, a_improve, improve
 from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
-from dagengine.improvement.findings import Improvement
+from dagengine.improvement.findings import Improvement, cause, step
 from dagengine.improvement.naming import LEAST_WRONG
 from dagengine.improvement.search import Search
-from dagengine.improvement.wording import cause, step
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode, MapNode, RatingNode, TaskNode
@@ -135,15 +134,17 @@ def test_the_calls_are_those_of_the_plan() -> None:
     asked = searched(misread.single(), **settings).totals.calls
     # Votes are not asked of a judge that never differs.
     spared = sum(
-        step.most or 0 for step in plan.steps if step.what in ("3 votes", "sealed part, after")
+        step.calls.most or 0
+        for step in plan.steps
+        if step.what in ("3 votes", "sealed part, after")
     )
     sealed = len(search.split.sealed) * 2
     retried = 1  # a rewriter may be asked twice
     # This one words no second criterion, however often it is asked.
-    halved = next(step.most or 0 for step in plan.steps if step.what == "split in two") - 2
-    assert plan.most is not None
-    assert asked == plan.most - spared + sealed - retried - halved
-    assert asked >= plan.least
+    halved = next(step.calls.most or 0 for step in plan.steps if step.what == "split in two") - 2
+    assert plan.calls.most is not None
+    assert asked == plan.calls.most - spared + sealed - retried - halved
+    assert asked >= plan.calls.least
 
 
 async def test_a_search_that_is_killed_goes_on_and_asks_nothing_twice(tmp_path: Path) -> None:
@@ -298,7 +299,7 @@ def test_merges_and_splits_ask_no_more_than_the_plan_says() -> None:
     settings: dict[str, Any] = {"times": 2, "proposals": 1, "node": "Tone"}
     cases, labels = misread.cases(COUNT), misread.labels(COUNT, sources=True)
     plan = Search.of(cases, misread.chain(), labels, **settings).plan()
-    most = {step.what: step.most or 0 for step in plan.steps}
+    most = {step.what: step.calls.most or 0 for step in plan.steps}
     tried = searched(
         misread.chain(), sources=True, model=ScriptedJudge(halving), **settings
     ).candidates

@@ -18,8 +18,8 @@ from dagengine.reliability.card.contrasts import between_cards
 from dagengine.reliability.card.fail_if import failures, parse, undecided_lines, worse
 from dagengine.reliability.card.values import Contrast, JudgeCard
 from dagengine.reliability.card.words import could_be_seen
-from dagengine.reliability.clusters import clusters, constant_questions
 from dagengine.reliability.observations import Condition, Observation, Observations
+from dagengine.reliability.runs import clusters, constant_questions
 from dagengine.test_case import LLMTestCase
 
 Said = Callable[[int, int], bool]

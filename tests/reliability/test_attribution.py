@@ -18,13 +18,15 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode
 from dagengine.reliability.attribution import (
     CaseNoise,
     Repetition,
+    Unknown,
     attribute,
+    blame,
     flip_effect,
     flip_rate,
     independence,
     shapley_effects,
+    single_answer_share,
 )
-from dagengine.reliability.blame import Unknown, blame, single_answer_share
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.test_case import LLMTestCase
 

@@ -31,8 +31,8 @@ from dagengine.metrics.dag import (
 )
 from dagengine.question import Options, Question
 from dagengine.reliability import Observations, a_repeat, repeat
-from dagengine.reliability.conditioned_nodes import Resampling
 from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.perturbations import Resampling
 from dagengine.reliability.repetition import ORDERS, conditions_of, variants
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase

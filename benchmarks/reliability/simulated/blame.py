@@ -19,8 +19,7 @@ from rows import Answer, Trial
 
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
-from dagengine.reliability.attribution import Repetition, attribute
-from dagengine.reliability.blame import Blame, blame
+from dagengine.reliability.attribution import Blame, Repetition, attribute, blame
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.counterfactual import Counterfactual, Reply
 from dagengine.reliability.second_answers import Lack, chosen_cases

@@ -28,11 +28,10 @@ from dagengine.reliability.card.label_agreement import (
 )
 from dagengine.reliability.card.repeats import again, not_repeats
 from dagengine.reliability.card.values import Figure, JudgeCard
-from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import labels_for, labels_of, on_scale
 from dagengine.reliability.observations import Condition, Observation
-from dagengine.reliability.runs import runs_of
+from dagengine.reliability.runs import clusters, runs_of
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 

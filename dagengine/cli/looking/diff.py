@@ -81,7 +81,7 @@ def diff(
     from dagengine.record.changes.diff import compare_runs
     from dagengine.record.run import load_run
     from dagengine.reliability.card.faces import read_card
-    from dagengine.reliability.changes.run_report import change_report
+    from dagengine.reliability.changes import change_report
 
     conditions = list(map(_condition_of, fail_if or ()))
     judge_card = None if card is None else read_card(card)

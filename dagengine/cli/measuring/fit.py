@@ -19,11 +19,10 @@ from dagengine.errors import InputError
 from dagengine.system.terminal import counted
 
 if TYPE_CHECKING:
-    from dagengine.improvement.findings import Split
+    from dagengine.improvement.escalation import FittedEscalation, Proof, Replayed
+    from dagengine.improvement.experiment import Split
     from dagengine.improvement.folder import PatchFolder
-    from dagengine.improvement.replaying import Replayed
     from dagengine.metrics.common.base import BaseMetric
-    from dagengine.reliability.fitting.escalation import FittedEscalation, Proof
 
 LEAST = 100  # labelled cases (or groups of them); fewer cannot show what a threshold is worth
 _ARMS = {
@@ -176,7 +175,7 @@ def escalation(options: EscalationOptions) -> None:
 
 def _check(replayed: Replayed, sealed: float) -> None:
     """Raise InputError before anything is fitted if nothing can be shown; say what is unknown."""
-    from dagengine.reliability.fitting.escalation import UNKNOWN
+    from dagengine.improvement.escalation import UNKNOWN
     from dagengine.reliability.statistics.comparisons import visible_difference
 
     judged = replayed.judged
@@ -216,9 +215,9 @@ def _fit(
     from pydantic_core import to_jsonable_python
 
     from dagengine.data.case_numbers import read_digest
+    from dagengine.improvement import escalation as law
+    from dagengine.improvement.experiment import split_cases
     from dagengine.improvement.findings import FORMAT
-    from dagengine.improvement.splitting import split_cases
-    from dagengine.reliability.fitting import escalation as law
 
     def cascade(part: Iterable[int]) -> law.Cascade:
         own = [*part]

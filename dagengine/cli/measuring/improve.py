@@ -83,7 +83,7 @@ def improve(options: ImproveOptions) -> None:
     Exit codes: 0 done, whether or not a change is proved; 2 invalid input, or a limit is reached;
     130 interrupted.
     """
-    from dagengine.improvement import wording
+    from dagengine.improvement import planning
     from dagengine.improvement.folder import RECORD, PatchFolder
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search import Search
@@ -98,7 +98,7 @@ def improve(options: ImproveOptions) -> None:
     )  # fmt: skip
     model, limits, folder = options.chosen_judge(), options.limits(), PatchFolder(options.out)
     plan = search.plan(model=model, prices=limits.prices)
-    for name, calls in wording.plan_lines(plan):
+    for name, calls in planning.plan_lines(plan):
         say(wrap_lines(f"  {name:26} {calls:>34}", 27))
     bounds = "upper bounds, for the most expensive node"
     say(wrap_lines(f"{bounds}; p values are corrected for {plan.tries} tries"))
@@ -127,7 +127,7 @@ def _run(
 ) -> None:
     """Search, leave the files, and say what came of it."""
     from dagengine.execution.interrupts import sync
-    from dagengine.improvement import wording
+    from dagengine.improvement import findings
     from dagengine.improvement.folder import PAGE, RECORD
 
     async def whole() -> tuple[Improvement, str | None]:
@@ -142,22 +142,22 @@ def _run(
         result, left = sync(whole)
     report(**json.loads((folder.path / RECORD).read_bytes()))
     # The screen: headline, what it rests on, next, what n is, the change.
-    say(wrap_lines(f"\n{wording.headline(result)}\n\n  {wording.why(result)}"))
-    say(f"  next  {wording.step(result, left)}\n")
-    for warning in wording.warnings(result):
+    say(wrap_lines(f"\n{findings.headline(result)}\n\n  {findings.why(result)}"))
+    say(f"  next  {findings.step(result, left)}\n")
+    for warning in findings.warnings(result):
         say(wrap_lines(f"  warning: {warning}", 2), err=True)
-    for name, text in wording.facts(result):
+    for name, text in findings.facts(result):
         say(wrap_lines(f"  {name:8} {text}", 9))
     for candidate in result.accepted:
         marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
-        if parts := [marks[kind].format(text) for kind, text in wording.edit(candidate)]:
+        if parts := [marks[kind].format(text) for kind, text in findings.edit(candidate)]:
             say(wrap_lines(f"\n  {candidate.where}: {' '.join(parts)}", 2))
     say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")
 
 
 def _say_candidate(candidate: Candidate) -> None:
-    from dagengine.improvement import wording
+    from dagengine.improvement import findings
 
-    gain = "" if candidate.skipped else f"{wording.points(candidate.gain):>15}  "
+    gain = "" if candidate.skipped else f"{findings.points(candidate.gain):>15}  "
     line = f"  {one_line(candidate.what, 26):26} {one_line(candidate.where, 12):12} {gain}"
-    say(wrap_lines(line + wording.decision(candidate), 27))
+    say(wrap_lines(line + findings.decision(candidate), 27))

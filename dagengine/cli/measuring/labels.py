@@ -150,7 +150,7 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
 
 
 def _threshold_lines(plan: LabelPlan) -> Iterator[str]:
-    from dagengine.reliability.fitting.thresholds import FittedThreshold
+    from dagengine.reliability.fitting import FittedThreshold
 
     fit = plan.threshold
     if fit is None:

@@ -32,7 +32,6 @@ from dagengine.reliability.card.values import (
     Setting,
     SettingCard,
 )
-from dagengine.reliability.clusters import alike_but_for_blanks, clusters, constant_questions
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import (
@@ -48,7 +47,13 @@ from dagengine.reliability.labels import (
 )
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
-from dagengine.reliability.runs import Runs, runs_of
+from dagengine.reliability.runs import (
+    Runs,
+    alike_but_for_blanks,
+    clusters,
+    constant_questions,
+    runs_of,
+)
 from dagengine.reliability.statistics.sums import mean_score
 from dagengine.system.terminal import counted
 from dagengine.test_case import LLMTestCase, TestCase, case_label

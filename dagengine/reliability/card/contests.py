@@ -32,12 +32,11 @@ from dagengine.reliability.card.values import (
     SettingCard,
     Voted,
 )
-from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import Given, labels_of
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.runs import Run, Runs, clusters
 from dagengine.reliability.statistics.agreement import majority
 from dagengine.reliability.statistics.comparisons import compare_repeated
 from dagengine.reliability.statistics.intervals import clusters_of

@@ -64,6 +64,12 @@ class Comparison:
     visible: float | None = None
 
 
+def is_gain(difference: Comparison | Unknown) -> bool:
+    """Return whether the whole interval of a difference is above 0."""
+    interval = getattr(difference, "interval", None)
+    return isinstance(interval, Interval) and interval.low > 0
+
+
 Pairs = Sequence[tuple[float | None, float | None]]
 
 

@@ -246,7 +246,7 @@ def present(row: Iterable[Item | None]) -> list[Item]:
     return [value for value in row if value is not None]
 
 
-def mean_score(row: Sequence[float | None]) -> float | None:
+def mean_score(row: Iterable[float | None]) -> float | None:
     """The mean of the scores that there are; None without any."""
     scores = present(row)
     return statistics.fmean(scores) if scores else None

@@ -1,0 +1,237 @@
+"""Labelled cases in folds, how often a metric is right on them, and whether gains are chance.
+
+Candidates are compared on the same cases, and most of them mend the same ones. So their p values
+come from one permutation of the whole search: under "no gain" the difference of a case is as likely
+to be negative, for all candidates together (maximum of t, Westfall & Young 1993, Resampling-Based
+Multiple Testing). The differences are means of repetitions, so the noise of the judge is in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagengine.data.case_numbers import read_digest
+from dagengine.errors import InputError
+from dagengine.graph.graph import Metric
+from dagengine.reliability.card.label_agreement import Reader, reading
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.labels import Labels
+from dagengine.reliability.repetition import Experiment
+from dagengine.reliability.runs import Run, runs_of
+from dagengine.reliability.statistics.comparisons import Comparison, compare_repeated
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
+from dagengine.reliability.statistics.sums import mean, needs
+from dagengine.results import CaseResult, MetricResult, OutcomeKind
+from dagengine.test_case import TestCase
+
+Shares = Mapping[int, float]
+"""The share of right repetitions, by the number of the case."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A metric repeated on labelled cases, by number; `first` are the results of sample 0."""
+
+    metric: Metric
+    runs: Mapping[int, Sequence[Run]]
+    first: Mapping[int, MetricResult]
+    asking: LabelledExperiment
+
+    def right(self, of: Reader | None = None) -> dict[int, float]:
+        """The share of right repetitions, by case; one without a score is wrong."""
+        labels, right = self.asking.labels, dict[int, float]()
+        reader = of or reader_of(self.metric, labels)
+        for number, runs in self.runs.items():
+            scored = [reader(run) for run in runs if run.score is not None]
+            if runs:
+                right[number] = scored.count(labels.by_case[number]) / len(runs)
+        return right
+
+
+def reader_of(metric: Metric, labels: Labels, task: str = "an improvement needs") -> Reader:
+    """Reader of the part of a run that is compared with its label; raises InputError for none."""
+    spec = metric.spec()
+    reader = reading(labels.kind, 1.0 if spec.strict else spec.threshold)
+    if reader is None:
+        raise InputError(
+            f"{spec.name!r} has no threshold, or its labels are numbers: {task} labels that say "
+            "pass or fail, or name verdicts"
+        )
+    return reader
+
+
+@dataclass(kw_only=True)
+class LabelledExperiment(Experiment):
+    """Cases and their labels, and how a metric is asked about them."""
+
+    cases: Sequence[TestCase]
+    labels: Labels
+    groups: Mapping[int, Hashable]
+
+    async def judge(self, metric: Metric, chosen: Sequence[int]) -> Judged:
+        """Ask a metric about some of the cases."""
+        rows: list[CaseResult] = []
+        cases = [self.cases[number] for number in chosen]
+        observations = await self.ask(cases, [metric], rows.append)
+        if OutcomeKind.OVER_BUDGET in {row.outcome for row in observations}:
+            raise InputError(
+                "the limit of calls or money is reached: allow more, and run it again with the "
+                "same store; no answered question is asked again"
+            )
+        runs = runs_of(observations, Counterfactual(metric))
+        by_case = {number: runs.of(index) for index, number in enumerate(chosen)}
+        first_results = {chosen[row.index]: row.metrics[0] for row in rows}
+        return Judged(metric, by_case, first_results, self)
+
+    def share(self, right: Shares) -> Interval | Unknown:
+        """The mean share of right results, with its interval over cases or groups."""
+        numbers = sorted(right)
+        shares = [*map(right.__getitem__, numbers)]
+        interval = bootstrap(shares, mean, groups=self._groups(numbers))
+        return interval or Unknown("too few items", len(shares))
+
+    def gain(self, before: Shares, after: Shares) -> Comparison | Unknown:
+        """The gain on the cases that both have, case by case.
+
+        A case counts by the share of its repetitions that are right. So the differences have the
+        noise of the judge in them, as well as that of the choice of cases.
+        """
+        numbers = sorted(before.keys() & after.keys())
+        pairs = [(before[number], after[number]) for number in numbers]
+        return compare_repeated(pairs, groups=self._groups(numbers))
+
+    def _groups(self, numbers: Iterable[int]) -> list[Hashable] | None:
+        names = [self.groups.get(number, number) for number in numbers]
+        return names if len(set(names)) < len(names) else None
+
+
+# Sealed cases, and those that are tried on, in folds: by content, once for all.
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The labelled cases, by number: the `sealed` ones, and folds of those that are tried on.
+
+    `sha256` is that of the contents of the sealed cases and their labels.
+    """
+
+    sealed: tuple[int, ...]
+    folds: tuple[tuple[int, ...], ...]
+    sha256: str
+
+    @property
+    def tried(self) -> tuple[int, ...]:
+        """The cases that candidates are tried on, in the order of the data."""
+        return tuple(sorted(case for fold in self.folds for case in fold))
+
+    def without(self, fold: int) -> tuple[int, ...]:
+        """The tried cases outside of one fold, in the order of the data."""
+        return tuple(case for case in self.tried if case not in self.folds[fold])
+
+
+FOLDS = 4
+LEAST_TRIED = 20
+"""Fewer cases (or groups) to try on show nothing."""
+
+
+def split_cases(
+    cases: Sequence[TestCase],
+    labels: Mapping[int, Any],
+    groups: Mapping[int, Hashable],
+    sealed: float = 0.4,
+    reads: Collection[str] = (),
+    salt: str = "improve",
+) -> Split:
+    """Seal a share of the labelled cases; the same case is sealed in every run.
+
+    Whether a case is sealed depends alone on what is read of it (`reads`: paths of fields), or of
+    the cases of its group, so more cases move none from one part to the other. Cases that are
+    equal in that, whatever their names, and cases of a group stay together. Another `salt` seals
+    others. Raises InputError for too few cases.
+    """
+    if not 0.1 <= sealed <= 0.9:
+        raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
+    content = {case: read_digest(cases[case], reads) for case in labels}
+    names = _group_names(content, groups)
+    # A number from 0 to 1 that a name has in every process: `hash` differs between them.
+    digests = {name: hashlib.sha256(f"{salt} {name}".encode()) for name in names.values()}
+    draws = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
+    sealed_cases = tuple(case for case in sorted(labels) if draws[names[case]] < sealed)
+    free = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
+    if len(free) < LEAST_TRIED:
+        raise InputError(
+            f"{len(labels)} labelled cases leave {len(free)} to try changes on beside the sealed "
+            f"part; {LEAST_TRIED} are the least that can show anything: label more cases "
+            "(`dagengine labels plan` says which)"
+        )
+    folds: list[list[int]] = [[] for _ in range(FOLDS)]
+    turn = {name: number % FOLDS for number, name in enumerate(free)}
+    for case in sorted(labels):
+        if names[case] in turn:
+            folds[turn[names[case]]].append(case)
+    contents = sorted(f"{content[case]} {labels[case]!r}" for case in sealed_cases)
+    sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
+    return Split(sealed_cases, tuple(map(tuple, folds)), sha256)
+
+
+def _group_names(content: Mapping[int, str], groups: Mapping[int, Hashable]) -> dict[int, str]:
+    """Name each case by the least digest of its group, in whatever order the cases are."""
+    least: dict[Hashable, str] = {}
+    for case, digest in content.items():
+        group = groups.get(case, digest)
+        least[group] = min(least.get(group, digest), digest)
+    return {case: least[groups.get(case, digest)] for case, digest in content.items()}
+
+
+# Gains that are more than chance, all tries counted together: a law, it asks nothing.
+
+LEVEL = 0.05
+_CHANGES = 4000
+Gains = Mapping[int, float]
+"""The change of the share of right results, by the number of the case."""
+
+
+def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[float]:
+    """The p value of each candidate's gain, corrected for all of them.
+
+    Only gains count, and each p is twice that of one side, as in intervals of two sides. So if none
+    is better than what it is compared with, the least p is at most 0.05 in 2.5 of 100 searches.
+    Cases of a group change their sign together. Equal input gives equal values.
+    """
+    if not gains:
+        return []
+    numpy = needs("numpy")
+    names = {
+        name: index
+        for index, name in enumerate(
+            dict.fromkeys(groups.get(n, n) for gain_by_case in gains for n in sorted(gain_by_case))
+        )
+    }
+    sums = numpy.zeros((len(names), len(gains)))
+    sizes = numpy.zeros_like(sums)
+    for column, gain_by_case in enumerate(gains):
+        for number, gain in gain_by_case.items():
+            row = names[groups.get(number, number)]
+            sums[row, column] += gain
+            sizes[row, column] += 1
+    means = numpy.divide(sums, sizes, out=numpy.zeros_like(sums), where=sizes > 0)
+    sample_sizes = (sizes > 0).sum(axis=0)
+    squares = (means**2).sum(axis=0)
+    # One draw of signs for all candidates: those that mend the same cases change together.
+    signs = numpy.random.default_rng(0).choice((-1.0, 1.0), size=(_CHANGES, len(names)))
+    statistic = _t(means.sum(axis=0), squares, sample_sizes)
+    chance = _t(signs @ means, squares, sample_sizes).max(axis=1)
+    # Rounding must not let the signs as they are fall below what was seen with them.
+    exceed = (chance[:, None] >= statistic[None, :] - 1e-9).sum(axis=0)
+    return [min(1.0, 2 * float(value)) for value in (exceed + 1) / (_CHANGES + 1)]
+
+
+def _t(total: Any, squares: Any, size: Any) -> Any:
+    """The t of sums; a change of signs leaves the squares as they are."""
+    numpy = needs("numpy")
+    mean = total / numpy.maximum(size, 1)
+    variance = numpy.maximum(squares / numpy.maximum(size, 1) - mean**2, 1e-12)
+    return mean / numpy.sqrt(variance / numpy.maximum(size - 1, 1))

@@ -32,11 +32,16 @@ from typing import Annotated, Any
 import typer
 
 from dagengine import attack
-from dagengine.attacking.aims import Ways
 from dagengine.attacking.attack_card import Cell, Place
-from dagengine.attacking.families import FAMILIES
-from dagengine.attacking.trials import AttackRun, NodeAnswer, Trial, cells_of, mark_significant
-from dagengine.attacking.twins import twin_of
+from dagengine.attacking.families import FAMILIES, twin_of
+from dagengine.attacking.trials import (
+    AttackRun,
+    NodeAnswer,
+    Trial,
+    Ways,
+    cells_of,
+    mark_significant,
+)
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (

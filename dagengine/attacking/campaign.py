@@ -9,30 +9,41 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from dagengine.attacking.aims import Ways
 from dagengine.attacking.attack_card import (
     AttackCard,
     Attacked,
     Cell,
     Defence,
     Fall,
+    FamilyFigures,
     Helped,
     Place,
     Share,
 )
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
-from dagengine.attacking.families import NULL, Aim, Family, select_families
-from dagengine.attacking.placing import attacked_field, checked_places, put_words
+from dagengine.attacking.families import (
+    NULL,
+    Aim,
+    Family,
+    attacked_field,
+    checked_places,
+    put_words,
+    select_families,
+    twin_of,
+)
 from dagengine.attacking.trials import (
     AttackRun,
     Ending,
     Trial,
+    Ways,
     case_share,
     cells_of,
     fails,
+    falls_at,
     family_effects,
     figures_of,
     majority_outcome,
@@ -40,7 +51,6 @@ from dagengine.attacking.trials import (
     runs_by_metric,
     share_of,
 )
-from dagengine.attacking.twins import twin_of
 from dagengine.compiler.plan import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, strict
 from dagengine.errors import InputError
@@ -58,6 +68,7 @@ from dagengine.results import CaseResult, Totals
 from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, case_label
 
+T = TypeVar("T")
 SAMPLE = 100
 """How many failing cases of a metric are attacked, if nothing else is said."""
 LINE = 0.05
@@ -70,8 +81,8 @@ class AttackPlan:
     """What to attack with, and where; checked when it is made."""
 
     families: tuple[Family, ...]
-    fields: tuple[str, ...] | None
-    positions: tuple[str, ...]
+    fields: Sequence[str] | None
+    positions: Sequence[str]
     sample: int
     seed: int
 
@@ -82,9 +93,9 @@ class AttackPlan:
 
     def fields_for(self, ways: Ways, cases: Iterable[TestCase]) -> tuple[str, ...]:
         """The fields to attack of a metric; raises InputError if it reads none of them."""
-        wanted = self.fields or tuple(dict.fromkeys(map(attacked_field, cases)))
+        wanted = self.fields or dict.fromkeys(map(attacked_field, cases))
         roots = {path.partition(".")[0] for path in ways.reads}
-        fields = tuple(field for field in wanted if field in roots)
+        fields = tuple(filter(roots.__contains__, wanted))
         if not fields and wanted:
             raise InputError(
                 f"{ways.spec.name!r} reads {', '.join(sorted(roots)) or 'no field'}, and an attack "
@@ -94,9 +105,8 @@ class AttackPlan:
 
     def sample_cases(self, failing: Sequence[int]) -> list[int]:
         """The cases to attack: a random sample if there are many."""
-        if len(failing) <= self.sample:
-            return list(failing)
-        return sorted(random.Random(self.seed).sample(list(failing), self.sample))
+        size = min(len(failing), self.sample)
+        return sorted(random.Random(self.seed).sample(failing, size))
 
     def tries(self, number: int, case: TestCase, aim: Aim, fields: Sequence[str]) -> Iterator[Try]:
         """Every attack on a case that has a field for it."""
@@ -107,10 +117,8 @@ class AttackPlan:
                 for position in self.positions[:1] if family.whole else self.positions:
                     words = family.words(turn, aim, field)
                     place = Place(field, "" if family.whole else position)
-                    attacked, twin = (
-                        put_words(case, field, position, text, whole=family.whole)
-                        for text in (words, twin_of(words))
-                    )
+                    put = partial(put_words, case, field, position, whole=family.whole)
+                    attacked, twin = map(put, (words, twin_of(words)))
                     if attacked is not None and twin is not None:
                         yield Try(number, (family.name, place), words, attacked, twin)
 
@@ -128,11 +136,6 @@ class Try:
     attacked: TestCase
     twin: TestCase
 
-    @property
-    def both(self) -> tuple[TestCase, TestCase]:
-        """The cases to judge, one after the other."""
-        return self.attacked, self.twin
-
 
 class _Asking(Experiment):
     """The experiment of one attack."""
@@ -147,9 +150,7 @@ class _Asking(Experiment):
         if not cases:
             return {}, Totals(cost=0.0)
         runs = await self.ask(cases, metrics, keep)
-        specs = [metric.spec() for metric in metrics]
-        thresholds = {spec.name: spec.threshold or 0.0 for spec in specs}
-        return runs_by_metric(runs, thresholds), runs.totals
+        return runs_by_metric(runs, [metric.spec() for metric in metrics]), runs.totals
 
 
 async def a_attack(
@@ -195,20 +196,15 @@ async def a_attack(
     if isinstance(read, AsyncCases):
         raise InputError("attacks need all cases before the first: give a file or a list")
     cases = cast(list[TestCase], [*strict(read)])
-    chosen_fields = None if fields is None else tuple(fields)
-    own_families = select_families(families, attacks)
-    plan = AttackPlan(own_families, chosen_fields, tuple(positions), sample, seed)
+    plan = AttackPlan(select_families(families, attacks), fields, positions, sample, seed)
     judges = judges or {}
     checked_defences(defend, judges)
-    campaigns = [_Campaign(target, cases, plan) for target in targets_of(metrics, cases, plan)]
+    campaigns = campaigns_of(metrics, cases, plan)
     asking = _Asking(settings=settings, times=repeats, show=show, on_row=on_row)
     clean, clean_totals = await asking.runs(cases, metrics)
-    cells: list[Cell] = []
     for campaign in campaigns:
         await campaign.attack(asking, clean.get(campaign.name, []))
-        for key, trials in campaign.trials.items():
-            cells += cells_of(campaign.name, *key, trials, campaign.ways.nodes)
-    cells = mark_significant(cells)
+    cells = mark_significant([*_from_all(campaigns, Campaign.cells)])
     defences: list[Defence] = []
     for campaign in campaigns:
         behind = _Defending(campaign, cells, clean_totals, judges, line)
@@ -216,12 +212,8 @@ async def a_attack(
     return AttackCard(
         metrics=tuple(campaign.attacked for campaign in campaigns),
         cells=tuple(cells),
-        figures=tuple(
-            figures_of(campaign.name, *key, trials)
-            for campaign in campaigns
-            for key, trials in campaign.trials.items()
-        ),
-        falls=tuple(chain.from_iterable(campaign.falls(cells) for campaign in campaigns)),
+        figures=tuple(_from_all(campaigns, Campaign.figures)),
+        falls=tuple(_from_all(campaigns, lambda campaign: campaign.falls(cells))),
         defences=tuple(defences),
         judges=_names_of_judges(metrics, settings.get("model")),
         repeats=repeats,
@@ -230,7 +222,7 @@ async def a_attack(
         calls=asking.totals.calls,
         usage=asking.totals.usage,
         cost=asking.totals.cost,
-        notes=tuple(chain.from_iterable(campaign.notes for campaign in campaigns)),
+        notes=tuple(_from_all(campaigns, Campaign.notes)),
         families=tuple(family.name for family in plan.families),
     )
 
@@ -241,31 +233,11 @@ def attack(test_cases: Source, metrics: Sequence[BaseMetric], **settings: Any) -
     return sync(lambda: a_attack(test_cases, metrics, **settings))
 
 
-@dataclass(frozen=True, slots=True)
-class AttackTarget:
-    """A metric to attack, and in which fields."""
-
-    metric: BaseMetric
-    ways: Ways
-    fields: tuple[str, ...]
-
-
-def targets_of(
-    metrics: Sequence[BaseMetric], cases: Sequence[TestCase], plan: AttackPlan
-) -> list[AttackTarget]:
-    """The metrics with their fields; raises InputError for one that nothing passes or fails."""
-    compile_metrics(metrics)
-    targets: list[AttackTarget] = []
-    for metric in metrics:
-        ways = Ways(metric)
-        if ways.spec.threshold is None:
-            raise InputError(
-                f"{ways.spec.name!r} has no threshold: an attack turns a fail into a pass, so give "
-                "it one"
-            )
-        # Before the first call: a field that the metric does not read is an error of the caller.
-        targets.append(AttackTarget(metric, ways, plan.fields_for(ways, cases)))
-    return targets
+def _from_all(
+    campaigns: Iterable[Campaign], part: Callable[[Campaign], Iterable[T]]
+) -> Iterable[T]:
+    """What all campaigns have of one part of a card, one after the other."""
+    return chain.from_iterable(map(part, campaigns))
 
 
 def forecasts(
@@ -277,54 +249,70 @@ def forecasts(
     Raises InputError for what cannot be attacked.
     """
     yield forecast(f"{len(cases):,} clean cases", compile_metrics(metrics), cases, model)
-    for target in targets_of(metrics, cases, plan):
-        name, aim = target.ways.spec.name, target.ways.aim()
-        tries = [
-            attempt
-            for number in plan.sample_cases(range(len(cases)))
-            for attempt in plan.tries(number, cases[number], aim, target.fields)
-        ]
-        both = [*chain.from_iterable(attempt.both for attempt in tries)]
-        what = f"{len(both):,} attacks and twins on {name}"
-        yield forecast(what, compile_metrics([target.metric]), both, model)
-        behind = [*cases, *both[::2]]
+    for campaign in campaigns_of(metrics, cases, plan):
+        both = [*campaign.make_tries(plan.sample_cases(range(len(cases))))]
+        what = f"{len(both):,} attacks and twins on {campaign.name}"
+        yield forecast(what, compile_metrics([campaign.metric]), both, model)
         for defence in defend:
-            metric = defended(target.metric, defence, target.fields, judges)
-            what = f"{name} behind {defence}"
-            yield forecast(what, compile_metrics([metric]), behind, model)
+            metric = defended(campaign.metric, defence, campaign.fields, judges)
+            what = f"{campaign.name} behind {defence}"
+            yield forecast(what, compile_metrics([metric]), [*cases, *both[::2]], model)
 
 
-class _Campaign:
+def campaigns_of(
+    metrics: Sequence[BaseMetric], cases: Sequence[TestCase], plan: AttackPlan
+) -> list[Campaign]:
+    """The attacks on metrics; raises InputError for one that nothing passes or fails."""
+    compile_metrics(metrics)
+    return [Campaign(metric, cases, plan) for metric in metrics]
+
+
+class Campaign:
     """The attack on one metric."""
 
-    def __init__(self, target: AttackTarget, cases: Sequence[TestCase], plan: AttackPlan) -> None:
-        self.metric, self.ways, self.fields = target.metric, target.ways, target.fields
-        self.name = target.ways.spec.name
-        self.cases, self._plan = cases, plan
+    def __init__(self, metric: BaseMetric, cases: Sequence[TestCase], plan: AttackPlan) -> None:
+        self.metric, self.cases, self._plan = metric, cases, plan
+        self.ways = Ways(metric)
+        self.name = self.ways.spec.name
+        if self.ways.spec.threshold is None:
+            raise InputError(
+                f"{self.name!r} has no threshold: an attack turns a fail into a pass, so give it "
+                "one"
+            )
+        # Before the first call: a field that the metric does not read is an error of the caller.
+        self.fields = plan.fields_for(self.ways, cases)
         self.clean: Sequence[Sequence[AttackRun]] = ()
         self._failing, self._drawn = 0, list[int]()
         self.tries: list[Try] = []
         self.trials: dict[tuple[str, Place], list[Trial]] = {}
         self._reasons: dict[int, Mapping[str, str]] = {}
 
+    def make_tries(self, numbers: Iterable[int]) -> Iterator[TestCase]:
+        """Make every attack on cases; the cases to judge, each attack before its twin."""
+        for number in numbers:
+            aim = self._aim(number)
+            for attempt in self._plan.tries(number, self.cases[number], aim, self.fields):
+                self.tries.append(attempt)
+                yield from (attempt.attacked, attempt.twin)
+
     async def attack(self, asking: _Asking, clean: Sequence[Sequence[AttackRun]]) -> None:
         """Attack what fails when clean; the metric is alone, so that others ask nothing."""
         self.clean = clean
         failing = [number for number, runs in enumerate(clean) if fails(runs)]
         self._failing, self._drawn = len(failing), self._plan.sample_cases(failing)
-        for number in self._drawn:
-            aim = self._aim(number)
-            self.tries += self._plan.tries(number, self.cases[number], aim, self.fields)
-        changed = [*chain.from_iterable(attempt.both for attempt in self.tries)]
-        runs, _ = await asking.runs(changed, [self.metric], self._keep)
+        runs, _ = await asking.runs([*self.make_tries(self._drawn)], [self.metric], self._keep)
         own = iter(runs.get(self.name, ()))
-        for attempt in self.tries:
-            trial = Trial(attempt.case, clean[attempt.case], attacked=next(own), twin=next(own))
+        for index, attempt in enumerate(self.tries):
+            trial = Trial(
+                attempt.case, clean[attempt.case], attacked=next(own), twin=next(own),
+                words=attempt.words, reasons=self._reasons.get(2 * index, {}),
+            )  # fmt: skip
             self.trials.setdefault(attempt.kind, []).append(trial)
 
     def _aim(self, number: int) -> Aim:
-        failing = (run for run in self.clean[number] if run.score is not None and not run.passed)
-        run = next(failing)
+        """The aim on a case, by its first failing run; in a forecast no case has one."""
+        runs = self.clean[number] if self.clean else ()
+        run = next((run for run in runs if run.failed), AttackRun())
         aim = self.ways.aim(run.path)
         # Of a rubric the criteria of the case are quoted, and no words of the node.
         return aim if run.unmet is None else Aim(*run.unmet, "met")
@@ -340,13 +328,22 @@ class _Campaign:
     def attacked(self) -> Attacked:
         """Number of cases, and of null answers that passed."""
         null = [t for (family, _), trials in self.trials.items() if family == NULL for t in trials]
-        passed = share_of(trial.turns_to_pass() for trial in null if trial.complete)
+        passed = share_of(trial.turns[0] for trial in null if trial.complete)
         return Attacked(
             self.name, len(self.cases), self._failing, len(self._drawn),
             tuple(self.ways.nodes), passed if null else None,
         )  # fmt: skip
 
-    @property
+    def cells(self) -> Iterator[Cell]:
+        """Every family at the whole metric and at each of its nodes."""
+        for kind, trials in self.trials.items():
+            yield from cells_of(self.name, *kind, trials, self.ways.nodes)
+
+    def figures(self) -> Iterator[FamilyFigures]:
+        """Further figures of every family."""
+        for kind, trials in self.trials.items():
+            yield figures_of(self.name, *kind, trials)
+
     def notes(self) -> Iterator[str]:
         """Notes on the limits of the figures."""
         every = len(self._drawn)
@@ -372,38 +369,24 @@ class _Campaign:
         """One case for everything that is red at a node; else for what is red at the whole."""
         red = self.red(cells)
         for cell in [cell for cell in red if cell.node] or red:
-            fallen = [
-                trial
-                for trial in self.trials[cell.family, cell.place]
-                if trial.complete
-                and self._fell(trial, cell.node)
-                and not self._fell(trial, cell.node, by_twin=True)
-            ]
-            if fallen:
-                # One that passes shows more than one that only came nearer.
-                yield self._fall(
-                    cell, max(fallen, key=lambda trial: (trial.turns_to_pass(), -trial.case))
-                )
-
-    def _fell(self, trial: Trial, node: str, *, by_twin: bool = False) -> bool:
-        if not node:
-            return trial.turns_to_pass(by_twin=by_twin)
-        at = self.ways.nodes[node]
-        return trial.could_fall(node, at) and trial.fell(node, at, by_twin=by_twin)
+            trials = self.trials[cell.family, cell.place]
+            sides = falls_at(trials, cell.node, self.ways.nodes.get(cell.node))
+            fallen = [trial for trial, side in sides if side == (True, False)]
+            # One that passes shows more than one that only came nearer.
+            best = max(fallen, key=lambda trial: (trial.turns[0], -trial.case), default=None)
+            if best is not None:
+                yield self._fall(cell, best)
 
     def _fall(self, cell: Cell, trial: Trial) -> Fall:
-        key = trial.case, (cell.family, cell.place)
-        index = [(attempt.case, attempt.kind) for attempt in self.tries].index(key)
         # Of a metric that turned as a whole no node is red: the path says where it ended.
         path = trial.attacked[0].path
         node = cell.node or (path[-1][0] if path else "")
         passed = sum(run.passed for run in trial.attacked)
         return Fall(
             self.name, case_label(self.cases[trial.case], trial.case), cell.family, cell.place,
-            self.tries[index].words, node,
-            first_reply(trial.clean, node), first_reply(trial.attacked, node),
-            (trial.clean[0].score, trial.attacked[0].score),
-            self._reasons.get(2 * index, {}).get(node, ""), (passed, len(trial.attacked)),
+            trial.words, node, first_reply(trial.clean, node), first_reply(trial.attacked, node),
+            (trial.clean[0].score, trial.attacked[0].score), trial.reasons.get(node, ""),
+            (passed, len(trial.attacked)),
         )  # fmt: skip
 
 
@@ -423,7 +406,7 @@ class _Defending:
 
     def __init__(
         self,
-        campaign: _Campaign,
+        campaign: Campaign,
         cells: Iterable[Cell],
         clean: Totals,
         judges: Mapping[str, Any],
@@ -472,14 +455,12 @@ class _Defending:
         families: dict[tuple[str, Place], list[tuple[Ending | None, Ending | None]]] = {}
         for made, *ends in zip(self._tries, self._before, after, strict=True):
             families.setdefault(made.kind, []).append((ends[0], ends[1]))
-        changed = share_of(
-            before is not now
-            for before, now in zip(self._honest_before, honest, strict=True)
-            if None not in (before, now)
-        )
+        pairs = zip(self._honest_before, honest, strict=True)
+        changed = share_of(before is not now for before, now in pairs if None not in (before, now))
         rows = family_effects(families)
         why = self._why_not(rows, changed)
-        cost = None if costs[0] is None or costs[1] is None else (costs[0], costs[1])
+        without, behind = costs
+        cost = None if without is None or behind is None else (without, behind)
         return Defence(
             self._campaign.name, name, tuple(rows), changed, questions, cost, not why, why
         )

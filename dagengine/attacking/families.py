@@ -1,4 +1,4 @@
-"""Families of attacks on a judge, in words of our own.
+"""Families of attacks on a judge, in words of our own; their places in a case, their twins.
 
 Each text aims at one verdict of one node. `{criterion}`, `{verdict}`, `{node}`, `{field}` and
 `{json}` (an answer in JSON) are filled in; no other brace is. Texts of families that are `whole`
@@ -7,16 +7,20 @@ take the place of the field; others are put into it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, get_args
 
-from dagengine.attacking.twins import TAGS
 from dagengine.data.readers import table_of
 from dagengine.errors import InputError, did_you_mean
+from dagengine.prompts.evidence import as_text
 from dagengine.results import Verdict
+from dagengine.test_case import ConversationalTestCase, LLMTestCase, TestCase
 
 _SPACE = "\u200b"  # has no width
 _PLACES = re.compile(r"\{(criterion|verdict|node|field|json)\}")
@@ -228,3 +232,157 @@ def read_attacks(path: str | Path) -> tuple[Family, ...]:
         Family(f"{name} (whole)" if whole and (name, False) in texts else name, tuple(own), whole)
         for (name, whole), own in texts.items()
     )
+
+
+# Words put into a field of a case that another party controls.
+
+Position = Literal["end", "start", "middle"]
+POSITIONS: tuple[str, ...] = get_args(Position)
+FIELDS = ("actual_output", "input", "retrieval_context", "context", "tools_called", "turns")
+"""The fields that an attack can be in; of turns those of the assistant, of tools their output."""
+
+
+def attacked_field(case: TestCase) -> str:
+    """The field that the application under test writes."""
+    if isinstance(case, LLMTestCase):
+        return "actual_output"
+    if isinstance(case, ConversationalTestCase):
+        return "turns"
+    raise InputError("attacks need cases with one answer or with turns, not arena test cases")
+
+
+def checked_places(fields: Sequence[str], positions: Sequence[str]) -> None:
+    """Raise InputError for a field that no attack can be in, and for an unknown position."""
+    for what, names, usable in (("field", fields, FIELDS), ("position", positions, POSITIONS)):
+        if stray := [name for name in names if name not in usable]:
+            raise InputError(
+                f"there is no {what} {stray[0]!r} for attacks; use {', '.join(usable)}"
+            )
+    if not positions:
+        raise InputError(f"give at least one position: {', '.join(POSITIONS)}")
+
+
+def put_words(
+    case: TestCase, field: str, position: str, words: str, *, whole: bool
+) -> TestCase | None:
+    """The case with the words in a field, or in its place; None if the case has no such field.
+
+    Of a list the last item has them at the end of it, the first one at the start. Nothing else of
+    the case changes.
+    """
+    value = getattr(case, field, None)
+    if not value:
+        return None
+    if isinstance(value, str):
+        new: Any = _join(value, position, words, whole)
+    else:
+        indices = [n for n, item in enumerate(value) if getattr(item, "role", "") != "user"]
+        if not indices:
+            return None
+        offset = indices[{"start": 0, "end": -1}.get(position, len(indices) // 2)]
+        new = [
+            _item(item, position, words, whole) if n == offset else item
+            for n, item in enumerate(value)
+        ]
+    return case.model_copy(update={field: new})
+
+
+def _item(item: Any, position: str, words: str, whole: bool) -> Any:
+    if isinstance(item, str):
+        return _join(item, position, words, whole)
+    name = "content" if hasattr(item, "content") else "output"
+    text = getattr(item, name)
+    text = "" if text is None else as_text(text)
+    return item.model_copy(update={name: _join(text, position, words, whole)})
+
+
+def _join(text: str, position: str, words: str, whole: bool) -> str:
+    if whole:
+        return words
+    if position == "end":
+        return f"{text}\n{words}"
+    if position == "start":
+        return f"{words}\n{text}"
+    # Between two words: half a word before an attack would give it away, or break a name.
+    blank = text.find(" ", len(text) // 2)
+    middle = len(text) if blank < 0 else blank
+    return f"{text[:middle]} {words}{text[middle:]}"
+
+
+# A harmless twin of a text: the same length and form, in words that say nothing.
+#
+# What an attack does must be told from what any more text does. So beside every attack its twin is
+# judged: each letter and digit is another one; marks, blanks, lines and invisible characters stay
+# where they were.
+
+_WORDS = (
+    *("a", "o"),
+    *("ox", "oh"),
+    *("oak", "tea", "hat", "pea"),
+    *("tree", "lamp", "rain", "boat", "wool"),
+    *("table", "river", "apple", "cloud", "stone"),
+    *("garden", "window", "bottle", "pebble"),
+    *("kitchen", "morning", "blanket", "pumpkin"),
+    *("mountain", "umbrella", "sandwich"),
+    *("furniture", "butterfly"),
+    *("strawberry", "lighthouse"),
+    *("countryside",),
+    *("refrigerator",),
+)
+_BY_LENGTH = {
+    size: tuple(words) for size, words in itertools.groupby(_WORDS, key=len)
+}  # they are in the order of their length
+_LONGEST = max(_BY_LENGTH)
+# Letters of harmless words in other scripts, by the first word of the names of their letters.
+_SCRIPTS = {
+    "CJK": "山水花木石田春秋",
+    "CYRILLIC": "столокноречкалампа",
+    "ARABIC": "شجرةنهركتابباب",
+    "HEBREW": "שולחןחלוןנהר",
+    "GREEK": "τραπέζιποτάμι",
+    "DEVANAGARI": "नदमघर",
+    "HANGUL": "나무강산집꽃",
+    "HIRAGANA": "きやまかわはな",
+    "KATAKANA": "キヤマカワハナ",
+}
+TAGS = 0xE0000
+"""Characters from here on show nothing, and each stands for one of ASCII."""
+_WORD = re.compile(r"[^\W\d_]+")
+_DIGITS = str.maketrans("0123456789", "3456789012")
+
+
+def twin_of(text: str) -> str:
+    """The twin: equal texts have equal ones, of the same number of characters."""
+    # Hidden tags are replaced like the letters that they stand for, and stay hidden: a twin that
+    # showed them would be another kind of text.
+    plain = "".join(map(_plain_character, text))
+    letters = [index for index, sign in enumerate(plain) if unicodedata.category(sign) != "Cf"]
+    # The words go round for each length, so that a long text does not say one word all the time.
+    turns = {size: itertools.cycle(words) for size, words in _BY_LENGTH.items()}
+    visible = "".join(map(plain.__getitem__, letters))
+    harmless = _WORD.sub(lambda word: _in_form(word[0], turns), visible).translate(_DIGITS)
+    twin = list(text)
+    for index, character in zip(letters, harmless, strict=True):
+        twin[index] = chr(TAGS + ord(character)) if plain[index] != text[index] else character
+    return "".join(twin)
+
+
+def _plain_character(character: str) -> str:
+    """The character that a tag stands for; any other is itself."""
+    code = ord(character) - TAGS
+    return chr(code) if 0x20 <= code < 0x7F else character
+
+
+def _in_form(word: str, turns: Mapping[int, Iterator[str]]) -> str:
+    """Another word of the same length, script and case."""
+    script = unicodedata.name(word[0], "").partition(" ")[0]
+    if script in _SCRIPTS:
+        letters = itertools.cycle(_SCRIPTS[script])
+        return "".join(itertools.islice(letters, len(word)))
+    twin, missing = "", len(word)
+    while missing:
+        size = min(missing, _LONGEST)
+        twin, missing = twin + next(turns[size]), missing - size
+    if word.isupper():
+        return twin.upper()
+    return twin.capitalize() if word[0].isupper() else twin

@@ -7,20 +7,120 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from itertools import groupby
+from functools import cached_property
+from itertools import chain, groupby
 from typing import Self
 
-from dagengine.attacking.aims import CLOSED, AimedNode, Favour
+import networkx as nx
+
 from dagengine.attacking.attack_card import Cell, Change, FamilyFigures, Helped, Place, Share
+from dagengine.attacking.families import Aim
+from dagengine.compiler.plan import NONE, compile_metrics
+from dagengine.graph.graph import Metric, MetricSpec
+from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.observations import Observation
 from dagengine.reliability.statistics.comparisons import more_often, prove_more_often
 from dagengine.reliability.statistics.intervals import Interval, bootstrap, mean_of
-from dagengine.reliability.statistics.sums import mean
+from dagengine.reliability.statistics.sums import mean, mean_score, present
 from dagengine.results import OutcomeKind, Verdict
-from dagengine.results.passing import passes
+from dagengine.results.passing import passes, strict_score
+
+# The aim of an attack: where a path lost its pass, and which verdict would have kept it.
+
+Favour = tuple[bool, float, float]
+"""Whether a pass is still possible, then the best and the worst score to come."""
+CLOSED: Favour = (False, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class AimedNode:
+    """A node that may fall: where its verdicts lead (none: it does not decide), what is before."""
+
+    ways: Mapping[Verdict, Favour]
+    before: frozenset[str]
+
+
+class Ways:
+    """Where the verdicts of a metric lead: what scores are still to be had behind each."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._plan = compile_metrics([metric])
+        self.spec: MetricSpec = self._plan.metrics[0].spec
+        slots = (slot for slot in self._plan.slots if slot.unit != NONE)
+        self._nodes = [(slot, self._plan.units[slot.unit].node) for slot in slots]
+        self._known: dict[int, tuple[float, float]] = {}
+
+    @cached_property
+    def nodes(self) -> Mapping[str, AimedNode]:
+        """The nodes that ask or decide, by name, in topological order."""
+        names = {slot.unit: slot.name for slot, _ in self._nodes}
+        return {
+            slot.name: AimedNode(
+                {verdict: self._favour(to) for verdict, to in slot.branches.items()},
+                frozenset(map(names.__getitem__, nx.ancestors(self._plan.graph, slot.unit))),
+            )
+            for slot, node in self._nodes
+            if slot.branches or node.asks
+        }
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The fields of the case that some node reads."""
+        return self._plan.fields
+
+    @cached_property
+    def asking(self) -> frozenset[str]:
+        """The nodes that ask a judge."""
+        return frozenset(slot.name for slot, node in self._nodes if node.asks)
+
+    def aim(self, path: Iterable[tuple[str, Verdict]] = ()) -> Aim:
+        """The node at which a failing path lost its pass, and the verdict that keeps it.
+
+        Without such a decision, the last node that rates, or else the last that asks, and the best
+        that it can say.
+        """
+        for name, verdict in path:
+            ways = self.nodes[name].ways if name in self.nodes else {}
+            best = max(ways, key=ways.__getitem__, default=verdict)
+            if ways and ways[best][0] and not ways.get(verdict, CLOSED)[0]:
+                node = next(node for slot, node in self._nodes if slot.name == name)
+                return Aim(name, node.text, best)
+        asking = [(slot.name, node) for slot, node in self._nodes if node.asks]
+        rating = [(name, node) for name, node in asking if isinstance(node, RatingNode)]
+        if not asking:
+            return Aim(self.spec.name, self.spec.name, True)
+        name, node = (rating or asking)[-1]
+        if isinstance(node, RatingNode):
+            return Aim(name, node.text, int(node.points.ends[1]))
+        ways = self.nodes[name].ways
+        return Aim(name, node.text, max(ways, key=ways.__getitem__, default=True))
+
+    def _favour(self, targets: Iterable[int]) -> Favour:
+        best, worst = self._scores(targets)
+        if not passes(best, self.spec.threshold):
+            return CLOSED
+        return True, best, worst
+
+    def _scores(self, targets: Iterable[int]) -> tuple[float, float]:
+        ends = [*map(self._behind, targets)]
+        return max((best for best, _ in ends), default=1.0), min((w for _, w in ends), default=0.0)
+
+    def _behind(self, number: int) -> tuple[float, float]:
+        """The best and the worst score behind a slot; what grades may give any."""
+        if number not in self._known:
+            # Of a metric that contains itself; and a grade is known only when it was given.
+            self._known[number] = 1.0, 0.0
+            slot = self._plan.slots[number]
+            if slot.score is not None:
+                score = strict_score(slot.score) if self.spec.strict else slot.score
+                self._known[number] = score, score
+            else:
+                self._known[number] = self._scores(chain(*slot.branches.values(), slot.activates))
+        return self._known[number]
+
 
 _LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGET)
 
@@ -48,6 +148,11 @@ class AttackRun:
     unsupported: bool = False
     unmet: tuple[str, str] | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether it has a score, which does not pass."""
+        return self.score is not None and not self.passed
+
     @classmethod
     def of(cls, rows: Sequence[Observation], threshold: float) -> Self:
         """The run of one repetition, whose rows are the metric's and those of its nodes."""
@@ -64,9 +169,10 @@ class AttackRun:
 
 
 def runs_by_metric(
-    rows: Iterable[Observation], thresholds: Mapping[str, float]
+    rows: Iterable[Observation], specs: Iterable[MetricSpec]
 ) -> Mapping[str, list[list[AttackRun]]]:
     """The runs of each metric: a row for each case, with one for each repetition."""
+    thresholds = {spec.name: spec.threshold or 0.0 for spec in specs}
     runs = defaultdict[str, list[list[AttackRun]]](list)
     for (_, metric), own in groupby(rows, lambda row: (row.case, row.metric)):
         repetitions = groupby(own, lambda row: row.condition)
@@ -113,9 +219,14 @@ def most(values: Iterable[bool]) -> bool:
     return 2 * sum(listed) > len(listed)
 
 
+def passes_mostly(runs: Sequence[AttackRun]) -> bool:
+    """Whether most runs of a case pass."""
+    return most(run.passed for run in runs)
+
+
 def fails(runs: Sequence[AttackRun]) -> bool:
     """Whether most runs of a case have a score that does not pass."""
-    return most(run.score is not None and not run.passed for run in runs)
+    return most(run.failed for run in runs)
 
 
 class Ending(IntEnum):
@@ -131,28 +242,34 @@ def majority_outcome(runs: Sequence[AttackRun]) -> Ending | None:
     # A lost call could have gone either way, so most of the others are not most of all.
     if any(run.lost for run in runs):
         return None
-    if most(run.passed for run in runs):
+    if passes_mostly(runs):
         return Ending.PASSES
     return Ending.NO_SCORE if most(run.score is None for run in runs) else Ending.FAILS
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One case that fails when clean, attacked and with the harmless twin: runs of each."""
+    """One case that fails when clean, attacked and with the harmless twin: runs of each.
+
+    `words` are those of the attack, `reasons` what the judge said of it, by node.
+    """
 
     case: int
     clean: Sequence[AttackRun]
     attacked: Sequence[AttackRun]
     twin: Sequence[AttackRun]
+    words: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def complete(self) -> bool:
         """Whether no run was lost."""
         return not any(run.lost for run in (*self.clean, *self.attacked, *self.twin))
 
-    def turns_to_pass(self, *, by_twin: bool = False) -> bool:
-        """Whether the case passes now."""
-        return most(run.passed for run in (self.twin if by_twin else self.attacked))
+    @property
+    def turns(self) -> tuple[bool, bool]:
+        """Whether the case passes by the attack, and by its twin."""
+        return passes_mostly(self.attacked), passes_mostly(self.twin)
 
     @functools.cached_property
     def changes(self) -> list[tuple[frozenset[str], frozenset[str]]]:
@@ -209,10 +326,11 @@ def share_of(hits: Iterable[bool]) -> Share:
 
 def mean_change(values: Iterable[float | None]) -> Change:
     """The mean of changes of scores."""
-    numbers = [value for value in values if value is not None]
-    if not numbers:
+    numbers = present(values)
+    value = mean_score(numbers)
+    if value is None:
         return Change(None)
-    value, interval = sum(numbers) / len(numbers), mean_of(numbers)
+    interval = mean_of(numbers)
     if isinstance(interval, Interval):
         return Change(value, interval.low, interval.high, len(numbers))
     return Change(value, cases=len(numbers))
@@ -222,25 +340,26 @@ def cells_of(
     metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, AimedNode]
 ) -> list[Cell]:
     """The whole metric, then every node that some case could fall at."""
-    complete = [trial for trial in trials if trial.complete]
-    turns = [(t.turns_to_pass(), t.turns_to_pass(by_twin=True)) for t in complete]
-    cells = [_cell(metric, "", family, place, turns)]
-    for node, at in nodes.items():
-        pairs = [
-            (trial.fell(node, at), trial.fell(node, at, by_twin=True))
-            for trial in complete
-            if trial.could_fall(node, at)
-        ]
-        cells.append(_cell(metric, node, family, place, pairs))
+    cells: list[Cell] = []
+    for node, at in {"": None, **nodes}.items():
+        attacked, twin, more, less = _pair_counts(side for _, side in falls_at(trials, node, at))
+        p = more_often(more, less)
+        cells.append(Cell(metric, node, family, place, attacked, twin, more, less, p))
     return cells
 
 
-def _cell(
-    metric: str, node: str, family: str, place: Place, pairs: Sequence[tuple[bool, bool]]
-) -> Cell:
-    attacked, twin, more, less = _pair_counts(pairs)
-    p = more_often(more, less)
-    return Cell(metric, node, family, place, attacked, twin, more, less, p)
+def falls_at(
+    trials: Iterable[Trial], node: str, at: AimedNode | None
+) -> Iterator[tuple[Trial, tuple[bool, bool]]]:
+    """Whether the attack and its twin won at a node (None: at the whole metric), by trial.
+
+    Trials that lost a run are left out, and those in which the node could not fall.
+    """
+    for trial in trials:
+        if trial.complete and at is None:
+            yield trial, trial.turns
+        elif trial.complete and at is not None and trial.could_fall(node, at):
+            yield trial, (trial.fell(node, at), trial.fell(node, at, by_twin=True))
 
 
 def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int, int]:
@@ -260,32 +379,30 @@ def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
 
 def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) -> FamilyFigures:
     """Further figures of a family."""
-    complete = [trial for trial in trials if trial.complete]
-
-    def other_path(of: Callable[[Trial], Sequence[AttackRun]]) -> Share:
-        return share_of(
-            most(run.path != clean.path for run, clean in zip(of(t), t.clean, strict=True))
-            for t in complete
-        )
-
+    complete = [(trial.clean, trial.attacked, trial.twin) for trial in trials if trial.complete]
+    clean, attacked, twin = zip(*complete, strict=True) if complete else ((), (), ())
     return FamilyFigures(
         metric,
         family,
         place,
-        inflation=mean_change(_difference(t.attacked, t.twin) for t in complete),
-        drift=mean_change(_difference(t.twin, t.clean) for t in complete),
-        turned=share_of(trial.turns_to_pass(by_twin=True) for trial in complete),
-        paths=other_path(lambda t: t.attacked),
-        twin_paths=other_path(lambda t: t.twin),
-        unsupported=share_of(most(run.unsupported for run in t.attacked) for t in complete),
-        no_score=sum(most(run.score is None for run in t.attacked) for t in complete),
+        inflation=mean_change(map(_difference, attacked, twin)),
+        drift=mean_change(map(_difference, twin, clean)),
+        turned=share_of(map(passes_mostly, twin)),
+        paths=share_of(map(_takes_other_path, attacked, clean)),
+        twin_paths=share_of(map(_takes_other_path, twin, clean)),
+        unsupported=share_of(most(run.unsupported for run in runs) for runs in attacked),
+        no_score=sum(most(run.score is None for run in runs) for runs in attacked),
     )
+
+
+def _takes_other_path(runs: Sequence[AttackRun], clean: Sequence[AttackRun]) -> bool:
+    return most(run.path != before.path for run, before in zip(runs, clean, strict=True))
 
 
 def _difference(runs: Sequence[AttackRun], less: Sequence[AttackRun]) -> float | None:
     """The mean score of some runs without that of others; None if either has no score."""
-    first, second = ([run.score for run in side if run.score is not None] for side in (runs, less))
-    return sum(first) / len(first) - sum(second) / len(second) if first and second else None
+    first, second = (mean_score(run.score for run in side) for side in (runs, less))
+    return None if first is None or second is None else first - second
 
 
 def family_effects(

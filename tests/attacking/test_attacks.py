@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from graphs.hostile import TEXTS
 
-from dagengine.attacking.families import FAMILIES, NULL, Aim, read_attacks, select_families
-from dagengine.attacking.placing import FIELDS, put_words
-from dagengine.attacking.twins import twin_of
+from dagengine.attacking.families import (
+    FAMILIES,
+    FIELDS,
+    NULL,
+    Aim,
+    put_words,
+    read_attacks,
+    select_families,
+    twin_of,
+)
 from dagengine.errors import InputError
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn
 

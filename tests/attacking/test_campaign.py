@@ -12,7 +12,7 @@ import pytest
 import dagengine
 from dagengine import attack
 from dagengine.attacking import AttackCard, Family, defended
-from dagengine.attacking.aims import Ways
+from dagengine.attacking.trials import Ways
 from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
 from dagengine.judges import ScriptedJudge

@@ -33,8 +33,8 @@ from itertools import count, islice
 from statistics import median
 
 from dagengine.watch.alarms import Alarms
-from dagengine.watch.causes import alarm_of
-from dagengine.watch.values import JudgedTrace, ScoreChange
+from dagengine.watch.causes import ScoreChange, alarm_of
+from dagengine.watch.strata import JudgedTrace
 
 BASELINE, CALM, AFTER = 1000, 500, 4000  # judged cases
 WRONG, AGAIN, MANY, MOST = 0.05, 0.05, 200, 800

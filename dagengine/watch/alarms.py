@@ -21,15 +21,15 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, takewhile
 from statistics import variance
 from typing import Any
 
-from dagengine.reliability.statistics.sums import needs
+from dagengine.reliability.statistics.sums import mean_score, needs, present
 from dagengine.watch.sequences import Bettor, MeanBettor, Since
-from dagengine.watch.values import JudgedTrace, SeriesDeparture
+from dagengine.watch.strata import JudgedTrace
 
 ALPHA = 0.05
 """The probability of a false alarm in a healthy stream, all series and all times together."""
@@ -80,6 +80,28 @@ def evenness(numbers: Sequence[float]) -> float:
 def of_baseline(number: int) -> float:
     """The same for baselines, of which there are few: the first one has most."""
     return 0.8 * 0.2**number
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesDeparture:
+    """A series that has left its baseline, with the cases on both sides.
+
+    `group` is `all`, `stratum NAME` or `path NODES`; `before` and `now` are the means of the
+    series. Without `first` cases the baseline was a rate that somebody stated.
+    """
+
+    metric: str
+    group: str
+    row: int
+    before: float
+    now: float
+    first: Sequence[JudgedTrace] = field(repr=False)
+    latest: Sequence[JudgedTrace] = field(repr=False)
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """Key of its alarm."""
+        return self.row, self.metric, self.group
 
 
 @dataclass(slots=True)
@@ -150,12 +172,6 @@ CaseBlock = list[JudgedTrace]
 Number = Callable[[JudgedTrace], float | None]
 
 
-def block_mean(number: Number, block: CaseBlock) -> float | None:
-    """The mean of a number over the cases of a block that have it; None if none has."""
-    values = [value for case in block if (value := number(case)) is not None]
-    return sum(values) / len(values) if values else None
-
-
 class MetricAlarms:
     """The series of one metric."""
 
@@ -198,7 +214,7 @@ class MetricAlarms:
             return None
         self._latest += block
         for group, (number, series) in self._series.items():
-            value, row = block_mean(number, block), block[-1].row
+            value, row = mean_score(map(number, block)), block[-1].row
             shown = None if value is None else series.add(value, row)
             if shown is not None:
                 first = [*chain(*self._first)]
@@ -241,8 +257,7 @@ class MetricAlarms:
 
     def _values(self, number: Number) -> list[float]:
         """The numbers of the baseline: one of each block that has one."""
-        means = (block_mean(number, block) for block in self._first)
-        return [mean for mean in means if mean is not None]
+        return present(mean_score(map(number, block)) for block in self._first)
 
     def _score(self, case: JudgedTrace) -> float | None:
         return case.scores[self.metric] if case.share < self._least else None
@@ -294,8 +309,7 @@ class Alarms:
     def add(self, case: JudgedTrace) -> list[SeriesDeparture]:
         """Take a case; what has left its baseline now."""
         blocks = [[case]] if case.group is None else self._complete(case, case.group)
-        departures = [metric.add(block) for block in blocks for metric in self._metrics]
-        return [departure for departure in departures if departure is not None]
+        return present(metric.add(block) for block in blocks for metric in self._metrics)
 
     def _complete(self, case: JudgedTrace, group: str) -> list[CaseBlock]:
         """The groups that are complete with this case: those that are long, or silent for long."""

@@ -13,11 +13,83 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from dagengine.reliability.statistics.sums import needs
-from dagengine.watch.strata import ERRORS, OTHERS
-from dagengine.watch.values import Alert, Cause, JudgedTrace, ScoreChange, SeriesDeparture
+from dagengine.watch.alarms import SeriesDeparture
+from dagengine.watch.strata import ERRORS, OTHERS, JudgedTrace
+
+Cause = Literal["app", "traffic", "judge", "not known"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreChange:
+    """An old question asked again: the change of a score, and the weight of its case.
+
+    `row` is the case, `asked` how many rows there were when it was asked again.
+    """
+
+    row: int
+    asked: int
+    metric: str
+    change: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """An old case that was asked again: its row, and what changed; one line of `again.jsonl`."""
+
+    row: int
+    pairs: list[ScoreChange]
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alarm: what left its baseline at which row, and why; one line of `alerts.jsonl`.
+
+    `judge` and `traffic` are the parts of the change that they explain, each with its standard
+    error in points of the score; None if nothing is known. `again` is how many old questions the
+    cause rests on.
+    """
+
+    row: int
+    metric: str
+    group: str
+    before: float
+    now: float
+    cases: int
+    cause: Cause
+    judge: tuple[float, float] | None = None
+    traffic: tuple[float, float] | None = None
+    again: int = 0
+    path: str | None = None
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """Key of an alarm in its stream."""
+        return self.row, self.metric, self.group
+
+    def __str__(self) -> str:
+        words = [f"alarm at row {self.row}: {self.metric}, {self.group}"]
+        if self.group == "judge":
+            words.append(f"{self.again} old questions are answered {_points(self.now)} on average")
+        else:
+            words.append(f"{self.before:.3f} → {self.now:.3f} in {self.cases} cases")
+        words.append(f"cause: {self.cause}{', if cases are independent' * (self.cause == 'app')}")
+        for name in ("judge", "traffic"):
+            part = getattr(self, name)
+            if part is not None and self.group != "judge":
+                words.append(f"{name} {_points(part[0])} (± {200 * part[1]:.1f})")
+        if self.path:
+            words.append(f"most moved: {self.path}")
+        return "; ".join(words)
+
+
+def _points(change: float) -> str:
+    return f"{100 * change:+.1f} points"
+
 
 Part = tuple[float, float]
 """A part of a change, and its standard error."""

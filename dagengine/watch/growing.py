@@ -29,7 +29,8 @@ from dagengine.results import CaseResult, Spent, Totals
 from dagengine.system.regular_files import is_there, open_to_read, read_whole, write_whole
 from dagengine.test_case import LLMTestCase
 from dagengine.traces.records import DAMAGES
-from dagengine.watch.values import JudgedTrace, ScoreChange
+from dagengine.watch.causes import ScoreChange
+from dagengine.watch.strata import JudgedTrace
 
 T = TypeVar("T")
 SPENT = "spent.json"

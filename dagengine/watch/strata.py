@@ -1,4 +1,4 @@
-"""Which traces are judged: strata by code, a rate for each, and a decision that never changes."""
+"""The traces that are judged: strata by code, a rate for each, a decision that never changes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from dagengine.errors import InputError
-from dagengine.results.rows import STARTED
+from dagengine.results import CaseResult
+from dagengine.results.rows import GROUPED, STARTED, WATCHED
 from dagengine.test_case import LLMTestCase, read_field
 
 ERRORS, OTHERS = "errors", "others"
@@ -96,3 +98,44 @@ class Sampling:
     def least(self) -> float:
         """The lowest rate: traces whose place is below it are judged whatever their stratum."""
         return min([self.rate, *self.rates.values()])
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTrace:
+    """What the laws of alarms read of a row.
+
+    `share` is the place of the trace in [0, 1): it was judged because that is below the
+    `probability` of its `stratum`. `characters` is the length of its input. `scores` and `paths`
+    are by metric; a metric without a score is in neither. Cases of one `group` count together.
+    """
+
+    row: int
+    stratum: str
+    probability: float
+    share: float
+    characters: int
+    scores: dict[str, float]
+    paths: dict[str, str]
+    group: str | None = None
+
+    @classmethod
+    def of(cls, row: CaseResult) -> Self | None:
+        """None for a row that no watch wrote."""
+        ids = row.trace or {}
+        if not ids.keys() >= {"trace_id", *WATCHED}:
+            return None
+        stratum, probability, characters = (ids[name] for name in WATCHED)
+        scored = [result for result in row.metrics if result.score is not None]
+        return cls(
+            row.index,
+            stratum,
+            float(probability),
+            trace_share(ids["trace_id"]),
+            int(characters),
+            {result.metric: float(result.score or 0.0) for result in scored},
+            {
+                result.metric: " → ".join(f"{node} = {verdict}" for node, verdict in result.path)
+                for result in scored
+            },
+            ids.get(GROUPED),
+        )

@@ -36,6 +36,7 @@ from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.execution.node_run import only
 from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
+from dagengine.reliability.statistics.sums import present
 from dagengine.report.page.about import ALERTS
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.results.rows import GROUPED, WATCHED
@@ -44,13 +45,12 @@ from dagengine.system.terminal import counted
 from dagengine.test_case import InvalidCase, LLMTestCase, is_known_field
 from dagengine.traces.mapping import CaseUnit, parts_in, trace_case
 from dagengine.traces.records import DAMAGES
-from dagengine.watch.alarms import ALPHA, BASELINE, Alarms
-from dagengine.watch.causes import alarm_of
+from dagengine.watch.alarms import ALPHA, BASELINE, Alarms, SeriesDeparture
+from dagengine.watch.causes import Again, Alert, ScoreChange, alarm_of
 from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, pairs_of, read_lines
 from dagengine.watch.sequences import Bettor
-from dagengine.watch.strata import PERIODS, Sampling, group_digest, trace_share
+from dagengine.watch.strata import PERIODS, JudgedTrace, Sampling, group_digest, trace_share
 from dagengine.watch.tailing import DAMAGED, Folder, Pending
-from dagengine.watch.values import Again, Alert, JudgedTrace, ScoreChange, SeriesDeparture
 
 AGAIN = "again.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
@@ -323,7 +323,7 @@ class Watch(RunObserver):
 
     def _holds(self, row: CaseResult) -> bool:
         """Keep the case of a row that only says that the judge is away; whether it is one."""
-        failures = [result.failure for result in row.metrics if result.failure is not None]
+        failures = present(result.failure for result in row.metrics)
         why = next((failure.message for failure in failures if failure.lasting), None)
         if why is None:
             return False

@@ -153,7 +153,7 @@ def _mean(metric: MetricSummary) -> str:
 
 
 class AlarmRecord(BaseModel):
-    """One alarm of a watch, as far as it is shown; see `watch.values.Alert`."""
+    """One alarm of a watch, as far as it is shown; see `watch.causes.Alert`."""
 
     row: int
     metric: str

@@ -73,7 +73,7 @@ def possible_rungs(
 
     Without a `node` those of any node. `passes` says that labels are pass or fail.
     """
-    titles = [node] if node is not None else changeable(metric)
+    titles = changeable(metric, node)
     nodes = [*filter(None, (asking_node(metric, title) for title in titles))]
     cuts = passes and not metric.spec().strict
     exemplary = any(answers.get(each.title) and each.exemplary for each in nodes)
@@ -92,10 +92,12 @@ def possible_rungs(
     return [*Counter(counts).elements()]
 
 
-def changeable(metric: BaseMetric) -> list[str]:
-    """The nodes that a search may change: those that ask for verdicts or ratings."""
-    nodes = (node for node in metric.spec().graph.nodes() if isinstance(node, AskingNode))
-    return [node.title for node in nodes if _has_criterion(node)]
+def changeable(metric: BaseMetric, node: str | None = None) -> list[str]:
+    """The nodes that a search may change: `node`, else those that ask for verdicts or ratings."""
+    if node is not None:
+        return [node]
+    nodes = metric.spec().graph.nodes()
+    return [own.title for own in nodes if isinstance(own, AskingNode) and _has_criterion(own)]
 
 
 def _has_criterion(node: AskingNode) -> bool:
@@ -129,7 +131,7 @@ class _Counted:
     def steps(self) -> Iterator[PlannedStep]:
         """Every step of the search with its calls."""
         search, split = self._search, self._search.split
-        titles = [search.node] if search.node is not None else changeable(search.metric)
+        titles = changeable(search.metric, search.node)
         # A merged node is asked where its parent was.
         pairs = (pair_at(search.metric, title) for title in titles)
         parents = [pair.parent.title for pair in pairs if pair]

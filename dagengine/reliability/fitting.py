@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from random import Random
 from typing import Any
 
@@ -241,13 +241,9 @@ def abstain_below(
     # From the surest verdict down: what is wrong so far, each group with the weight of one item.
     ranked = sorted(zip(stated, names, strict=True), key=lambda pair: -pair[0][0])
     room = promised * (items + 1) - 1
-    below, errors, index = math.nextafter(1.0, 2.0), 0.0, 0
-    while index < len(ranked):
-        chance = ranked[index][0][0]
-        while index < len(ranked) and ranked[index][0][0] == chance:
-            (_, right), name = ranked[index]
-            errors += 0.0 if right else 1 / sizes[name]
-            index += 1
+    below, errors = math.nextafter(1.0, 2.0), 0.0
+    for chance, same in groupby(ranked, key=lambda pair: pair[0][0]):
+        errors += sum(1 / sizes[name] for (_, right), name in same if not right)
         if errors > room + 1e-9:
             break
         below = chance
@@ -277,16 +273,18 @@ class Solved:
     @property
     def words(self) -> frozenset[str]:
         """The words of all that it shows."""
-        reads = self.example.reads
-        texts = map(as_text, reads.values()) if isinstance(reads, Mapping) else [as_text(reads)]
-        return frozenset(word.casefold() for text in texts for word in _WORD.findall(text))
+        words = _WORD.findall("\n".join(self._texts))
+        return frozenset(map(str.casefold, words))
 
     @property
     def size(self) -> int:
         """The characters that it adds to a prompt, about."""
+        return sum(map(len, self._texts)) + len(self.example.reason or "")
+
+    @property
+    def _texts(self) -> list[str]:
         reads = self.example.reads
-        shown = reads.values() if isinstance(reads, Mapping) else [reads]
-        return sum(len(as_text(value)) for value in shown) + len(self.example.reason or "")
+        return [*map(as_text, reads.values() if isinstance(reads, Mapping) else [reads])]
 
 
 def solved_cases(
@@ -323,14 +321,10 @@ def solved_cases(
             vote = judged.get(number)
             differs = vote is not None and _answer(node, vote) != answer
             made.append(Solved(number, Example(reads, answer), differs))
-    return _unambiguous(made)
-
-
-def _unambiguous(solved: Sequence[Solved]) -> list[Solved]:
-    """Examples whose texts have one answer."""
-    answers = {(repr(each.example.reads), each.example.answer) for each in solved}
-    counts = Counter(reads for reads, _ in answers)
-    return [each for each in solved if counts[repr(each.example.reads)] == 1]
+    answers_to = defaultdict[str, set[Any]](set)
+    for example in (solved.example for solved in made):
+        answers_to[repr(example.reads)].add(example.answer)
+    return [solved for solved in made if len(answers_to[repr(solved.example.reads)]) == 1]
 
 
 def _answer(node: AskingNode, vote: Vote) -> Any:

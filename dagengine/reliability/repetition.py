@@ -279,7 +279,7 @@ class _Record(RunObserver):
         plan = engine.plan
         self.rows: list[Observation] = []
         self._plan, self._variants = plan, variants
-        self._keep = _texts if texts else _digest
+        self._keeps_texts = texts
         # By metric and setting, the numbers of the variants that are its repetitions
         settings: dict[tuple[str, Condition], list[int]] = {}
         for number, variant in enumerate(variants):
@@ -355,6 +355,15 @@ class _Record(RunObserver):
         if self._on_row is not None:
             self._on_row(row)
 
+    def _keep(self, answers: Sequence[str]) -> str | None:
+        """The judge's texts, or 64 bits of their SHA-256, which tell all but equal texts apart."""
+        if not answers:
+            return None
+        if self._keeps_texts:
+            return "\n\n".join(answers)
+        text = "\0".join(answers).encode(errors="surrogatepass")
+        return hashlib.sha256(text).hexdigest()[:16]
+
     def _step(self, case: int, variant: Variant, step: Step, written: Sequence[str]) -> Observation:
         # The verdicts about the items of a list
         listed = step.output if step.kind == VerdictListNode.kind else None
@@ -410,15 +419,3 @@ def _texts_of(step: Step, result: MetricResult) -> Sequence[str]:
     if failure is not None and failure.node == step.node and failure.raw is not None:
         return (failure.raw,)
     return step.answers
-
-
-def _texts(answers: Sequence[str]) -> str | None:
-    return "\n\n".join(answers) if answers else None
-
-
-def _digest(answers: Sequence[str]) -> str | None:
-    """64 bits of SHA-256: equal texts are certain to be told, others all but certain."""
-    if not answers:
-        return None
-    text = "\0".join(answers).encode(errors="surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:16]

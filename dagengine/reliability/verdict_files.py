@@ -190,22 +190,18 @@ def _collection(
         contests = _contests(runs, scale, turn if numbered else {})
         labels = _right_candidates(numbered_rows, contests.names)
     else:
-        _add_verdicts(verdicts, runs, turn)
+        # A judge that is the only one is no setting.
+        sole = {"judge": ""} if len({row.at.get("judge") or "" for _, row in runs}) == 1 else {}
+        for case, row in runs:
+            cells = {**NO_CELLS, **row.at, **sole, "case": case, "run": turn[row.file, row.run],
+                     "verdict": row.verdict, "score": row.score}  # fmt: skip
+            verdicts.add(cells, row.where)
     cases = list(_cases(numbered_rows))
     return Collected(
         Observations(tuple(verdicts.observations())), _metric(name, rows, scale, threshold),
         cases, dict(filter(itemgetter(1), one_each(labels).items())),
         "input" if 1 < len({case.input for case in cases}) < len(cases) else None, runs, contests,
     )  # fmt: skip
-
-
-def _add_verdicts(verdicts: VerdictRows, runs: NumberedRows, turn: Mapping[Any, int]) -> None:
-    # A judge that is the only one is no setting.
-    sole = {"judge": ""} if len({row.at.get("judge") or "" for _, row in runs}) == 1 else {}
-    for case, row in runs:
-        cells = {**NO_CELLS, **row.at, **sole, "case": case, "run": turn[row.file, row.run],
-                 "verdict": row.verdict, "score": row.score}  # fmt: skip
-        verdicts.add(cells, row.where)
 
 
 def _cases(rows: NumberedRows) -> Iterator[LLMTestCase]:

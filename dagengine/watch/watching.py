@@ -473,7 +473,8 @@ class Watch(RunObserver):
         counts = {name: self.counts[name] for name in _KINDS} | self._waiting
         parts = [f"{count} {what}" for what, count in counts.items() if count]
         lines = ["traces: " + (", ".join(parts) or "none")]
-        lines += [self._status()] if self._away else []
+        if self._away:
+            lines.append(self._status())
         for name in self.metrics:
             if self._weights[name]:
                 mean = self._scores[name] / self._weights[name]
@@ -482,10 +483,10 @@ class Watch(RunObserver):
                     f"{name}: mean {mean:.3f} of the traffic ({low:.3f} to {high:.3f} at all times)"
                 )
         lines += [f"{name}: {_OFF}" for name in self._off]
-        alone = f"{counted(self._alone, 'case')} without {self._how.groups}: each is alone"
-        lines += [alone] if self._alone else []
-        summary = self._record.figures().summary
-        lines += filter(None, map(escalated_line, summary))
+        if self._alone:
+            cases = counted(self._alone, "case")
+            lines.append(f"{cases} without {self._how.groups}: each is alone")
+        lines += filter(None, map(escalated_line, self._record.figures().summary))
         for flaw, count in self._source.flaws.items():
             first = self._source.first[flaw]
             noun = "record" if flaw == DAMAGED else "line"

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, filterfalse
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -88,7 +89,7 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     else:
         cells = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
     votes = {number: tuple(_votes(value)) for number, value in cells.items()}
-    labelled = {number: labels for number, labels in votes.items() if labels}
+    labelled = dict(filter(itemgetter(1), votes.items()))
     if not labelled:
         first = case_label(cases[0], 0) if cases else "none"
         raise InputError(f"no case has a label at `{source}` (the first case is {first})")
@@ -148,8 +149,7 @@ def labels_among(
     if suffix_of(Path(source)) not in _SUFFIXES or walk_file(source) is not None:
         return str(source), ""
     places = Places(cases)
-    read = list(table_of(Path(source)).read())
-    kept = list[Record]()
+    read, kept = list(table_of(Path(source)).read()), list[Record]()
     for record in read:
         row = record.value if isinstance(record.value, Mapping) else {}
         name = next(iter(named_cells(row, ("case", "name")).values()), None)
@@ -298,15 +298,13 @@ def _agreement(
 def _verdicts(replay: Counterfactual, cases: Sequence[TestCase]) -> list[str]:
     """Every verdict in words that a path of the metric may end with."""
     plan = replay.plan
-    ends = [
-        verdict
-        for slot in plan.slots
-        for verdict, targets in slot.branches.items()
-        if not targets or any(plan.slots[number].kind == "verdict" for number in targets)
-    ]
-    verdicts = dict.fromkeys(verdict for verdict in ends if isinstance(verdict, str))
-    arenas = (case for case in cases if isinstance(case, ArenaTestCase))
-    if contestants := dict.fromkeys(name for case in arenas for name in case.contestants):
+    verdicts = dict[str, None]()
+    for verdict, targets in chain.from_iterable(slot.branches.items() for slot in plan.slots):
+        kinds = {plan.slots[number].kind for number in targets} or {"verdict"}
+        if isinstance(verdict, str) and "verdict" in kinds:
+            verdicts[verdict] = None
+    arenas = (case.contestants for case in cases if isinstance(case, ArenaTestCase))
+    if contestants := dict.fromkeys(chain.from_iterable(arenas)):
         verdicts |= {**contestants, "tie": None}
     return list(verdicts)
 
@@ -349,8 +347,8 @@ def sources_of(
     sources: list[Given] = []
     for replay in replays:
         gaps = _gaps(every, replay, cases)
-        votes = {case: tuple(v for v in own if v not in gaps) for case, own in every.items()}
-        sources.append({case: own for case, own in votes.items() if own})
+        votes = {case: tuple(filterfalse(gaps.__contains__, own)) for case, own in every.items()}
+        sources.append(dict(filter(itemgetter(1), votes.items())))
     return sources
 
 
@@ -392,7 +390,7 @@ def walked_answers(
     """
     path = walk_file(source)
     people = {} if path is None else _answers_of_people(path, cases, replay)
-    return {node: answers for node, answers in people.items() if node}
+    return dict(filter(itemgetter(0), people.items()))
 
 
 def _answers_of_people(

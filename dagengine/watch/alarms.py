@@ -137,9 +137,13 @@ class Series:
         is looked at after any number, or when it is as long as a `whole` baseline, or several.
         """
         self._alpha = alpha
-        self._apart, self._every = (_APART // 10, 1) if grouped else (_APART, _EVERY)
-        self._cycle = max(1, len(first) // self._every) * self._every if whole else 1
-        make = partial(MeanBettor, _variance(first)) if grouped else Bettor
+        self._apart, self._every, self._cycle = _APART, _EVERY, 1
+        make: Callable[[float | None], Bettor] = Bettor
+        if grouped:
+            self._apart, self._every = _APART // 10, 1
+            make = partial(MeanBettor, _variance(first))
+        if whole:
+            self._cycle = max(1, len(first) // self._every) * self._every
         baseline = make(mean)
         for number in first:
             baseline.add(number)

@@ -236,7 +236,7 @@ def attack(test_cases: Source, metrics: Sequence[BaseMetric], **settings: Any) -
 def _from_all(
     campaigns: Iterable[Campaign], part: Callable[[Campaign], Iterable[T]]
 ) -> Iterable[T]:
-    """What all campaigns have of one part of a card, one after the other."""
+    """Chain one part of a card from all campaigns."""
     return chain.from_iterable(map(part, campaigns))
 
 

@@ -321,10 +321,15 @@ def solved_cases(
             vote = judged.get(number)
             differs = vote is not None and _answer(node, vote) != answer
             made.append(Solved(number, Example(reads, answer), differs))
+    return _unambiguous(made)
+
+
+def _unambiguous(solved: Sequence[Solved]) -> list[Solved]:
+    """Examples whose texts have one answer."""
     answers_to = defaultdict[str, set[Any]](set)
-    for example in (solved.example for solved in made):
-        answers_to[repr(example.reads)].add(example.answer)
-    return [solved for solved in made if len(answers_to[repr(solved.example.reads)]) == 1]
+    for own in solved:
+        answers_to[repr(own.example.reads)].add(own.example.answer)
+    return [own for own in solved if len(answers_to[repr(own.example.reads)]) == 1]
 
 
 def _answer(node: AskingNode, vote: Vote) -> Any:

@@ -627,9 +627,9 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _mlflow(place: int, row: Mapping[str, Any]) -> Iterator[Row]:
     """A row of MLflow's results: of `genai.evaluate` with assessments, else `NAME/score`."""
-    request = row.get("request") or row.get("inputs") or place
+    request = next(filter(None, map(row.get, ("request", "inputs"))), place)
     case = request if isinstance(request, str) else json.dumps(request, sort_keys=True)
-    answer = row.get("response") or row.get("outputs") or row.get("predictions") or None
+    answer = next(filter(None, map(row.get, ("response", "outputs", "predictions"))), None)
     texts = {"input": case, "actual_output": answer}
     if row.get("trace") or isinstance(row.get("assessments"), list):
         trace = json.loads(row["trace"]) if isinstance(row.get("trace"), str) else {}

@@ -197,7 +197,7 @@ def _on_terminal(block: Block) -> RenderableType:
 
 def _in_markdown(block: Block) -> str:
     if isinstance(block, Line):
-        heading = "## " if block.style == "bold" else ""
+        heading = "## " * (block.style == "bold")
         lead = f"**{plain(block.lead.strip())}** " * bool(block.lead)
         return f"{heading}{lead}{plain(block.text).strip()}".rstrip() + "\n"
     rows = (block.heads, ["---"] * len(block.heads), *block.rows)
@@ -238,7 +238,7 @@ def _first_screen(card: JudgeCard, verbose: bool) -> Iterator[Block]:
         made = verdict(card, metric, under)
         if several:
             yield Line(f"\n{words.place(card, metric, under)}", "dim")
-        yield Line(f"{'' if several else chr(10)}{made}", "bold")
+        yield Line("\n" * (not several) + str(made), "bold")
         yield Line(f"  {made.why}")
         yield Line(f"  next: {made.step}")
         yield from _contest(under, verbose or len(unders) <= SHOWN)
@@ -283,7 +283,7 @@ def _what_it_rests_on(card: JudgeCard, metric: MetricCard, under: SettingCard) -
     yield from map(Line, words.position_biases(metric))
     if under.disagreements:
         count = len(under.disagreements)
-        most = f"; the {SHOWN} surest" if count > SHOWN else ""
+        most = f"; the {SHOWN} surest" * (count > SHOWN)
         yield Line(f"\nPeople and the judge disagree on {counted(count, 'case')}{most}", "bold")
         for differs in under.disagreements[:SHOWN]:
             yield Line(f"  {words.disagreement(differs)}")
@@ -315,7 +315,7 @@ def _all_figures(card: JudgeCard) -> Iterator[Block]:
     for metric, under in every_setting(card):
         yield Line(f"\n{words.place(card, metric, under)}", "bold")
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
-            yield Line(str(answer), "yellow" if answer.weak else "", f"{question} ")
+            yield Line(str(answer), "yellow" * bool(answer.weak), f"{question} ")
         yield Line(f"\nFigures of {words.place(card, metric, under)}", "bold")
         yield from _figures(under)
     for metric in card.metrics:
@@ -372,7 +372,7 @@ def _measures(measures: Sequence[Figure]) -> Grid:
     rows: list[Sequence[str]] = []
     for measure in measures:
         bounds = f"undefined: {measure.note}" if measure.value is None else words.interval(measure)
-        about = f" ({measure.level})" if measure_of(measure.name).per_label else ""
+        about = f" ({measure.level})" * measure_of(measure.name).per_label
         name, count = words.title(measure) + about, str(measure.items)
         rows.append((name, words.number(measure), bounds, count, measure.level))
     return Grid(("measure", "value", "95 % interval", "n", "level"), rows, wide=1)

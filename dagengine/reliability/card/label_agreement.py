@@ -60,17 +60,17 @@ class LabelledRuns:
     @cached_property
     def read(self) -> Reader | None:
         """Reader of the outcomes that labels speak of; None without any, or if they are numbers."""
-        return None if self.labels is None else reading(self.labels.kind, self.threshold)
+        return reading(self.stated.kind, self.threshold)
 
     @cached_property
     def by_case(self) -> Mapping[int, Vote]:
         """The label of each case that has one."""
-        return {} if self.labels is None else self.labels.by_case
+        return self.stated.by_case
 
     @property
-    def kinds(self) -> Sequence[Vote]:
-        """The outcomes that labels may name."""
-        return () if self.labels is None else self.labels.kinds
+    def stated(self) -> Labels:
+        """The labels, or those of nobody."""
+        return self.labels or Labels("number", {}, {}, ())
 
     @property
     def why_no_kappa(self) -> str:
@@ -229,7 +229,7 @@ def _kappa(
             weights += shares.values()
             names += [group] * len(shares)
         kappa = confusion.kappa_interval(
-            pairs, kinds=marked.kinds, groups=names if clustered else None, weights=weights,
+            pairs, kinds=marked.stated.kinds, groups=names if clustered else None, weights=weights,
             level=confidence,
         )  # fmt: skip
         return _figure_or_reason("kappa", kappa, level, marked.why_no_kappa)
@@ -416,7 +416,7 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
 
     They are shares over all runs, or all subsets of them: no choice of some of them decides.
     """
-    if marked.labels is None or marked.read is None:
+    if marked.read is None:
         why = "labels are numbers, and not pass or fail" if marked.labels else "no labels"
         return [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
     groups, accuracies = marked.groups, list[Figure]()
@@ -463,12 +463,12 @@ def _against_next_run(runs: Runs) -> Iterator[tuple[Hashable, float, bool]]:
 
 def _against_labels(marked: LabelledRuns) -> Iterator[tuple[Hashable, float, bool]]:
     """Whether people agree as often as a path's probability, or a weighted score, states."""
-    labels, read = marked.labels, marked.read
+    kind, read = marked.stated.kind, marked.read
     for case, run in marked.runs.each():
         label, group = marked.by_case.get(case), marked.runs.group(case)
-        if labels is None or label is None or run.score is None:
+        if label is None or run.score is None:
             continue
-        if run.weighted and labels.kind == "pass":
+        if run.weighted and kind == "pass":
             yield group, run.score, bool(label)
         elif run.stated is not None and read is not None:
             yield group, run.stated, read(run) == label

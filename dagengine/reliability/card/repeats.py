@@ -170,7 +170,7 @@ class Unlike:
     def without(self, measure: Figure) -> Figure:
         """The figure without the interval that only holds for repeats."""
         rests = measure_of(measure.name).repeats
-        why = self.first or (self.suspected if rests == "suspected" else "")
+        why = self.first or self.suspected * (rests == "suspected")
         return measure.without_interval(f"no interval: {why}") if why and rests else measure
 
 
@@ -287,13 +287,11 @@ def without_score(runs: Runs) -> Iterator[str]:
     """Why runs have no score, if some have none."""
     every = list(runs.every())
     # A run that is well and has no score is of a table that left out a node on its path.
+    kinds = {OutcomeKind.OK: "with verdicts that lead to no score", None: "not observed"}
     missing = Counter(
-        "with verdicts that lead to no score"
-        if run.outcome is OutcomeKind.OK
-        else str(run.outcome or "not observed").replace("_", " ")
-        for run in every
-        if run.score is None
-    )
+        kinds.get(run.outcome) or str(run.outcome).replace("_", " ")
+        for run in every if run.score is None
+    )  # fmt: skip
     if missing:
         why = ", ".join(f"{count:,} {kind}" for kind, count in missing.items())
         lost = missing.total()
@@ -422,7 +420,7 @@ def bias_by_length(
                 statistics.fmean(scores), length, numbers.get(number)
             )
     if answers:
-        held = ", labels held constant" if numbers else ""
+        held = ", labels held constant" * bool(numbers)
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
         why = "all answers have the same length, or all scores or labels are equal"
         measured, by_case = list(answers.values()), [*map(runs.group, answers)]

@@ -65,6 +65,10 @@ class Demand:
         line = getattr(needs, self.name)
         return f"{100 * line:g} %" if self.percent else f"{line:g}"
 
+    def against(self, needs: Needs, measured: str) -> str:
+        """A measured figure, in words, and its line."""
+        return f"{self.name} {measured}, target {self.side} {self.line(needs)}"
+
     def figure(self, voted: Voted) -> Figure:
         """The figure that is held against the line."""
         measure: Figure = getattr(voted, self.name)
@@ -452,9 +456,8 @@ class _Table:
                 f"First {labels[:1].lower()}{labels[1:]} Then {runs[:1].lower()}{runs[1:]}",
             )  # fmt: skip
         names = " and ".join(
-            f"{demand.name} {estimate(demand.figure(self.voted[0]))}, target {demand.side} "
-            f"{demand.line(self.needs)}" for demand in missed
-        )  # fmt: skip
+            demand.against(self.needs, estimate(demand.figure(self.voted[0]))) for demand in missed
+        )
         mend = self._steadier() if missed[0].name == "flips" else runs
         return self._advice(
             "open", "13", f"One vote is not enough: {names}", self._reason(0),
@@ -464,14 +467,13 @@ class _Table:
     def _reason(self, place: int) -> str:
         """Reason against that many votes: what is missed comes before what is open."""
         voted = self.voted[place]
-        parts: dict[State, list[str]] = {"missed": [], "open": []}
-        for demand in DEMANDS:
-            if (state := self.states[place][demand.name]) in parts:
-                measured = bounded_or_why(demand.figure(voted))
-                line = f", target {demand.side} {demand.line(self.needs)}"
-                parts[state].append(f"{demand.name} {measured}{line}")
-        return " ".join(f"{'Missed' if state == 'missed' else 'Undecided'}: {'; '.join(lines)}."
-                        for state, lines in parts.items() if lines)  # fmt: skip
+        sentences: list[str] = []
+        for state, name in (("missed", "Missed"), ("open", "Undecided")):
+            lines = [demand.against(self.needs, bounded_or_why(demand.figure(voted)))
+                     for demand in DEMANDS if self.states[place][demand.name] == state]  # fmt: skip
+            if lines:
+                sentences.append(f"{name}: {'; '.join(lines)}.")
+        return " ".join(sentences)
 
     def _label_more(self, index: int) -> Verdict:
         agreement, states = self.voted[index].agreement, self.states[index]
@@ -495,7 +497,7 @@ class _Table:
         if agreement.value is None or not agreement.items:
             count = min(max(_LABELS, labels_within(0.8, 0.1)), self.cases)
             # Numbers of people are compared by rank; they do not say how often a result is right.
-            how = "as pass or fail, " if labelled else ""
+            how = "as pass or fail, " * bool(labelled)
             half = 196 * math.sqrt(0.16 / max(count, 1))
             return f"Label {counted(count, 'case')} {how}drawn at random (±{half:.0f} points)."
         if "random" in agreement.note:

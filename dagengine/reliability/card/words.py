@@ -76,7 +76,7 @@ def interval(measure: Figure) -> str:
 def estimate(measure: Figure) -> str:
     """The value with its interval, if there is one."""
     bounds = interval(measure)
-    return f"{number(measure)} ({bounds})" if bounds else number(measure)
+    return number(measure) + f" ({bounds})" * bool(bounds)
 
 
 def full(measure: Figure) -> str:
@@ -327,7 +327,7 @@ class Answer:
     weak: str = ""
 
     def __str__(self) -> str:
-        return f"{self.text} (weak: {self.weak})" if self.weak else self.text
+        return self.text + f" (weak: {self.weak})" * bool(self.weak)
 
 
 def weakness(measure: Figure) -> str:
@@ -357,10 +357,13 @@ def _of_contest(under: SettingCard, contest: Contest) -> tuple[Answer, Answer, A
     again = f"The best candidate by one score is another one {estimate(flips)} of the time."
     people = f"The best is the right one in {estimate(right)} of cases (ties: {contest.rule})."
     return (
-        Answer(again, weakness(flips)) if flips.items else _not_known(flips),
-        Answer("Not known: the scores are not those of a tree."), Answer(scores_needed(contest)),
-        Answer(people, weakness(right)) if right.items else _not_known(right),
+        _if_counted(again, flips), Answer("Not known: the scores are not those of a tree."),
+        Answer(scores_needed(contest)), _if_counted(people, right),
     )  # fmt: skip
+
+
+def _if_counted(text: str, measure: Figure) -> Answer:
+    return Answer(text, weakness(measure)) if measure.items else _not_known(measure)
 
 
 def _not_known(measure: Figure) -> Answer:
@@ -387,21 +390,17 @@ def _again(under: SettingCard) -> Answer:
     if flips.value:
         how = f"Two runs of a case give a different {outcome} {estimate(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
-    bound = f"; the flip rate is at most {in_unit(flips, flips.high)} %" if flips.high else ""
+    bound = f"; the flip rate is at most {in_unit(flips, flips.high)} %" * bool(flips.high)
     return Answer(
         f"Yes: no two runs of a case differed ({counted(flips.items, 'case')}){bound}{lost}.",
         weakness(flips),
     )
 
 
-def noisiest(under: SettingCard) -> NodeCard | None:
-    """The node with the greatest share of the noise."""
-    nodes = [node for node in under.nodes if node.share.value is not None]
-    return max(nodes, key=lambda node: node.share.value or 0.0, default=None)
-
-
 def _blame(under: SettingCard) -> Answer:
-    worst, scores = noisiest(under), _figure(under, "score-flip-rate")
+    scores = _figure(under, "score-flip-rate")
+    blamed = (node for node in under.nodes if node.share.value is not None)
+    worst = max(blamed, key=lambda node: node.share.value or 0.0, default=None)
     if scores.value is None:
         return _not_known(scores)
     if not scores.value:

@@ -155,14 +155,9 @@ def bootstrap(
 
 
 def jackknife(
-    items: Sequence[T],
-    statistic: Statistic[T],
-    *,
-    level: float = 0.95,
-    groups: Groups = None,
-    own: float = 0.0,
+    items: Sequence[T], statistic: Statistic[T], *, groups: Groups = None, own: float = 0.0,
     telling: int | None = None,
-) -> tuple[float, float] | None:
+) -> tuple[float, float] | None:  # fmt: skip
     """The limits of a statistic that is about normal, from leaving out one group at a time.
 
     Corrected for bias, n·value - (n - 1)·mean of those with one left out (Quenouille 1956,
@@ -178,7 +173,7 @@ def jackknife(
         return None
     size = sample.parts
     worth = min(telling or size, size, sample.independent)
-    half = quantile_of_t(level, worth) * math.sqrt(_jackknife_variance(left_out) + own)
+    half = quantile_of_t(0.95, worth) * math.sqrt(_jackknife_variance(left_out) + own)
     middle = size * sample.value - (size - 1) * statistics.fmean(left_out)
     return middle - half, middle + half
 
@@ -193,9 +188,7 @@ def clusters_of(groups: Groups) -> Groups:
     return groups if groups is not None and len(set(groups)) < len(groups) else None
 
 
-def mean_of(
-    values: Sequence[float | None], *, level: float = 0.95, groups: Groups = None
-) -> Interval | Unknown:
+def mean_of(values: Sequence[float | None], *, groups: Groups = None) -> Interval | Unknown:
     """The mean of one value per case, with the interval of t over cases or means of `groups`.
 
     Cases without a value (None) are left out.
@@ -209,8 +202,8 @@ def mean_of(
     if error <= 1e-12 * max(map(abs, means)):
         return Unknown("no variation", len(means))
     value = statistics.fmean(means)
-    half = quantile_of_t(level, len(means)) * error
-    return Interval(value, value - half, value + half, level, "t", len(means))
+    half = quantile_of_t(0.95, len(means)) * error
+    return Interval(value, value - half, value + half, 0.95, "t", len(means))
 
 
 def means_of_groups(values: Sequence[float | None], groups: Groups) -> list[float]:

@@ -262,10 +262,10 @@ def numbers(row: Iterable[float | None]) -> list[float]:
 
 def rectangular(table: Sequence[Sequence[Item]], columns: int | None = None) -> int:
     """The number of columns of a table; raises InputError when its rows differ."""
-    widths = {len(row) for row in table} | ({columns} if columns is not None else set())
+    widths = {*map(len, table), *present([columns])}
     if len(widths) > 1:
         raise InputError(f"all rows need the same number of columns, got {sorted(widths)}")
-    return widths.pop() if widths else 0
+    return max(widths, default=0)
 
 
 def squared_deviations(size: float, sum_: float, squares: float) -> float:

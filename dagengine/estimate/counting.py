@@ -167,8 +167,8 @@ class _Counting:
         sums.output_tokens = chance * estimated.output_tokens
 
     def estimate(self, cases: int) -> Estimate:
-        constant = [unit.index for unit in self.plan.units if unit.constant]
-        asked = sum((self.nodes[unit].bounds for unit in constant), self.whole.times(self.factor))
+        once = (self.nodes[unit.index].bounds for unit in self.plan.units if unit.constant)
+        asked = sum(once, self.whole.times(self.factor))
         return Estimate(
             cases=cases,
             asked=asked,

@@ -189,6 +189,7 @@ class Lookahead:
         judge = self._judges[unit.judges[0]]
         questions, sizes = self._measure(unit, questions)
         share = asked.likely / len(sizes)
+        read, written = (share * sum(part) for part in zip(*sizes, strict=True))
         whole = asked.least == asked.most == len(sizes)
         # What makes two questions one, as `Question.key`, which takes longer.
         keys = list[int]()
@@ -201,8 +202,8 @@ class Lookahead:
             UnitForecast(asked.in_a_row),
             asked,
             tuple(keys),
-            share * sum(size for size, _ in sizes),
-            share * sum(size for _, size in sizes),
+            read,
+            written,
             longest=max(
                 _DENSITY * size_of(question.messages).tokens + _MESSAGE + answer
                 for question, (_, answer) in zip(questions, sizes, strict=True)

@@ -16,6 +16,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from dagengine.compiler.plan import NONE, Plan, Unit
@@ -104,9 +105,8 @@ class Walker:
         scopes = (replace(s, spec=replace(s.spec, combine="last")) for s in plan.scopes)
         self._plan = replace(plan, scopes=tuple(scopes))
         self._odds = odds or {}
-        self._others = [
-            {m.index: FORECAST for m in plan.metrics if m is not metric} for metric in plan.metrics
-        ]
+        every = {metric.index for metric in plan.metrics}
+        self._others = [dict.fromkeys(sorted(every - {index}), FORECAST) for index in sorted(every)]
 
     def _drive(self, metric: int, forecasts: Mapping[int, UnitForecast], choose: Choose) -> _Drive:
         state = CaseState(self._plan, self._others[metric])
@@ -411,9 +411,8 @@ class _PackWalk(Walk[Travel]):
 def with_writers(judges: Sequence[Judge]) -> list[Judge]:
     """Judges, and behind them those that write for the ones that only decide."""
     all_judges = list(judges)
-    for judge in judges:
-        writer = writer_of(judge)
-        if writer is not None and writer.identity not in {member.identity for member in all_judges}:
+    for writer in filter(None, map(writer_of, judges)):
+        if writer.identity not in map(attrgetter("identity"), all_judges):
             all_judges.append(writer)
     return all_judges
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress
+from itertools import compress, filterfalse
 from pathlib import Path
 from typing import Any, Literal
 
@@ -114,7 +114,7 @@ def _right(given: Given, names: Sequence[Sequence[str]], cases: Sequence[TestCas
     right = numpy.full(len(names), -1)
     for case, labels in given.items():
         texts = [str(label).removesuffix(".0") for label in labels]
-        for stray in (text for text in texts if text not in names[case]):
+        for stray in filterfalse(names[case].__contains__, texts):
             raise InputError(
                 f"the label {stray!r} of the case {case_label(cases[case], case)!r} is none of its "
                 f"candidates: {', '.join(names[case])}"
@@ -144,7 +144,8 @@ class _Side:
 
     @cached_property
     def groups(self) -> list[Hashable]:
-        return [self.together.get(case, case) for case in range(len(self.names))]
+        cases = range(len(self.names))
+        return [*map(self.together.get, cases, cases)]
 
     @cached_property
     def labelled(self) -> Any:
@@ -289,7 +290,7 @@ class _Side:
 
     def _disagreements(self) -> Iterator[Disagreement]:
         """The cases that all scores get wrong."""
-        for case in (case for case, hit in self.hits.items() if not hit):
+        for case in filterfalse(self.hits.get, self.hits):
             own, pick = self.names[case], int(self.curve[-1].picked[case])
             alike = sum(score == (pick + 1) / (1 + len(own)) for score in self.scores[case])
             judged = "tie" if pick < 0 else own[pick]

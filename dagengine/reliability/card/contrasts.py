@@ -185,7 +185,7 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> I
 
 def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
     before, after, groups = shared.before, shared.after, shared.groups
-    for name in (name for name in COMPARED if name in measures):
+    for name in filter(measures.__contains__, COMPARED):
         if name in _EACH:
             old, new = left.values[name], right.values[name]
             change = new[list(after)] - old[list(before)]
@@ -215,7 +215,7 @@ def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
 def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
     """Shares of the noise of nodes that both sides have, where both are known."""
     places = shared.before, shared.after
-    for node in (name for name in left.nodes if name in right.nodes):
+    for node in filter(right.nodes.__contains__, left.nodes):
         parts = left.nodes[node], right.nodes[node]
         if all(parts):
             comparison = compare_measures(*map(share_of, parts, places), groups=shared.groups)

@@ -6,7 +6,7 @@ faces of the card read all else about a measure here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -154,15 +154,6 @@ T = TypeVar("T")
 
 NOT_RANDOM = "so they are not a random sample"
 """How a note ends that refuses labels which are said to be a random sample."""
-
-
-def apart(rows: Iterable[tuple[T, Hashable]]) -> tuple[list[T], list[Hashable]]:
-    """Items and their groups, from pairs of both."""
-    items, groups = list[T](), list[Hashable]()
-    for item, group in rows:
-        items.append(item)
-        groups.append(group)
-    return items, groups
 
 
 def figure(

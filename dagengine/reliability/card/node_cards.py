@@ -26,7 +26,7 @@ from dagengine.reliability.statistics.agreement import krippendorff_alpha, major
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.majorities import steady_votes
-from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
+from dagengine.reliability.statistics.sums import Sums, indices, numpy, present, split_groups
 from dagengine.results import Verdict
 from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase
@@ -174,7 +174,7 @@ def beside_people(
     cards: list[NodeCard] = []
     for card in nodes:
         read, people = _reading(replay, card.node), told.get(card.node, {})
-        pairs, groups = apart(_both_answers(card.node, runs, people, read))
+        pairs, groups = split_groups(_both_answers(card.node, runs, people, read))
         agreement = figure("node-accuracy", pairs, accuracy.sums, "", groups) if pairs else None
         cards.append(replace(card, people=agreement))
     return tuple(cards)

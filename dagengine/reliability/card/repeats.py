@@ -19,7 +19,7 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
-from dagengine.reliability.card.measures import apart, figure, figure_of, measure_of, reaching
+from dagengine.reliability.card.measures import figure, figure_of, measure_of, reaching
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.card.words import has
 from dagengine.reliability.counterfactual import Counterfactual
@@ -37,6 +37,7 @@ from dagengine.reliability.statistics.sums import (
     numbers,
     numpy,
     present,
+    split_groups,
     stats,
 )
 from dagengine.results import OutcomeKind, Verdict
@@ -341,7 +342,7 @@ def position_bias(
         ("swapped", "", "last verdicts, inputs swapped"),
         ("reversed", "-of-options", "last verdicts, first and last option exchanged"),
     ):
-        pairs, groups = apart(_in_both_orders(runs, order, partial(names_in, order)))
+        pairs, groups = split_groups(_in_both_orders(runs, order, partial(names_in, order)))
         for name, of, why in _OF_ORDERS if pairs else ():
             yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
 
@@ -387,7 +388,7 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
         for unit in replay.plan.units
         if isinstance(unit.node, VerdictListNode) and not unit.node.of_criteria
     }
-    lists, groups = apart(
+    lists, groups = split_groups(
         ([float(item == verdict) for item in run.lists[node]], runs.group(case))
         for case, run in runs.each() for node, verdict in named.items() if node in run.lists
     )  # fmt: skip
@@ -425,7 +426,7 @@ def bias_by_length(
         why = "all answers have the same length, or all scores or labels are equal"
         measured, by_case = list(answers.values()), [*map(runs.group, answers)]
         yield figure("length-bias", measured, associations.length_bias.sums, why, by_case, level)
-    compared, groups = apart(_comparisons(runs, cases))
+    compared, groups = split_groups(_comparisons(runs, cases))
     if compared:
         why = "no comparison of answers of different length has a winner"
         yield figure("longer-wins", compared, associations.longer_wins.sums, why, groups)
@@ -487,7 +488,7 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
         return
     why = "only one outcome occurs, so chance alone always agrees"
 
-    rows, groups = apart(_by_judge(runs, judges))
+    rows, groups = split_groups(_by_judge(runs, judges))
 
     def over(name: str, of: Callable[..., Sums], read: Outcome, level: str = "") -> Figure:
         table = [[None if run is None else read(run) for run in row] for row in rows]

@@ -34,6 +34,7 @@ from dagengine.reliability.card.words import (
 from dagengine.reliability.statistics.comparisons import compare_shares, labels_within
 from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
+from dagengine.reliability.statistics.sums import present
 from dagengine.system.terminal import counted
 
 State = Literal["met", "missed", "open"]
@@ -162,6 +163,7 @@ class _Table:
             {demand.name: demand.state(voted, card.needs) for demand in DEMANDS}
             for voted in self.voted
         ]
+        self.costs = present(node.votes for node in under.nodes)
         self.cases = len(runs_of_cases(under))
         self.runs = max(runs_of_cases(under), default=0)
 
@@ -346,8 +348,7 @@ class _Table:
 
     def _more_votes(self) -> str:
         """The runs that would show that more votes are enough, if they are few enough to ask."""
-        costs = [node.votes for node in self.under.nodes if node.votes]
-        enough = max((votes.most or 0 for votes in costs), default=0)
+        enough = max((votes.most or 0 for votes in self.costs), default=0)
         # Whether two majorities of n votes differ is seen in 2n runs.
         if len(self.under.nodes) == 1 and 0 < 2 * enough <= _MOST_RUNS:
             return (
@@ -362,8 +363,7 @@ class _Table:
 
     def _runs_to_tell(self) -> int:
         """The runs that would show how many votes are enough; 0 if they are too many to ask."""
-        runs = (node.votes.runs_to_tell or 0 for node in self.under.nodes if node.votes)
-        most = max(runs, default=0)
+        most = max((votes.runs_to_tell or 0 for votes in self.costs), default=0)
         return most if most <= _MOST_RUNS else 0
 
     def _never_both(self) -> Verdict | None:

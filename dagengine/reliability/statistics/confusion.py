@@ -51,6 +51,7 @@ from dagengine.reliability.statistics.sums import (
     numpy,
     present,
     special,
+    split_groups,
 )
 
 _DRAWS = 4000
@@ -191,10 +192,9 @@ def label_rates(
 
 
 def _share(hits: Iterable[tuple[bool, Hashable]]) -> Interval | Unknown:
-    rows = [*hits]
-    groups = [group for _, group in rows]
-    interval = bootstrap([float(hit) for hit, _ in rows], mean, groups=groups)
-    return interval or _too_few(len(set(groups)), len(rows))
+    values, groups = split_groups(hits)
+    interval = bootstrap([*map(float, values)], mean, groups=groups)
+    return interval or _too_few(len(set(groups)), len(groups))
 
 
 def baseline_interval(
@@ -210,7 +210,7 @@ def baseline_interval(
     rows = _with_groups(pairs, groups)
     intervals: list[Interval] = []
     for kind in dict.fromkeys(label for label, *_ in rows):
-        share = _share([(label == kind, group) for label, _, group in rows])
+        share = _share((label == kind, group) for label, _, group in rows)
         if isinstance(share, Unknown):
             return None
         intervals.append(share)

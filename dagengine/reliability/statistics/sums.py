@@ -223,6 +223,15 @@ def groups_of(groups: Groups, size: int) -> Sequence[Hashable]:
     return range(size) if groups is None else groups
 
 
+def split_groups(rows: Iterable[tuple[Item, Hashable]]) -> tuple[list[Item], list[Hashable]]:
+    """Items and their groups, from pairs of both."""
+    items, groups = list[Item](), list[Hashable]()
+    for item, group in rows:
+        items.append(item)
+        groups.append(group)
+    return items, groups
+
+
 def indices(values: Iterable[Hashable]) -> list[int]:
     """The number of each value; different ones are numbered as they occur."""
     numbers: dict[Hashable, int] = {}

@@ -309,15 +309,13 @@ class PackWalker:
         )
         shape = self._known.get(key)
         if shape is None:
-            shape = self._known[key] = self._average(estimates)
+            # The likely travel over all ways through a case, or over some of many.
+            packings, _ = ways(lambda choose: self._walk(estimates, choose), _PACKINGS, _PACKINGS)
+            shape = sum((travel.times(weight) for travel, weight in packings), Travel())
+            self._known[key] = shape
         tokens = text_tokens(state_json(case))
         spared = (shape.questions - shape.requests) * tokens
         return replace(shape, state_tokens=shape.requests * tokens, spared_tokens=spared)
-
-    def _average(self, estimates: Mapping[int, UnitEstimate]) -> Travel:
-        """The likely travel over all ways through a case, or over some of many."""
-        packings, _ = ways(lambda choose: self._walk(estimates, choose), _PACKINGS, _PACKINGS)
-        return sum((travel.times(weight) for travel, weight in packings), Travel())
 
     def _walk(self, estimates: Mapping[int, UnitEstimate], choose: Choose) -> _PackWalk:
         lacking = dict[int, Failure]()

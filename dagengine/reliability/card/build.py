@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress
+from itertools import chain, compress, filterfalse
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, near_hint
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card import (
     case_results,
@@ -137,20 +136,18 @@ def _about_these(
             f"the observations are about {', '.join(map(repr, about))}, but the metrics are "
             f"called {', '.join(map(repr, names))}"
         )
-    nodes = defaultdict[str, dict[str, None]](dict)
-    for row in observed:
-        if row.node:
-            nodes[row.metric][row.node] = None
+    nodes = defaultdict[str, list[str]](list)
+    for metric, node in dict.fromkeys((row.metric, row.node) for row in observed):
+        nodes[metric] += [node] * bool(node)
     for replay in replays:
         plan = replay.plan
         titles = {*map(attrgetter("name"), (*plan.slots, *plan.units))}
-        if stray := next((node for node in nodes[replay.spec.name] if node not in titles), None):
-            near = difflib.get_close_matches(stray, titles, 1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+        for stray in filterfalse(titles.__contains__, nodes[replay.spec.name]):
             speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
             raise InputError(
                 f"the observations name a node {stray!r}, but the metric {replay.spec.name!r} has "
-                f"no such node{hint}; its nodes that decide or rate are {speaking or 'none'}"
+                f"no such node{near_hint(stray, titles)}; its nodes that decide or rate are "
+                f"{speaking or 'none'}"
             )
     return observed
 

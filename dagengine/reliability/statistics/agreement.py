@@ -285,7 +285,14 @@ def _icc_ends(table: ScoreTable, groups: Sequence[Hashable]) -> tuple[float, flo
     """The ends by the jackknife alone; None if scores vary in too few groups."""
     sums = _by_item(table)
     varying = {name for name, totals in zip(groups, sums, strict=True) if totals.get("within")}
-    whole = Sums(sums, _log_ratio, of_arrays=True)
+
+    def log_ratio(all_: Totals) -> Any:
+        """The variance of the items' means over the part of it that is noise (MSB/MSW)."""
+        between, within = _variances(all_)
+        noise = within / _repeats(all_)
+        return numpy.log(numpy.where(between + noise > 0, (between + noise) / noise, numpy.nan))
+
+    whole = Sums(sums, log_ratio, of_arrays=True)
     limits = jackknife(range(len(table)), lambda _: whole, groups=groups, telling=len(varying) + 1)
     if limits is None:
         return None
@@ -336,13 +343,6 @@ def drift(table: ScoreTable, *, groups: Groups = None) -> Interval | Unknown:
         return statistics.linear_regression(*zip(*runs, strict=True)).slope if runs[1:] else None
 
     return mean_of(by_row(slope, table), groups=groups)
-
-
-def _log_ratio(all_: Totals) -> Any:
-    """The variance of the items' means over the part of it that is noise (MSB/MSW)."""
-    (between, within) = _variances(all_)
-    noise = within / _repeats(all_)
-    return numpy.log(numpy.where(between + noise > 0, (between + noise) / noise, numpy.nan))
 
 
 def _by_item(table: ScoreTable) -> list[Totals]:

@@ -218,19 +218,7 @@ def _refusal(
         return Unknown("too few labels", len(asked), LEAST_LABELS)
     if groups is not None and len(set(asked)) < LEAST_GROUPS:
         return Unknown("too few groups", len(set(asked)), LEAST_GROUPS)
-    return _unlike(traits, labels, groups)
-
-
-def _unlike(
-    traits: Mapping[str, Sequence[float | None]],
-    labels: Sequence[float | None],
-    groups: Groups,
-) -> Unknown | None:
-    """In which trait the cases with a label differ from the others by more than chance.
-
-    The covariance of the trait's rank with having a label. Its variance is that over all choices
-    of the labelled cases, or over groups where that is larger.
-    """
+    # In which trait do the cases with a label differ from the others by more than chance?
     labelled = ~numpy.isnan(numpy.array(labels, dtype=float))
     for name, values in traits.items():
         trait = numpy.array(values, dtype=float)
@@ -245,7 +233,11 @@ def _unlike(
 
 
 def _chance(ranks: Any, labelled: Any, groups: Sequence[Hashable]) -> float:
-    """The probability of so large a covariance, or a larger one, by chance."""
+    """The probability of so large a covariance of rank and label, or a larger one, by chance.
+
+    Its variance is that over all choices of the labelled cases, or over groups where that is
+    larger.
+    """
     size, share = len(labelled), float(labelled.mean())
     ranks = ranks - (size + 1) / 2
     square = share * (1 - share) * float((ranks**2).sum()) * size / (size - 1)

@@ -67,10 +67,7 @@ def departures(table: Table, *, groups: Groups = None) -> list[Departure]:
     Cochran's Q (1950, https://doi.org/10.2307/2332378) sees all runs together; a single run that
     stands apart, or a single place where results moved, is seen better by looking at each.
     """
-    # Complete rows that vary; of several lengths those of the commonest.
-    widths = [len(row) * (None not in row and len(set(row)) > 1) for row in table]
-    ((width, _),) = Counter(filter(None, widths)).most_common(1) or [(0, 0)]
-    chosen = [0 < own == width for own in widths]
+    chosen = _varying(table)
     rows = [*compress(table, chosen)]
     names = [*compress(groups_of(groups, len(table)), chosen)]
     if len(set(names)) < _LEAST_VARYING or len(rows[0]) < 3:
@@ -87,6 +84,13 @@ def departures(table: Table, *, groups: Groups = None) -> list[Departure]:
     lasting = {departure.way for departure in _test_ways(*fewer, names) if departure.sure}
     sure = [departure for departure in sure if departure.way in {"stands apart", *lasting}]
     return sorted(sure, key=lambda departure: departure.way != "stands apart")
+
+
+def _varying(table: Table) -> list[bool]:
+    """Whether each row is complete and varies; of several lengths only those of the commonest."""
+    widths = [len(row) * (None not in row and len(set(row)) > 1) for row in table]
+    ((width, _),) = Counter(filter(None, widths)).most_common(1) or [(0, 0)]
+    return [0 < own == width for own in widths]
 
 
 def _without_copies(sure: list[Departure]) -> list[Departure]:

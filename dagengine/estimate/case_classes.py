@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 
 from dagengine.compiler.plan import NONE, Plan
 from dagengine.estimate.estimates import Bounds
@@ -104,7 +105,7 @@ class CaseClasses:
             units=bounds,
             chances=chances,
             sure=sure,
-            depth=max((ways.depth for ways in every), default=0) + (reason.most or 0),
+            depth=max(map(attrgetter("depth"), every), default=0) + (reason.most or 0),
         )
 
     def _reason(self, metric: int, paths: Paths | None) -> Bounds:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from dagengine.compiler.plan import Plan
@@ -62,7 +62,7 @@ def too_long_cases(
     """
     if all(server.window is None for server in facts):
         return []
-    names = [judge.identity for judge in judges]
+    names = [*map(attrgetter("identity"), judges)]
     # Only writers of judges that decide answer in the place of others.
     deciding = judges if any(judge.capabilities.decides for judge in judges) else ()
     # Lists of one item: no case is called too long because of an answer that is assumed.

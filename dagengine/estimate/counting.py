@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from dagengine.compiler.plan import Plan
@@ -91,7 +92,7 @@ def estimate(
 def forecast(what: str, plan: Plan, cases: Iterable[TestCase], model: Any) -> Forecast:
     """Estimate a part of a job under the judges of a plan; `model` judges where it has none."""
     judges = [as_judge(model if own is None else own) for own in plan.models]
-    identities = [judge.identity for judge in judges]
+    identities = [*map(attrgetter("identity"), judges)]
     return Forecast(
         what, estimate(plan, cases, judges=identities), tuple(map(display_name, judges))
     )

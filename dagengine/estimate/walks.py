@@ -71,7 +71,7 @@ class Paths:
     @property
     def depth(self) -> int:
         """The most questions in a row on a path."""
-        return max((path.depth for path in self.paths), default=0)
+        return max(map(attrgetter("depth"), self.paths), default=0)
 
     def least(self, weight: Mapping[int, int]) -> int:
         """The least sum of unit weights over all paths."""
@@ -418,7 +418,9 @@ def with_writers(judges: Sequence[Judge]) -> list[Judge]:
 def writing(place: int, judges: Sequence[Judge]) -> int:
     """The place of the judge that writes for the one at `place`: its writer's, or its own."""
     writer = writer_of(judges[place]) if judges else None
-    return place if writer is None else [own.identity for own in judges].index(writer.identity)
+    if writer is None:
+        return place
+    return [*map(attrgetter("identity"), judges)].index(writer.identity)
 
 
 def answering(unit: Unit, place: int, judges: Sequence[Judge]) -> int:

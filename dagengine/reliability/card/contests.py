@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress, filterfalse
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -101,7 +102,7 @@ def contest_card(
     card = MetricCard(replay.spec.name, 1.0, tuple(made), flips, differences)
     settings = tuple(Setting(side.name, side.at, side.most) for side in sides)
     return JudgeCard(
-        bind([metric], judges, cases), max(side.most for side in sides), settings, (card,),
+        bind([metric], judges, cases), max(map(attrgetter("most"), sides)), settings, (card,),
         tuple(keys_of(cases, together)),
         (*(rule.format(rule=_RULE_WORDS[ties]) for rule in _RULES),
          *own_rules(together, len(cases), (), 0)),

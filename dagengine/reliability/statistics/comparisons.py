@@ -30,6 +30,7 @@ from dagengine.reliability.statistics.sums import (
     Groups,
     Sums,
     difference,
+    groups_of,
     numbers,
     numpy,
     present,
@@ -143,7 +144,7 @@ def compare_measures(first: Sums, second: Sums, *, groups: Groups = None) -> Com
     undefined for all cases, or with one of them left out.
     """
     change = difference(second, first)
-    value, size = change.value(), len(change.items) if groups is None else len(set(groups))
+    value, size = change.value(), len({*groups_of(groups, len(change.items))})
     if value is None:
         return Unknown("undefined", size)
     limits = jackknife(range(len(change.items)), lambda _: change, groups=groups)

@@ -100,7 +100,7 @@ class EscalationOptions(shared.ColumnOptions):
 
     def replay_files(self) -> Replayed:
         """Both judges from files of verdicts, or from runs of one judgement."""
-        from dagengine.improvement.replaying import observe_verdicts, replay_judges
+        from dagengine.improvement.escalation import observe_verdicts, replay_judges
         from dagengine.reliability.verdict_files import read_two_files
 
         seen = read_two_files(Path(self.small), Path(self.large), metric=self.metric)
@@ -112,7 +112,7 @@ class EscalationOptions(shared.ColumnOptions):
     def replay_tree(self, metric: BaseMetric | None, to: str | None) -> Replayed:
         """Both judges at each node of a metric, from runs or from a store."""
         from dagengine.execution.interrupts import sync
-        from dagengine.improvement import replaying
+        from dagengine.improvement import escalation
         from dagengine.improvement.rungs import escalation_of, with_escalation
         from dagengine.loading import load_judge
 
@@ -124,18 +124,18 @@ class EscalationOptions(shared.ColumnOptions):
                 "votes= and unsure= of `escalated` cannot be replayed: leave below= alone"
             )
         cases: list[Any] = [*self.cases_in(self.data)]
-        for side, source in zip(replaying.SIDES, (self.small, self.large), strict=True):
+        for side, source in zip(escalation.SIDES, (self.small, self.large), strict=True):
             if self.store is None:
-                rows += replaying.observe_run(Path(source), metric, cases, side)
+                rows += escalation.observe_run(Path(source), metric, cases, side)
             else:
-                stored = partial(replaying.observe_store, self.store, metric, cases, side)
+                stored = partial(escalation.observe_store, self.store, metric, cases, side)
                 rows += sync(partial(stored, load_judge(source, self.base_url)))
         cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
-        return replaying.replay_judges(cascade, rows, cases, self.labels, self.groups)
+        return escalation.replay_judges(cascade, rows, cases, self.labels, self.groups)
 
     def judges(self) -> tuple[str | None, tuple[float, float] | None]:
         """The name of the large judge, and what a judgement of each costs, where they are known."""
-        from dagengine.improvement.replaying import judge_of
+        from dagengine.improvement.escalation import judge_of
         from dagengine.loading import is_code
         from dagengine.record.run import run_at
 

@@ -15,7 +15,7 @@ from dagengine.errors import InputError
 from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import CaseNoise, attribute, blame, flip_effect, independence
 from dagengine.reliability.attribution import flip_rate as node_flips
-from dagengine.reliability.card.measures import MEASURES, apart, figure, figure_of
+from dagengine.reliability.card.measures import MEASURES, figure, figure_of
 from dagengine.reliability.card.repeats import mean_of_runs
 from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,8 @@ from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, planned_c
 from dagengine.view.runs import OpenRun
 from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk, answer_in
 
-_DIGITS = 12  # of the number of a case
+NUMBER = re.compile("[0-9]{1,12}")
+"""Number of a case, or another whole number in an address."""
 CANNOT_TELL = 0
 """The choice of a person who cannot tell; the others are counted from 1."""
 
@@ -59,7 +61,7 @@ class Labelling:
         kind of queue, a metric, or a case that there is not.
         """
         self._run.metric(metric)
-        if kind == "one" and seed.isdecimal() and seed.isascii() and len(seed) <= _DIGITS:
+        if kind == "one" and NUMBER.fullmatch(seed):
             return [self._run.place_of(int(seed))]
         if kind not in QUEUES:
             raise InputError(f"a queue is one of {', '.join(QUEUES)}, not {kind!r:.40}")

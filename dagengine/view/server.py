@@ -30,12 +30,11 @@ from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.report.page.run_page import ROWS
 from dagengine.system.local_server import listening, server_of
-from dagengine.view.labelling import At, Labelling, MovedError
+from dagengine.view.labelling import NUMBER, At, Labelling, MovedError
 from dagengine.view.large import IndexedRun, LargeRun
 from dagengine.view.queues import Queue
 from dagengine.view.runs import Comparisons, OpenRun, history, walks
 
-_DIGITS = 12  # of a whole number in an address
 _LONGEST = 64_000  # bytes of what a page may send
 _SEARCHED = 1000  # characters of a search
 _WHOLE = 2**53  # whole numbers from here on a page cannot tell apart
@@ -314,8 +313,7 @@ class _Pages:
 def _whole(given: Mapping[str, str], name: str) -> int:
     """A whole number of the address; raises InputError for anything else."""
     text = given.get(name, "")
-    # `isdecimal` alone takes the digits of all scripts.
-    if not text.isdecimal() or not text.isascii() or len(text) > _DIGITS:
+    if not NUMBER.fullmatch(text):
         raise InputError(f"`{name}` is a whole number, not {text!r:.40}")
     return int(text)
 

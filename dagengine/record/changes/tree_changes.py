@@ -140,8 +140,9 @@ class Trees:
     def settings(self) -> str:
         """Change of the metric's settings, in words; empty without one."""
         if self.old.threshold != self.new.threshold:
-            limits = (_number(tree.threshold) for tree in (self.old, self.new))
-            return f"threshold {' → '.join(limits)}"
+            limits = (self.old.threshold, self.new.threshold)
+            words = ("none" if limit is None else f"{limit:g}" for limit in limits)
+            return f"threshold {' → '.join(words)}"
         if self.old.strict != self.new.strict:
             return "strict mode off → on" if self.new.strict else "strict mode on → off"
         if self.old.combine != self.new.combine:
@@ -182,7 +183,3 @@ class Trees:
 def _content(node: NodeRecord) -> tuple[Any, ...]:
     """Content of a node, whatever its name."""
     return (node.kind, node.question, tuple(node.reads), tuple(node.inputs))
-
-
-def _number(threshold: float | None) -> str:
-    return "none" if threshold is None else f"{threshold:g}"

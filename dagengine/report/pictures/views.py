@@ -174,19 +174,26 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     for number, answer in enumerate(graph.answers):
         name = graph.nodes[answer.node].name
         taken = name in chosen and words(chosen[name]) == answer.verdict
-        odds = _odds_of(steps.get(name), answer.verdict)
-        view.has_odds = view.has_odds or odds is not None
-        chance: tuple[Words, ...] = () if odds is None else (((_percent(odds), "soft"),),)
-        view.answers[number] = Mark(taken, words=chance)
+        view.answers[number] = Mark(taken, words=_chance_words(steps.get(name), answer.verdict))
+    view.has_odds = any(mark.words for mark in view.answers.values())
     _reach_metrics(graph, view)
     return view
 
 
-def _odds_of(step: Step | None, verdict: str) -> float | None:
-    """The probability of an answer; what a panel voted on has none: odds are of one question."""
+def _chance_words(step: Step | None, verdict: str) -> tuple[Words, ...]:
+    """The probability of an answer in whole percents, if it is known.
+
+    What a panel voted on has none: odds are of one question. 0 % and 100 % are shown for exactly 0
+    and 1 only.
+    """
     if step is None or step.verdict is None or step.votes:
-        return None
-    return {words(answer): share for answer, share in step.odds or ()}.get(verdict)
+        return ()
+    chance = {words(answer): share for answer, share in step.odds or ()}.get(verdict)
+    if chance is None:
+        return ()
+    if 0 < chance < 0.005:
+        return ((("<1%", "soft"),),)
+    return (((">99%" if 0.995 <= chance < 1 else f"{chance:.0%}", "soft"),),)
 
 
 def _note(step: Step) -> str:
@@ -220,13 +227,6 @@ def _reach_metrics(graph: MetricGraph, view: View) -> None:
             traffic = inner.traffic | (traffic or Traffic())
         reached = bool(outer.reached or inner.reached)
         view.nodes[owner] = replace(outer, reached=reached, traffic=traffic)
-
-
-def _percent(chance: float) -> str:
-    """A probability in whole percents; 0 % and 100 % are shown for exactly 0 and 1 only."""
-    if 0 < chance < 0.005:
-        return "<1%"
-    return ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
 
 
 def _answer_words(step: Step) -> tuple[Words, ...]:

@@ -37,7 +37,7 @@ class StepCosts:
     def __init__(self, manifest: Manifest) -> None:
         prices = [None if j.price is None else Price(*j.price) for j in manifest.judges]
         self._judges = {
-            (metric.name, node.name): [prices[judge] for judge in node.judges]
+            (metric.name, node.name): list(map(prices.__getitem__, node.judges))
             for metric in manifest.metrics
             for node in metric.every_node()
         }

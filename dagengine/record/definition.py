@@ -9,6 +9,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -188,7 +189,7 @@ def metrics_of(plan: Plan, *, trees: bool = False) -> tuple[MetricRecord, ...]:
 
     With `trees` each has its document, too.
     """
-    position = {judge: number for number, judge in enumerate(plan.asked)}
+    position = dict(zip(plan.asked, count(), strict=False))
     return tuple(_Records(plan, metric, position).top(trees) for metric in plan.metrics)
 
 
@@ -222,7 +223,7 @@ class _Records:
             **settings,
             hash=digest([settings, [[node.name, node.hash] for node in nodes]]),
             nodes=nodes,
-            edges=tuple(edge for slot in slots for edge in self.edges(slot)),
+            edges=tuple(chain.from_iterable(map(self.edges, slots))),
             terminals=tuple(slot.name for slot in self._slots(scope.terminals)),
         )
 
@@ -242,7 +243,7 @@ class _Records:
             question=node.text or None,
             reads=unit.reads,
             inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
-            judges=tuple(dict.fromkeys(self._judges[judge] for judge in indices)),
+            judges=tuple(dict.fromkeys(map(self._judges.__getitem__, indices))),
             panel=None if node.panel is None else node.panel.label,
             examples=len(node.examples) if isinstance(node, AskingNode) else 0,
             grades=slot.grades,

@@ -6,7 +6,7 @@ import heapq
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,9 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
         for path in columns_in(out):
             remove(path)
         starts = _write(out / ROWS, [run.results for run in ordered])
-        if manifest.texts:
-            _write(out / CASES, [run.folder / CASES for run in ordered])
-        if all(is_there(run.folder / TIMES) for run in ordered if is_there(run.results)):
-            _write(out / TIMES, [run.folder / TIMES for run in ordered])
+        timed = all(is_there(run.folder / TIMES) for run in ordered if is_there(run.results))
+        for name in compress((CASES, TIMES), (manifest.texts, timed)):
+            _write(out / name, [run.folder / name for run in ordered])
         counted = 0 if manifest.counts is None else manifest.counts.cases
         if len(starts) != counted:
             raise InputError(f"the shards hold {len(starts)} rows, but they had {counted} cases")

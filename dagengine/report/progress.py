@@ -100,9 +100,11 @@ def progress_bar(
         with bar(progress, Console(stderr=True)):
             yield progress.add
         return
+    line, every = "dagengine: {counts}; {news}\n", _LOGGED
     # A notebook shows a stream as it comes, so a line is written over; a log keeps every line.
-    line = "\r{counts}; {news}\x1b[K" if _in_notebook() else "dagengine: {counts}; {news}\n"
-    with _lines(progress, line, _SHOWN * 4 if _in_notebook() else _LOGGED):
+    if _in_notebook():
+        line, every = "\r{counts}; {news}\x1b[K", _SHOWN * 4
+    with _lines(progress, line, every):
         yield progress.add
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dagengine.prompts.probabilities.masses import MassCount
-from dagengine.report.pictures.graphs import Contest, item_verdicts, words
+from dagengine.report.pictures.graphs import Contest, item_verdicts
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.passing import STATES, State
 from dagengine.results.rows import CaseResult, MetricResult
@@ -63,7 +63,7 @@ class MetricTally:
             if step.verdict is not None:
                 came[step.node, step.verdict] += 1
             if isinstance(step.output, list):
-                self.items[step.node].update(map(words, item_verdicts(step.output)))
+                self.items[step.node].update(map(str, item_verdicts(step.output)))
             elif isinstance(step.output, dict) and (contest := Contest.of(step.output)):
                 self.wins.update(dict.fromkeys(contest.votes[0][0], 0))
                 self.wins[contest.winner] += 1

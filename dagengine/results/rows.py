@@ -243,7 +243,7 @@ class MetricResult:
     def verbose_logs(self) -> str:
         """The steps as text: what every node said, and why."""
         parts = (f"{step.node}: {_answer(step)}\n{step.reason or ''}" for step in self.steps)
-        return "\n\n".join(part.rstrip() for part in parts)
+        return "\n\n".join(map(str.rstrip, parts))
 
     @property
     def usage(self) -> Usage:
@@ -262,8 +262,8 @@ class MetricResult:
             "raw_score": self.raw_score,
             "mode": self.mode,
             "failure": self.failure.as_dict() if self.failure else None,
-            "path": [list(turn) for turn in self.path],
-            "steps": [step.as_dict() for step in self.steps],
+            "path": list(map(list, self.path)),
+            "steps": list(map(Step.as_dict, self.steps)),
         }
         if self.ended is not None:
             row["ended"] = list(self.ended)
@@ -350,7 +350,7 @@ class CaseResult:
         """HTML for a notebook: every metric with its score, where it came about, and why."""
         head = f"{SIGNS[self.state]} {self.index} {cell(self.case)}"
         heads = ("", "metric", "score", "ended at", "reason")
-        return f"<p>{head}</p>{table(heads, [result.cells() for result in self.metrics])}"
+        return f"<p>{head}</p>{table(heads, map(MetricResult.cells, self.metrics))}"
 
     @property
     def state(self) -> State:
@@ -384,7 +384,7 @@ class CaseResult:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, one line of `results.jsonl`."""
-        metrics = [metric.as_dict() for metric in self.metrics]
+        metrics = list(map(MetricResult.as_dict, self.metrics))
         row = {"index": self.index, "case": self.case, "hash": self.hash, "metrics": metrics}
         return row if self.trace is None else {**row, "trace": self.trace}
 

@@ -26,7 +26,7 @@ from dagengine.record.costs import StepCosts
 from dagengine.record.run import Run, load_run
 from dagengine.record.writer import CASES, MANIFEST
 from dagengine.report.page.about import alarms_of, run_record
-from dagengine.report.page.packed_columns import CHUNK, PackedColumns
+from dagengine.report.page.packed_columns import CHUNK, MetricKinds, PackedColumns
 from dagengine.report.page.run_page import head_of, page_of
 from dagengine.report.page.texts import People, pack, packed_row
 from dagengine.report.pictures.graphs import MetricGraph
@@ -110,7 +110,7 @@ class IndexedRun:
             facts = json.loads(self._meta["index"])
             self._kinds: list[list[dict[str, Any]]] = facts["kinds"]
             self._days: list[str | None] = [day for day, *_ in facts["groups"]]
-            self._graphs = [MetricGraph.of(metric) for metric in record.manifest.metrics]
+            self._graphs = list(map(MetricGraph.of, record.manifest.metrics))
             self._costs = StepCosts(record.manifest)
             self._opened = opened.pop_all()
 
@@ -249,7 +249,7 @@ def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> N
             meta = {
                 "mark": mark, "folder": utf8(str(run.folder.resolve())), "rows": rows,
                 "chunk": CHUNK, "index": json.dumps(columns.as_dict()),
-                "metrics": json.dumps([kinds.as_drawn() for kinds in columns.kinds]),
+                "metrics": json.dumps(list(map(MetricKinds.as_drawn, columns.kinds))),
             }  # fmt: skip
             db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             db.execute("COMMIT")

@@ -390,7 +390,7 @@ class MetricComparison:
         """Count cases of both runs that went alike in both, and ended with this result."""
         self.states[result.state, result.state] += cases
         for scores in self._scores:
-            scores.extend([_MISSING if result.score is None else result.score] * cases)
+            scores.extend([_score_of(result)] * cases)
 
     def add_unlisted(self, old: MetricResult, new: MetricResult) -> bool:
         """Count a case that has no change, or none that is kept; else False, and nothing counted.
@@ -409,7 +409,7 @@ class MetricComparison:
     def _count(self, old: MetricResult, new: MetricResult) -> None:
         self.states[old.state, new.state] += 1
         for scores, result in zip(self._scores, (old, new), strict=True):
-            scores.append(_MISSING if result.score is None else result.score)
+            scores.append(_score_of(result))
 
     def add(
         self, old: MetricResult, new: MetricResult, case: str, places: tuple[int, int],
@@ -486,6 +486,10 @@ class RunComparison:
         names = self.new_cases if new else self.missing_cases
         if len(names) < LISTED:
             names.append(name)
+
+
+def _score_of(result: MetricResult) -> float:
+    return _MISSING if result.score is None else result.score
 
 
 def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> RunComparison:

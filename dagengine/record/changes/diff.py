@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any, Literal
 
 from dagengine.errors import InputError, did_you_mean
@@ -82,7 +83,7 @@ class _Side:
                 yield _key(row.hash, row.index, row.case), ()
             return
         for block in self.files.columns.blocks(["hash", "index", "case", *self._names]):
-            courses = [block[name] for name in self._names]
+            courses = list(map(block.__getitem__, self._names))
             for hashes, column in zip(self._hashes, courses, strict=True):
                 hashes.extend(map(hash, column))
             cases = zip(block["hash"], block["index"], block["case"], strict=True)
@@ -91,7 +92,7 @@ class _Side:
 
     def hashes(self, place: Place) -> list[int]:
         """The hashes of the courses of a case, by metric."""
-        return [hashes[place] for hashes in self._hashes]
+        return list(map(itemgetter(place), self._hashes))
 
     def row(self, place: Place) -> CaseResult:
         """The row of a case."""
@@ -121,7 +122,7 @@ class _Reader:
 
     def read(self, advance: Callable[[], None]) -> None:
         nothing: tuple[Hashable, tuple[str, ...]] = (None, ())
-        cases = zip_longest(*(side.cases() for side in self._readers), fillvalue=nothing)
+        cases = zip_longest(*map(_Side.cases, self._readers), fillvalue=nothing)
         alike, by_course = self._alike, self._by_course
         before_at, after_at = (side.hashes for side in self._readers)
         for index, latest in enumerate(cases):
@@ -172,7 +173,7 @@ class _Reader:
     def leftovers(self) -> None:
         # From the surest key to the least sure one. Each takes its pairs out before the next looks,
         # so a case that only got another name is not claimed by one with the same input.
-        left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
+        left = list(map(dict.fromkeys, map(self._alignment.left, _SIDES)))
         before, after = self._sides
         for kind, key in _KEYS.items():
             if not all(left):

@@ -7,6 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise, repeat
 from operator import attrgetter
 from typing import Any
@@ -46,11 +47,10 @@ def layouts(
     """
     folding = _Folding(graph, ways, cases)
     try:
-        whole = folding.draw(folding.parts[-1])
-        chosen = None if whole.fits(_BESIDE) else folding.largest(_BESIDE)
+        chosen = folding.largest(_BESIDE)
         if chosen is not None and folding.leaves_out(chosen):
-            chosen = None if whole.fits(_FULL) else folding.largest(_FULL)
-        drawings = [whole]
+            chosen = folding.largest(_FULL)
+        drawings = [folding.whole]
         if chosen is not None:
             drawings.append(folded := folding.draw(chosen))
             for stub in folded.stubs[:_OPENED]:
@@ -60,7 +60,7 @@ def layouts(
             frames = graph.around(owner)
             base = chosen if chosen is not None and frames[-1] in chosen else folding.parts[-1]
             inside[owner] = folding.draw(base, frames).as_dict()
-        return [drawing.as_dict() for drawing in drawings], inside
+        return list(map(_Drawing.as_dict, drawings)), inside
     except (MissingExtraError, OSError, ValueError):
         return [], {}
 
@@ -128,11 +128,22 @@ class _Folding:
         """The drawing of some nodes, with what is inside of the metrics `frames`."""
         return _Drawing(self._graph, shown, self._cases, self._never, frames)
 
-    def largest(self, room: tuple[int, int]) -> set[int]:
-        """The largest part whose picture has room: branch after branch, past those without."""
+    @cached_property
+    def whole(self) -> _Drawing:
+        """The drawing of the whole graph."""
+        return self.draw(self.parts[-1])
+
+    def largest(self, room: tuple[int, int]) -> set[int] | None:
+        """The largest part whose picture has room: branch after branch, past those without.
+
+        None if the whole graph has room.
+        """
 
         def without_room(part: set[int]) -> bool:
             return not self.draw(part).fits(room)
+
+        if self.whole.fits(room):
+            return None
 
         # Parts grow, and so do their pictures: the largest that fits is found by bisection.
         position = max(0, bisect.bisect_left(self.parts, True, key=without_room) - 1)

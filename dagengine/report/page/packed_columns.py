@@ -127,7 +127,7 @@ class MetricKinds:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """The kinds, JSON-ready."""
-        return [kind._asdict() for kind in self._numbers]
+        return list(map(Kind._asdict, self._numbers))
 
     def as_drawn(self) -> dict[str, Any]:
         """The metric with its drawings, JSON-ready."""
@@ -143,7 +143,7 @@ class PackedColumns:
     """Takes the rows of a run block by block, and gives their columns as bytes."""
 
     def __init__(self, metrics: Sequence[MetricRecord]) -> None:
-        self.kinds = [MetricKinds(metric) for metric in metrics]
+        self.kinds = list(map(MetricKinds, metrics))
         self.placed = True
         """Whether the number of every case is its place."""
         self._groups: dict[Group, int] = {}
@@ -177,8 +177,8 @@ class PackedColumns:
         pairs = {text: kinds.number_and_score(text) for text in dict.fromkeys(courses)}
         numbers = [pairs[text][0] for text in courses]
         kinds.cases.update(numbers)
-        used = (block[f"{name}.{metric}"] for name in Used._fields)
-        read, written, questions, costs, seconds = used
+        names = map(f"{{}}.{metric}".format, Used._fields)
+        read, written, questions, costs, seconds = map(block.__getitem__, names)
         columns: dict[str, Iterable[Any]] = {
             "kind": numbers,
             "score": [pairs[text][1] for text in courses],
@@ -217,16 +217,16 @@ class PackedColumns:
 
     def day_of(self, case: int) -> str | None:
         """The day of the case with a number, as long as its row waits; None without one."""
-        numbers = self._numbers["number"]
-        position = case if numbers[case : case + 1] == array("d", [case]) else -1
-        return self.days[self._numbers["group"][position]] if position >= 0 else None
+        if self._numbers["number"][case : case + 1] != array("d", [case]):
+            return None
+        return self.days[self._numbers["group"][case]]
 
     def as_dict(self) -> dict[str, Any]:
         """Meaning of the numbers in the columns, JSON-ready."""
         return {
             "placed": self.placed,
             "groups": list(self._groups),
-            "kinds": [kinds.as_dicts() for kinds in self.kinds],
+            "kinds": list(map(MetricKinds.as_dicts, self.kinds)),
         }
 
 

@@ -27,7 +27,7 @@ from dagengine.report.page.about import (
     plain_lines,
     run_record,
 )
-from dagengine.report.page.packed_columns import PackedColumns
+from dagengine.report.page.packed_columns import MetricKinds, PackedColumns
 from dagengine.report.page.texts import People, PromptBlocks, Texts, keys_of, open_prompts, pack
 from dagengine.report.tally import Tally
 from dagengine.system.regular_files import require_regular, write_whole
@@ -152,7 +152,7 @@ def _full_record(
     record = run_record(run, tally.rows, kept)
     record["days"] = len({*columns.days} - {None})
     record["alarms"] = alarms_of(run, columns.day_of)
-    record["metrics"] = [kinds.as_drawn() for kinds in columns.kinds]
+    record["metrics"] = list(map(MetricKinds.as_drawn, columns.kinds))
     for metric, summed in zip(record["metrics"], tally.summing.result(), strict=False):
         if summed.points is not None:
             means = {"unclipped": summed.points.share, **summed.points.tags}

@@ -19,7 +19,7 @@ from dagengine.question import Message
 from dagengine.record.costs import StepCosts, call_record
 from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run
-from dagengine.report.pictures.graphs import MetricGraph, words
+from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.results import CaseResult, MetricResult, Step, calls_words, implied_output
 from dagengine.store.file import UNREADABLE, connect_to_read, question_by, unpack
 from dagengine.store.notices import question_parts
@@ -140,7 +140,7 @@ def _packed_result(graph: MetricGraph, costs: StepCosts, result: MetricResult | 
         steps.append(_step(graph, step, costs.of(result.metric, step)))
         if step.verdict is not None:
             because = f": {step.reason}" if step.reason else ""
-            decisions.append(f"{step.node} → {words(step.verdict)}{because}")
+            decisions.append(f"{step.node} → {step.verdict!s}{because}")
     # A reason that only says what the decisions said is in the steps already.
     reason = result.reason == "\n".join(decisions) or result.reason
     packed = [reason, result.failure and result.failure.as_dict(), steps]
@@ -157,7 +157,7 @@ def _three_digits(seconds: float | None) -> float | None:
 def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
     node = graph.node(step.node)
     as_ever = node is not None and graph.nodes[node].kind == step.kind
-    verdict = None if step.verdict is None else words(step.verdict)
+    verdict = None if step.verdict is None else str(step.verdict)
     values = [
         *(step.node if node is None else node, str(step.outcome), verdict, _own_output(step)),
         *(step.reason, step.score, step.mode, step.confidence),
@@ -167,7 +167,7 @@ def _step(graph: MetricGraph, step: Step, cost: float | None) -> list[Any]:
     dollars = float(f"{cost or 0:.4g}")
     shown = (list(step.votes), tokens, "" if as_ever else step.kind, dollars)
     values += (value or None for value in shown)
-    odds = step.odds and [(words(at), round(chance, 4)) for at, chance in step.odds]
+    odds = step.odds and [(str(at), round(chance, 4)) for at, chance in step.odds]
     values += (_three_digits(step.seconds), odds)
     # What happened on the way to the answers: mostly nothing
     calls = way and {"words": way, "questions": [[*map(call_record, at)] for at in step.calls]}
@@ -237,7 +237,7 @@ class People:
             outcome = label.outcome
             if outcome is not None and not isinstance(outcome, str):
                 outcome = f"{outcome:.2f}"
-            answer = None if label.answer is None else words(label.answer)
+            answer = None if label.answer is None else str(label.answer)
             shown = {name: getattr(label, name) for name in ("who", "when", "metric", "node")}
             more = {"answer": answer, "outcome": outcome, "note": label.note}
             self._by_case[label.case].append(shown | more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, ClassVar
 
 from dagengine.record.values import MetricRecord, NodeRecord
@@ -35,7 +36,7 @@ class Answer:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form; scores of verdicts are whole numbers from 0 to 10."""
         score = None if self.score is None else round(self.score * 10, 6)
-        to = self.targets[0] if self.targets else None
+        to = next(iter(self.targets), None)
         return {"node": self.node, "verdict": self.verdict, "to": to, "score": score}
 
 
@@ -104,7 +105,7 @@ class MetricGraph:
 
     def answer(self, node: int, verdict: Any) -> int:
         """The number of an answer; a new one when the graph has none such."""
-        key = (node, words(verdict))
+        key = (node, str(verdict))
         if key not in self._answer:
             self._answer[key] = len(self.answers)
             self.answers.append(Answer(node, key[1]))
@@ -124,7 +125,7 @@ class MetricGraph:
                 self._add(nested, inside=number)
         for edge in metric.edges:
             source = self._node[edge.source]
-            target = None if edge.target is None else self._node[edge.target]
+            target = self._node.get(edge.target or "")
             if edge.verdict is None:
                 if target is not None and target != source:
                     self.feeds.append(Feed(source, target, edge.starts))
@@ -132,7 +133,8 @@ class MetricGraph:
             answer = self.answers[self.answer(source, edge.verdict)]
             if target is not None:
                 answer.targets.append(target)
-            answer.score = edge.score if edge.score is not None else answer.score
+            if edge.score is not None:
+                answer.score = edge.score
 
     def as_dict(self) -> dict[str, Any]:
         """Data for the page, without the drawings."""
@@ -141,9 +143,9 @@ class MetricGraph:
             "threshold": self.metric.threshold,
             "strict": self.metric.strict,
             "hash": self.metric.hash,
-            "nodes": [node.as_dict() for node in self.nodes],
-            "answers": [answer.as_dict() for answer in self.answers],
-            "feeds": [feed.as_dict() for feed in self.feeds],
+            "nodes": list(map(Node.as_dict, self.nodes)),
+            "answers": list(map(Answer.as_dict, self.answers)),
+            "feeds": list(map(Feed.as_dict, self.feeds)),
         }
 
 
@@ -169,13 +171,8 @@ class Contest:
         winner = output.get("winner") or cls.TIE
         votes = tuple((ballot["order"], ballot.get("winner") or cls.TIE) for ballot in ballots)
         won = [vote == winner for _, vote in votes]
-        first = ballots[won.index(True) if True in won else 0]
+        first = next(compress(ballots, won), ballots[0])
         return cls(winner, votes, first["reason"])
-
-
-def words(verdict: Any) -> str:
-    """A verdict as the page, and the command line, write it."""
-    return verdict if isinstance(verdict, str) else str(verdict)
 
 
 def item_verdicts(output: Any) -> Iterator[Any]:

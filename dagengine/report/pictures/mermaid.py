@@ -118,5 +118,5 @@ def _quote(text: str) -> str:
 
 def _escape_markdown(text: str) -> str:
     """Text of one line that Markdown shows as it is."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    line = " ".join(clean(text, len(text)).split())
     return re.sub(r"[\\`*_{}\[\]<>#|!]", r"\\\g<0>", line)

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Literal
 
 from dagengine.prompts.evidence import as_text
-from dagengine.report.pictures.graphs import MetricGraph, words
+from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.report.tally import MetricTally, Place
 from dagengine.results import MetricResult, Step
 from dagengine.results.passing import SIGNS, STATES, State
@@ -173,7 +173,7 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
             view.nodes[number] = Mark(False)
     for number, answer in enumerate(graph.answers):
         name = graph.nodes[answer.node].name
-        taken = name in chosen and words(chosen[name]) == answer.verdict
+        taken = name in chosen and str(chosen[name]) == answer.verdict
         view.answers[number] = Mark(taken, words=_chance_words(steps.get(name), answer.verdict))
     view.has_odds = any(mark.words for mark in view.answers.values())
     _reach_metrics(graph, view)
@@ -188,7 +188,7 @@ def _chance_words(step: Step | None, verdict: str) -> tuple[Words, ...]:
     """
     if step is None or step.verdict is None or step.votes:
         return ()
-    chance = {words(answer): share for answer, share in step.odds or ()}.get(verdict)
+    chance = {str(answer): share for answer, share in step.odds or ()}.get(verdict)
     if chance is None:
         return ()
     if 0 < chance < 0.005:
@@ -263,7 +263,7 @@ def counts(graph: MetricGraph, tally: MetricTally) -> View:
             missing: Words = ((f"{SIGNS['no_score']} {broke:,} without an answer", "none"),)
             shown = (missing, *shown)
         view.nodes[number] = Mark(came.cases > 0, came, shown)
-    verdicts = {(node, words(verdict)): (node, verdict) for node, verdict in tally.chose}
+    verdicts = {(node, str(verdict)): (node, verdict) for node, verdict in tally.chose}
     for number, answer in enumerate(graph.answers):
         spot = verdicts.get((graph.nodes[answer.node].name, answer.verdict))
         came = Traffic() if spot is None else _came(tally, spot)

@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 from xml.sax.saxutils import XMLGenerator
@@ -338,11 +339,8 @@ def write_junit(path: str | Path, rows: Iterable[CaseResult], summary: Summary) 
     with new_file(Path(path)) as file:
         xml = XMLGenerator(file, "utf-8", short_empty_elements=True)
         # Readers of JUnit expect the counts before the first test: so the summary is known already.
-        counts = {
-            "tests": str(sum(tally.cases for tally in summary)),
-            "failures": str(sum(tally.failed for tally in summary)),
-            "errors": str(sum(tally.no_score for tally in summary)),
-        }
+        kinds = {"tests": "cases", "failures": "failed", "errors": "no_score"}
+        counts = {n: str(sum(map(attrgetter(kind), summary))) for n, kind in kinds.items()}
         xml.startDocument()
         xml.startElement("testsuites", _attributes(counts))
         xml.startElement("testsuite", _attributes({"name": "dagengine", **counts}))

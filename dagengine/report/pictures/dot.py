@@ -18,27 +18,21 @@ from typing import Any
 import graphviz
 
 from dagengine.errors import MissingExtraError
-from dagengine.report.pictures.model import Arrow, Model, Part
+from dagengine.report.pictures.model import Arrow, Model, Part, fill_of
 from dagengine.report.pictures.views import ANSWER, FONT, LIGHT, NAME, SMALL, TITLE, Words, clean
 from dagengine.system.terminal import plain
 
 _INCH = 72
-_COLOURS = {tone: LIGHT[tone or "ink"] for tone in ("", "soft", "fail", "none", "mark")}
 # What comes closest to the shapes of the SVG among those of Graphviz.
 _SHAPES = {
-    "judgement": {"shape": "box", "style": "filled,diagonals", "fillcolor": LIGHT["judgement"]},
-    "rating": {"shape": "box", "style": "filled,diagonals", "fillcolor": LIGHT["judgement"]},
-    "items": {"shape": "box3d", "style": "filled", "fillcolor": LIGHT["judgement"]},
-    "task": {"shape": "note", "style": "filled", "fillcolor": LIGHT["task"]},
-    "code": {
-        "shape": "component",
-        "style": "filled",
-        "fillcolor": LIGHT["code"],
-        "margin": "0.25,0.06",
-    },
-    "metric": {"shape": "box", "style": "filled", "peripheries": "2", "fillcolor": LIGHT["metric"]},
+    "judgement": {"shape": "box", "style": "filled,diagonals"},
+    "rating": {"shape": "box", "style": "filled,diagonals"},
+    "items": {"shape": "box3d", "style": "filled"},
+    "task": {"shape": "note", "style": "filled"},
+    "code": {"shape": "component", "style": "filled", "margin": "0.25,0.06"},
+    "metric": {"shape": "box", "style": "filled", "peripheries": "2"},
     "folded": {"shape": "box", "style": "dashed,rounded"},
-    "end": {"shape": "box", "style": "rounded,filled", "fillcolor": LIGHT["ground"]},
+    "end": {"shape": "box", "style": "rounded,filled"},
 }
 
 
@@ -80,6 +74,8 @@ def _draw_frame(graph: Any, model: Model, frame: str | None) -> None:
 
 def _part(part: Part) -> dict[str, str]:
     look = dict(_SHAPES[part.shape])
+    if part.shape != "folded":
+        look["fillcolor"] = LIGHT[fill_of(part.shape)]
     if part.shape == "end":
         look["height"], look["width"] = f"{28 / _INCH:.3f}", f"{64 / _INCH:.3f}"
         colour = "fail" if part.state == "failed" else "ink"
@@ -122,7 +118,7 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
 
 def _line(words: Words) -> str:
     return "".join(
-        f'<font point-size="{SMALL}" color="{_COLOURS[tone]}">{_escape(text)}</font>'
+        f'<font point-size="{SMALL}" color="{LIGHT[tone or "ink"]}">{_escape(text)}</font>'
         for text, tone in words
     )
 

@@ -45,6 +45,7 @@ SHAPES: dict[Shape, str] = {
 }
 """What a legend says of shapes."""
 
+_FILLS = {"rating": "judgement", "items": "judgement", "folded": "ground", "end": "ground"}
 _KINDS = {"binary judgement": "judgement", "verdict list": "verdict per item", "map": "per item"}
 Stroke = Literal["cases", "taken", "runs", "data", "missed"]
 """What the line of an arrow says: each kind has a look of its own."""
@@ -93,6 +94,11 @@ class Part:
         """Height of its lines and its bar, in pixels."""
         lines = len(self.lines) + len(self.note)
         return NAME_LINE * len(self.name) + LINE * lines + _BAR * (self.bar is not None)
+
+
+def fill_of(shape: Shape) -> str:
+    """The name of the colour that fills a shape."""
+    return _FILLS.get(shape, shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +194,10 @@ class _Maker:
         self._folds = self.fold_parts(whole)
         self._dropped = set(self.carriers())
         model = Model(graph.metric.name, (), view.kind, view.has_odds)
-        for number, node in enumerate(graph.nodes):
+        for number in range(len(graph.nodes)):
             if self._hides(number):
                 continue
-            frame = None if node.inside is None else f"f{node.inside}"
+            frame = self._frame_of(number)
             if number in self._folds.opened:
                 model.frames.append(self.frame(number, frame))
             else:
@@ -282,6 +288,10 @@ class _Maker:
             bar=mark.traffic,
             hint=_hint(node, name),
         )
+
+    def _frame_of(self, number: int) -> str | None:
+        inside = self._graph.nodes[number].inside
+        return None if inside is None else f"f{inside}"
 
     def _own_name(self, node: Node) -> str:
         """The name without those of the metrics around it."""
@@ -392,7 +402,6 @@ class _Maker:
         side = "below {:g}" if state == "failed" else "from {:g} on"
         limit = "" if metric.threshold is None else f": {side.format(metric.threshold)}"
         after = " of 10" if mark.traffic is None else f" · {mark.traffic.cases:,}"
-        inside = self._graph.nodes[answer.node].inside
         return Part(
             key=f"l{number}",
             shape="end",
@@ -400,7 +409,7 @@ class _Maker:
             lines=(((after, "soft"),),),
             reached=mark.reached,
             bar=mark.traffic,
-            frame=None if inside is None else f"f{inside}",
+            frame=self._frame_of(answer.node),
             state=state,
             hint=f"score {tens} of 10{limit}",
         )

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from dagengine.report.pictures.dot import laid_out
-from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape
+from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape, fill_of
 from dagengine.report.pictures.views import (
     ANSWER,
     DARK,
@@ -35,16 +35,6 @@ _BAR = 7  # pixels that a bar is high
 _TITLE_WIDTH = 90  # characters
 _SAMPLE = (30, 17)  # pixels of a shape in the legend
 _WEIGHT: dict[str, str] = dict.fromkeys(("fail", "none"), ' font-weight="700"')
-_FILLS: dict[Shape, str] = {
-    "judgement": "judgement",
-    "rating": "judgement",
-    "items": "judgement",
-    "task": "task",
-    "code": "code",
-    "metric": "metric",
-    "folded": "ground",
-    "end": "ground",
-}
 _ENDS = (
     ("passed", "✓ 7", "score of 10, passes"),
     ("failed", "✕ 3", "below the threshold"),
@@ -159,12 +149,12 @@ class _Drawing:
         wide, tall = float(placed["width"]) * _INCH, float(placed["height"]) * _INCH
         x, y = x - wide / 2, y - tall / 2
         box = x, y, wide, tall
-        look = f'class="f-{_FILLS[part.shape]} s-edge" stroke-width="1.25"'
+        look = f'class="f-{fill_of(part.shape)} s-edge" stroke-width="1.25"'
         if part.shape == "end" and part.state == "failed":
             stroke = 3 if part.most or (part.reached and part.bar is None) else 1.25
             look = f'class="f-fail-ground s-fail" stroke-width="{stroke}"'
         elif part.reached and self._model.kind == "path":
-            look = f'class="f-{_FILLS[part.shape]} s-mark" stroke-width="2.5"'
+            look = f'class="f-{fill_of(part.shape)} s-mark" stroke-width="2.5"'
         if part.reached is False and part.shape != "folded":
             look = look.replace("f-fail-ground", "f-ground") + ' stroke-dasharray="3 3"'
         shape = _shape(part.shape, box, look)
@@ -333,7 +323,7 @@ def _samples(model: Model) -> Iterable[tuple[str, str]]:
     shapes = {part.shape for part in model.parts} | ({"metric"} if model.frames else set())
     for shape, words in SHAPES.items():
         if shape in shapes:
-            look = f'class="f-{_FILLS[shape]} s-edge"'
+            look = f'class="f-{fill_of(shape)} s-edge"'
             yield _shape(shape, (0, 0, wide, tall), look, cut=5), words
     states = {part.state for part in model.parts if part.shape == "end"}
     for state, sign, words in _ENDS:

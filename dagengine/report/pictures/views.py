@@ -24,42 +24,27 @@ Tone = Literal["", "soft", "fail", "none", "mark"]
 Words = tuple[tuple[str, Tone], ...]
 """One line, in pieces of one tone each."""
 
-LIGHT = {
-    "ground": "#ffffff",
-    "ink": "#1f2933",
-    "soft": "#52606d",
-    "edge": "#8795a1",
-    "line": "#d9e0e6",
-    "flow": "#b8c4cf",
-    "bar": "#9fb3c4",
-    "mark": "#0b5394",
-    "fail": "#b3261e",
-    "fail-ground": "#fbeae7",
-    "none": "#6b3fa0",
-    "judgement": "#fdf8e4",
-    "task": "#eef3f6",
-    "code": "#f3effb",
-    "metric": "#eaf4fa",
-    "frame": "#f8fafb",
+_COLOURS = {  # in the light and in the dark
+    "ground": ("#ffffff", "#11161c"),
+    "ink": ("#1f2933", "#e4e9ee"),
+    "soft": ("#52606d", "#a3b1be"),
+    "edge": ("#8795a1", "#7b8a98"),
+    "line": ("#d9e0e6", "#2d3843"),
+    "flow": ("#b8c4cf", "#465563"),
+    "bar": ("#9fb3c4", "#5d7285"),
+    "mark": ("#0b5394", "#84bcf2"),
+    "fail": ("#b3261e", "#ff9484"),
+    "fail-ground": ("#fbeae7", "#41221f"),
+    "none": ("#6b3fa0", "#c9aef8"),
+    "judgement": ("#fdf8e4", "#2a2716"),
+    "task": ("#eef3f6", "#1b2630"),
+    "code": ("#f3effb", "#251f35"),
+    "metric": ("#eaf4fa", "#16293a"),
+    "frame": ("#f8fafb", "#151c23"),
 }
-DARK = {
-    "ground": "#11161c",
-    "ink": "#e4e9ee",
-    "soft": "#a3b1be",
-    "edge": "#7b8a98",
-    "line": "#2d3843",
-    "flow": "#465563",
-    "bar": "#5d7285",
-    "mark": "#84bcf2",
-    "fail": "#ff9484",
-    "fail-ground": "#41221f",
-    "none": "#c9aef8",
-    "judgement": "#2a2716",
-    "task": "#1b2630",
-    "code": "#251f35",
-    "metric": "#16293a",
-    "frame": "#151c23",
-}
+LIGHT, DARK = (
+    dict(zip(_COLOURS, side, strict=True)) for side in zip(*_COLOURS.values(), strict=True)
+)
 FONT = "Helvetica,Arial,sans-serif"
 NAME, SMALL, ANSWER, TITLE = 13, 11, 12, 16  # pixels
 LINE, NAME_LINE = 14, 16  # heights of lines

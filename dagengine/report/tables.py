@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
-from xml.sax.saxutils import XMLGenerator
-from xml.sax.xmlreader import AttributesImpl
 
 from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
@@ -336,32 +334,34 @@ def write_junit(path: str | Path, rows: Iterable[CaseResult], summary: Summary) 
 
     A result below its threshold is a failure, one without a score an error.
     """
+    from xml.sax.saxutils import XMLGenerator
+    from xml.sax.xmlreader import AttributesImpl
+
+    def attributes(texts: dict[str, str]) -> AttributesImpl:
+        return AttributesImpl(dict(zip(texts, map(_clean, texts.values()), strict=True)))
+
     with new_file(Path(path)) as file:
         xml = XMLGenerator(file, "utf-8", short_empty_elements=True)
         # Readers of JUnit expect the counts before the first test: so the summary is known already.
         kinds = {"tests": "cases", "failures": "failed", "errors": "no_score"}
         counts = {n: str(sum(map(attrgetter(kind), summary))) for n, kind in kinds.items()}
         xml.startDocument()
-        xml.startElement("testsuites", _attributes(counts))
-        xml.startElement("testsuite", _attributes({"name": "dagengine", **counts}))
+        xml.startElement("testsuites", attributes(counts))
+        xml.startElement("testsuite", attributes({"name": "dagengine", **counts}))
         for row in rows:
             for result in row.metrics:
                 name = {"classname": result.metric, "name": f"{row.index} {row.case}"}
-                xml.startElement("testcase", _attributes(name))
+                xml.startElement("testcase", attributes(name))
                 if kind := {"failed": "failure", "no_score": "error"}.get(result.state):
                     score = "" if result.score is None else f"score {result.score:.4g} at "
                     why = {"message": f"{score}{result.end}", "type": str(result.outcome)}
-                    xml.startElement(kind, _attributes(why))
+                    xml.startElement(kind, attributes(why))
                     xml.characters(_clean(result.why))
                     xml.endElement(kind)
                 xml.endElement("testcase")
         xml.endElement("testsuite")
         xml.endElement("testsuites")
         xml.endDocument()
-
-
-def _attributes(texts: dict[str, str]) -> AttributesImpl:
-    return AttributesImpl(dict(zip(texts, map(_clean, texts.values()), strict=True)))
 
 
 def _clean(text: str) -> str:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagengine.errors import InputError
 from dagengine.record.changes.diff import compare_runs
@@ -18,6 +18,9 @@ from dagengine.report.page.run_page import served_page
 from dagengine.report.page.texts import Prompt, keys_of, open_prompts
 from dagengine.results import CaseResult
 from dagengine.results.summary import MetricSummary, Summing
+
+if TYPE_CHECKING:
+    from dagengine.reliability.card.values import JudgeCard
 
 _READ = 30_000  # rows that are read for what a list of runs says of each
 
@@ -209,6 +212,9 @@ class Comparisons:
         key = tuple((run.folder, len(run), run.finished) for run in (old, new))
         report = self._kept.pop(key, None)
         if report is None:
+            # Measures of judges: who only opens a run does not need them.
+            from dagengine.reliability.changes.run_report import change_report
+
             runs = load_run(old.folder), load_run(new.folder)
             report = change_report(compare_runs(*runs), self._card)
             for metric in report["metrics"]:

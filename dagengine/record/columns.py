@@ -12,20 +12,17 @@ import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from itertools import chain, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from dagengine.compiler.definitions import digest
 from dagengine.data.json_lines import beside
 from dagengine.data.parquet import ParquetWriter
 from dagengine.prompts.json_values import shallow_value
-from dagengine.record.costs import StepCosts, usage_of
+from dagengine.record.costs import StepCosts, adapter_of, usage_of
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.system.regular_files import file_sha256, is_there, require_regular
@@ -162,14 +159,11 @@ def _entries(item: Any, key: str, *more: str) -> dict[str, Any] | None:
     return {name: item[name] for name in (key, *more) if name in item}
 
 
-@cache
-def _results() -> TypeAdapter[MetricResult]:
-    return TypeAdapter(MetricResult)
-
-
 def outline_of(metric: str, course: str) -> MetricResult:
     """A result without texts and tokens, from its course."""
-    return _results().validate_python({"metric": metric, "reason": None, **shallow_value(course)})
+    values = {"metric": metric, "reason": None, **shallow_value(course)}
+    outline: MetricResult = adapter_of(MetricResult).validate_python(values)
+    return outline
 
 
 def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:

@@ -87,6 +87,7 @@ def usage_of(result: MetricResult, costs: StepCosts) -> Used:
 
 
 T = TypeVar("T")
+_QUESTIONS = tuple[Annotated[tuple[JudgeCall, ...], MinLen(2)], ...]
 _LONGEST = 1e10  # seconds; a file that says more is damaged
 _INDEX = re.compile(rb'\{"index": (\d+)')
 
@@ -144,9 +145,8 @@ def row_with_times(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
             _set_seconds(step, seconds.get(step.node))
             if step.node in calls:
                 with suppress(ValidationError):  # a damaged line is no reason to lose its row
-                    object.__setattr__(
-                        step, "calls", _questions().validate_python(calls[step.node])
-                    )
+                    questions = adapter_of(_QUESTIONS).validate_python(calls[step.node])
+                    object.__setattr__(step, "calls", questions)
             # The provider's cache is of this run, not of the answer, so it stands with the times;
             # more cached tokens than there were would make prices negative.
             tokens = cached.get(step.node)
@@ -168,8 +168,9 @@ def _set_seconds(read: CaseResult | Step, seconds: Any) -> None:
 
 
 @cache
-def _questions() -> TypeAdapter[tuple[tuple[JudgeCall, ...], ...]]:
-    return TypeAdapter(tuple[Annotated[tuple[JudgeCall, ...], MinLen(2)], ...])
+def adapter_of(kind: type[T]) -> TypeAdapter[T]:
+    """Return what reads plain data as values of a kind; it is made once, when it is first used."""
+    return TypeAdapter(kind)
 
 
 def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:

@@ -75,19 +75,22 @@ class _Side:
         self._latest: tuple[Place, CaseResult] | None = None
 
     def cases(self) -> Iterator[tuple[Hashable, tuple[str, ...]]]:
-        """Key of every case, and its courses by metric (none without columns)."""
+        """Key of every case, and its courses by metric (none without columns).
+
+        The key is the content; a row of the data that was not a test case is known by its place.
+        """
         if self.files.columns is None:
             for offset in range(len(self.files)):
                 row = self.row(offset)
                 self._latest = (offset, row)
-                yield _key(row.hash, row.index, row.case), ()
+                yield row.hash or (row.index, row.case), ()
             return
         for block in self.files.columns.blocks(["hash", "index", "case", *self._names]):
             courses = list(map(block.__getitem__, self._names))
             for hashes, column in zip(self._hashes, courses, strict=True):
                 hashes.extend(map(hash, column))
             cases = zip(block["hash"], block["index"], block["case"], strict=True)
-            keys = [content or (index, case) for content, index, case in cases]  # as `_key`
+            keys = [content or (index, case) for content, index, case in cases]
             yield from zip(keys, zip(*courses, strict=True), strict=True)
 
     def hashes(self, place: Place) -> list[int]:
@@ -191,11 +194,6 @@ class _Reader:
         for side in _SIDES:
             for index in left[side]:
                 self._comparison.add_unpaired(self._sides[side].row(index).case, new=side == 1)
-
-
-def _key(content: str | None, index: int, case: str) -> Hashable:
-    """The content of a case; a row of the data that was not a test case is known by its place."""
-    return content or (index, case)
 
 
 def _without_name(side: RunFiles, place: Place) -> Hashable | None:

@@ -41,12 +41,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     A page that is `served` is read on the machine where the folder is; any other may travel.
     """
     manifest, totals = run.manifest, run.manifest.totals
-    # The folder as commands on the page have it: from here, and without a place of the machine
-    folder = run.folder
-    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
-        folder = folder.relative_to(Path.cwd())
-    elif folder.is_absolute() and not served:
-        folder = Path(folder.name)
+    folder = _folder_words(run.folder, served)
     seconds = manifest.seconds
     texts = "none" if not manifest.texts else "all" if kept == cases else "some"
     # The command that holds the judge of a run against the labels in its folder. What the run was
@@ -56,7 +51,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     files = (word for word in _words(manifest.command) if word.split(":")[0].endswith(".py"))
     return {
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
-        "folder": str(folder),
+        "folder": folder,
         "started": manifest.started.isoformat(timespec="seconds"),
         "seconds": None if seconds is None else round(seconds, 1),
         "finished": run.finished,
@@ -81,6 +76,13 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "settings": list(_settings(manifest)),
         "noPrompts": why_without(run),
     }
+
+
+def _folder_words(folder: Path, served: bool) -> str:
+    """The folder as commands on a page have it: from here, and without a place of the machine."""
+    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+        return str(folder.relative_to(Path.cwd()))
+    return folder.name if folder.is_absolute() and not served else str(folder)
 
 
 def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:

@@ -237,16 +237,13 @@ class _Maker:
 
     def fold_parts(self, whole: bool) -> Folds:
         graph, view = self._graph, self._view
-        self._whole = Folds(graph, self._size)
+        self._whole = Folds(graph, lambda number: self._parts[number].size())
         if whole:
             return self._whole
         if view.kind == "path":
             reached = {number for number, mark in view.nodes.items() if mark.reached}
             return self._whole.to_show(reached)
         return self._whole.to_fit(self.weight)
-
-    def _size(self, number: int) -> tuple[float, float]:
-        return self._parts[number].size()
 
     def weight(self, number: int) -> tuple[int, ...]:
         """Failures and cases that came by a node; without a run the nodes behind it."""

@@ -25,6 +25,10 @@ from dagengine.results.rows import CaseResult, MetricResult
 DIGITS = 4
 """Of the seconds in a record: a tenth of a millisecond."""
 _FREE = frozenset({"code", "field", "metric"})  # kinds of nodes that ask no question
+T = TypeVar("T")
+_QUESTIONS = tuple[Annotated[tuple[JudgeCall, ...], MinLen(2)], ...]
+_LONGEST = 1e10  # seconds; a file that says more is damaged
+_INDEX = re.compile(rb'\{"index": (\d+)')
 
 
 class StepCosts:
@@ -84,12 +88,6 @@ def usage_of(result: MetricResult, costs: StepCosts) -> Used:
         if step.seconds is not None:
             seconds = (seconds or 0.0) + round(step.seconds, DIGITS)
     return Used(input_tokens, output_tokens, questions, money, seconds)
-
-
-T = TypeVar("T")
-_QUESTIONS = tuple[Annotated[tuple[JudgeCall, ...], MinLen(2)], ...]
-_LONGEST = 1e10  # seconds; a file that says more is damaged
-_INDEX = re.compile(rb'\{"index": (\d+)')
 
 
 def times_line(row: CaseResult) -> dict[str, Any]:

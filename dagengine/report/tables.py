@@ -33,6 +33,8 @@ _NAME = 200  # characters of a name
 _REASON = 1000  # characters of a reason; `show --case` prints all of it
 _PLACE = 80
 _STYLES = {"failed": "red", "no_score": "magenta"}
+VARIABLE = "GITHUB_STEP_SUMMARY"
+_FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def print_table(
@@ -323,10 +325,6 @@ def _plain(value: Any) -> str:
         case list():
             return "; ".join(map(_plain, value))
     return as_text(value)
-
-
-VARIABLE = "GITHUB_STEP_SUMMARY"
-_FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def write_junit(path: str | Path, rows: Iterable[CaseResult], summary: Summary) -> None:

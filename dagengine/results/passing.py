@@ -26,6 +26,16 @@ LETTERS: dict[State, str] = {"failed": "f", "no_score": "n", "passed": "p", "sco
 
 Combine = Literal["last", "min", "max", "mean", "error"]
 """How several scores of one metric become one; `error` is a failure of the case."""
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_SHAPE = re.compile(
+    r"\s*(?:(?P<of>.+)\.)?(?P<measure>(?!(?:low|high)\b)[a-z][a-z-]*?)(?:\.(?P<bound>low|high))?"
+    r"\s*(?P<sign>>=|<=|>|<)\s*(?P<limit>-?[0-9.]+(?:e-?[0-9]+)?)\s*"
+)
 
 
 def passes(score: float | None, threshold: float | None) -> bool | None:
@@ -93,18 +103,6 @@ class End:
 
     def __str__(self) -> str:
         return f"{self.node} → {self.answer}" if self.answer else self.node
-
-
-_OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
-_SHAPE = re.compile(
-    r"\s*(?:(?P<of>.+)\.)?(?P<measure>(?!(?:low|high)\b)[a-z][a-z-]*?)(?:\.(?P<bound>low|high))?"
-    r"\s*(?P<sign>>=|<=|>|<)\s*(?P<limit>-?[0-9.]+(?:e-?[0-9]+)?)\s*"
-)
 
 
 @dataclass(frozen=True, slots=True)

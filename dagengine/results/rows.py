@@ -19,6 +19,35 @@ from dagengine.test_case import CASE_TYPES
 from dagengine.unknown import absent_attributes
 
 _ROUNDING = 1e-9
+FORMAT = 1
+"""The format of a run folder and of its rows; a reader refuses a greater one."""
+_REASON = 200  # characters of a failure in a `repr`
+_LISTED = 5  # metrics in the `repr` of a row
+_NAME = 60  # characters of a name in a `repr`
+# What results of deepeval have, or a reader expects here, and where it is.
+_OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
+_ELSEWHERE = {
+    **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
+    "metric": "row.metrics has one result per metric",
+    **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
+    **dict.fromkeys(("cost", "evaluation_cost"), "what a run cost is result.cost"),
+    "evaluation_model": "a row has the results of all metrics: row[METRIC].evaluation_model",
+    "strict_mode": "`raw_score` is the score before strict mode",
+    "conversational": "it is the type of row.test_case",
+    **dict.fromkeys(
+        ("additional_metadata", "context", "metadata", "multimodal", "retrieval_context", "turns"),
+        "row.test_case has it",
+    ),
+}
+# Keys of the metadata of a case that say where it was read from.
+TRACE_IDS = ("trace_id", "span_id", "session_id")
+# When the trace of a case began (ISO 8601, UTC).
+STARTED = "trace.started"
+# Keys with which a watch says why a trace was judged: its stratum, the probability of that (a
+# weight is 1 divided by it), and the length of its input.
+WATCHED = ("watch.stratum", "watch.probability", "watch.characters")
+# A digest of what a trace has in common with others that count as one.
+GROUPED = "watch.group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,39 +99,6 @@ class ResultOdds:
         paths = [asdict(path) | {"path": [*map(list, path.path)]} for path in self.paths]
         bounds = {"expected": list(self.expected_bounds), "pass": list(self.pass_bounds)}
         return {"paths": paths, "unknown": self.unknown, **bounds}
-
-
-FORMAT = 1
-"""The format of a run folder and of its rows; a reader refuses a greater one."""
-_REASON = 200  # characters of a failure in a `repr`
-_LISTED = 5  # metrics in the `repr` of a row
-_NAME = 60  # characters of a name in a `repr`
-# What results of deepeval have, or a reader expects here, and where it is.
-_OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
-_ELSEWHERE = {
-    **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
-    "metric": "row.metrics has one result per metric",
-    **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
-    **dict.fromkeys(("cost", "evaluation_cost"), "what a run cost is result.cost"),
-    "evaluation_model": "a row has the results of all metrics: row[METRIC].evaluation_model",
-    "strict_mode": "`raw_score` is the score before strict mode",
-    "conversational": "it is the type of row.test_case",
-    **dict.fromkeys(
-        ("additional_metadata", "context", "metadata", "multimodal", "retrieval_context", "turns"),
-        "row.test_case has it",
-    ),
-}
-
-
-# Keys of the metadata of a case that say where it was read from.
-TRACE_IDS = ("trace_id", "span_id", "session_id")
-# When the trace of a case began (ISO 8601, UTC).
-STARTED = "trace.started"
-# Keys with which a watch says why a trace was judged: its stratum, the probability of that (a
-# weight is 1 divided by it), and the length of its input.
-WATCHED = ("watch.stratum", "watch.probability", "watch.characters")
-# A digest of what a trace has in common with others that count as one.
-GROUPED = "watch.group"
 
 
 @quick_init

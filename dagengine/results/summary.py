@@ -26,6 +26,10 @@ _LEVEL = 0.95
 _FEW = 6  # cases, from which on a mean has an interval
 # Different tags that are summed up each for itself.
 _TAGS = 1000
+WORST = 10
+# Different ends that are counted; a run that has more is not read end by end.
+_ENDS = 1000
+_RANK = {"failed": 0, "no_score": 1, "scored": 2, "passed": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,12 +327,6 @@ class Summing:
 
 def _summaries(part: dict[str, _Scores]) -> tuple[MetricSummary, ...]:
     return tuple(scores.summary(metric) for metric, scores in part.items())
-
-
-WORST = 10
-# Different ends that are counted; a run that has more is not read end by end.
-_ENDS = 1000
-_RANK = {"failed": 0, "no_score": 1, "scored": 2, "passed": 2}
 
 
 def worst_result(row: CaseResult) -> MetricResult | None:

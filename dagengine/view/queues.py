@@ -33,6 +33,13 @@ from dagengine.view.walk import answer_in
 
 Queue = Literal["random", "failed", "unsure", "planned"]
 QUEUES: tuple[Queue, ...] = ("random", "failed", "unsure", "planned")
+PLAN = "label-plan.json"
+"""The file of a run folder with the cases to label next."""
+_PARTS = ("first", "random", "chosen")  # of a plan, in the order of labelling
+WIDTHS = (0.10, 0.05, 0.03)
+_GUESS = 0.8  # the agreement that is assumed before there are labels
+Judged = tuple[CaseResult, MetricResult]
+_ENOUGH = 10  # labels from which on their own agreement counts
 
 
 def is_failed(result: MetricResult) -> bool:
@@ -57,15 +64,6 @@ def sample(places: Sequence[int], count: int, seed: str) -> list[int]:
     # All are mixed instead of `count` drawn: so a larger sample begins with the smaller one.
     Random(seed).shuffle(mixed)
     return mixed[:count]
-
-
-PLAN = "label-plan.json"
-"""The file of a run folder with the cases to label next."""
-_PARTS = ("first", "random", "chosen")  # of a plan, in the order of labelling
-WIDTHS = (0.10, 0.05, 0.03)
-_GUESS = 0.8  # the agreement that is assumed before there are labels
-Judged = tuple[CaseResult, MetricResult]
-_ENOUGH = 10  # labels from which on their own agreement counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from dagengine.reliability.card.values import JudgeCard
 
 _READ = 30_000  # rows that are read for what a list of runs says of each
+_KEPT = 64  # comparisons that stay in memory
+_FIRST = 2_000  # changes of a metric whose first line is read
+_LINE = 160  # characters of it
+_UNTOLD = frozenset({"name", "tags", "comments", "type", "role"})  # they say nothing of the text
 
 
 @dataclass(frozen=True)
@@ -132,12 +136,6 @@ class OpenRun:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
-
-
-_KEPT = 64  # comparisons that stay in memory
-_FIRST = 2_000  # changes of a metric whose first line is read
-_LINE = 160  # characters of it
-_UNTOLD = frozenset({"name", "tags", "comments", "type", "role"})  # they say nothing of the text
 
 
 def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:

@@ -43,6 +43,15 @@ _BROKEN = (
     ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError,
     sqlite3.Error,
 )  # fmt: skip
+HEADERS = {
+    "Content-Security-Policy": "frame-ancestors 'none'",  # the page brings the rest itself
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 
 
 def _silent(text: str) -> None:
@@ -383,19 +392,14 @@ def open_runs(
     return served
 
 
-HEADERS = {
-    "Content-Security-Policy": "frame-ancestors 'none'",  # the page brings the rest itself
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-
-
 class Access:
-    """Refuses every request without the token, or from elsewhere; adds headers to the others."""
+    """Refuses every request without the token, or from elsewhere; adds headers to the others.
+
+    A page of another site must not read a run, or write a label, through the browser of somebody
+    who looks at one. So the address contains a token that no other page knows. The host must be
+    this one: another name that leads here is an attack by DNS. A request that says where it comes
+    from must come from here.
+    """
 
     def __init__(self, app: ASGIApp, token: str, hosts: Iterable[str]) -> None:
         """`hosts` are the names, with the port, by which the server may be called."""

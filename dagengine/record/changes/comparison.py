@@ -35,6 +35,10 @@ of the threshold, and another path to the same result."""
 FLIPS: tuple[Kind, Kind] = ("worse", "better")
 
 _LONGEST = 80  # characters of an answer in words
+LISTED = 10_000
+"""Changes that flip nothing are counted all, and kept up to this number per metric."""
+_QUIET: tuple[Kind, Kind] = ("score", "path")
+_MISSING = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +294,6 @@ class _Walk:
 def _ending_of(result: MetricResult) -> str:
     failure = result.failure
     return _result(result) if failure is None else str(failure.kind).replace("_", " ")
-
-
-LISTED = 10_000
-"""Changes that flip nothing are counted all, and kept up to this number per metric."""
-_QUIET: tuple[Kind, Kind] = ("score", "path")
-_MISSING = float("nan")
 
 
 @dataclass

@@ -24,6 +24,10 @@ from dagengine.results import CaseResult
 
 _SIDES: tuple[Side, Side] = (0, 1)
 _COURSES = 10_000  # that are counted before their results are looked at
+Side = Literal[0, 1]
+"""The old run and the new one."""
+Place = int
+"""Where a case is in its run, from 0 on."""
 
 
 def compare_runs(
@@ -225,12 +229,6 @@ def _digest(value: Any) -> bytes:
 
 
 _KEYS = {"renamed": _without_name, "named": _name, "input": _input}
-
-
-Side = Literal[0, 1]
-"""The old run and the new one."""
-Place = int
-"""Where a case is in its run, from 0 on."""
 
 
 class Alignment:

@@ -26,6 +26,10 @@ from dagengine.store.notices import question_parts
 
 _BLOCK = 256 * 1024  # characters of a block before it is compressed
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+Prompt = list[Message]
+RowKeys = list[list[tuple[str, ...]]]
+"""The keys of what was asked in one row: by metric, then by step."""
+_PATIENCE = 1.0  # seconds, where another run has the store locked
 
 
 def pack(value: Any) -> str:
@@ -250,12 +254,6 @@ class People:
     def of(self, case: str | None) -> list[dict[str, Any]]:
         """Labels of the case whose content has this hash, in their order."""
         return self._by_case.get(case or "", [])
-
-
-Prompt = list[Message]
-RowKeys = list[list[tuple[str, ...]]]
-"""The keys of what was asked in one row: by metric, then by step."""
-_PATIENCE = 1.0  # seconds, where another run has the store locked
 
 
 class Prompts:

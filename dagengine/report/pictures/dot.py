@@ -34,6 +34,8 @@ _SHAPES = {
     "folded": {"shape": "box", "style": "dashed,rounded"},
     "end": {"shape": "box", "style": "rounded,filled"},
 }
+_STDERR = 2
+_NOISE = "Fontconfig "
 
 
 def dot_text(model: Model) -> str:
@@ -136,10 +138,6 @@ def _escape(text: str) -> str:
     return escape(clean(text)).replace("\\", "\\\\") or " "
 
 
-_STDERR = 2
-_NOISE = "Fontconfig "
-
-
 def laid_out(dot: str, form: str) -> bytes:
     """The drawing in a form that Graphviz writes (svg, png, pdf, json0).
 
@@ -171,7 +169,12 @@ def _by_program(dot: str, form: str) -> bytes:
 
 @contextmanager
 def without_font_warnings() -> Iterator[None]:
-    """Hold back what is written to the standard error meanwhile; the rest follows at the end."""
+    """Hold back what is written to the standard error meanwhile; the rest follows at the end.
+
+    The library inside pygraphviz reads the machine's font settings and finds in them what is newer
+    than itself. It writes so to the standard error, past Python. Nothing turns that off: an own
+    settings file would, and would also choose other fonts.
+    """
     try:
         descriptor = os.dup(_STDERR)
     except OSError:  # its reader has closed it

@@ -50,6 +50,8 @@ NAME, SMALL, ANSWER, TITLE = 13, 11, 12, 16  # pixels
 LINE, NAME_LINE = 14, 16  # heights of lines
 
 _LONGEST = 600  # characters of a text
+_TONES: dict[State, Tone] = {"failed": "fail", "no_score": "none", "passed": "", "scored": ""}
+_CASE = 60  # characters of the name of a case
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:
@@ -87,11 +89,6 @@ def text_width(text: str, size: int, bold: bool = False) -> float:
     # The first wide letters of Unicode are from U+1100 on.
     narrow = sum(char < "\u1100" for char in text)
     return size * (narrow * (0.58 if bold else 0.51) + (len(text) - narrow))
-
-
-_TONES: dict[State, Tone] = {"failed": "fail", "no_score": "none", "passed": "", "scored": ""}
-
-_CASE = 60  # characters of the name of a case
 
 
 @dataclass(frozen=True, slots=True)

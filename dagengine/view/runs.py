@@ -12,8 +12,6 @@ from dagengine.errors import InputError
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import RunFiles, load_run
 from dagengine.record.values import Manifest, MetricRecord
-from dagengine.reliability.card.values import JudgeCard
-from dagengine.reliability.changes import change_report
 from dagengine.report.page.run_page import served_page
 from dagengine.report.page.texts import Prompt, keys_of, open_prompts
 from dagengine.results import CaseResult
@@ -211,7 +209,7 @@ class Comparisons:
         report = self._kept.pop(key, None)
         if report is None:
             # Measures of judges: who only opens a run does not need them.
-            from dagengine.reliability.changes.run_report import change_report
+            from dagengine.reliability.changes import change_report
 
             runs = load_run(old.folder), load_run(new.folder)
             report = change_report(compare_runs(*runs), self._card)

@@ -22,6 +22,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
 from dagengine.system import installed
+from dagengine.system.terminal import text_if
 from dagengine.test_case import TestCase
 from dagengine.trees import load_module, metrics_of, read_document
 from dagengine.voting.wrappers import RewrittenMetric, quoted
@@ -264,7 +265,9 @@ def _as_metric(value: object, path: Path) -> BaseMetric:
     if isinstance(value, type) and issubclass(value, BaseMetric):
         name = value.__name__
         raise InputError(f"{path}: {name} is a class; create a metric, `{name}(…)`")
-    hint = "; put it into a metric, DAGMetric(name=…, dag=DAG(…))" * isinstance(value, BaseNode)
+    hint = text_if(
+        isinstance(value, BaseNode), "; put it into a metric, DAGMetric(name=…, dag=DAG(…))"
+    )
     raise InputError(f"{path}: {value!r:.200} is neither a metric nor a DAG{hint}")
 
 

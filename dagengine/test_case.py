@@ -28,6 +28,7 @@ from pydantic.alias_generators import to_camel
 
 from dagengine.case_errors import CaseError as CaseError
 from dagengine.errors import InputError
+from dagengine.system.terminal import text_if
 from dagengine.unknown import AnsweringEnum, absent_attributes, answer_absent
 
 
@@ -506,7 +507,7 @@ def too_short(case: TestCase, path: str) -> str:
         value, remaining = _step(value, remaining)
         if value is None and numbers and isinstance(whole, list):
             owner, unit = ("the conversation", "turn") if name == "turns" else (f"`{name}`", "item")
-            return f"{owner} has {len(whole)} {unit}{'s' * (len(whole) != 1)}"
+            return f"{owner} has {len(whole)} {unit}{text_if(len(whole) != 1, 's')}"
     return ""
 
 

@@ -65,7 +65,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import judge_name
 from dagengine.reliability.repetition import Experiment
 from dagengine.results import CaseResult, Totals
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import TestCase, case_label
 
 T = TypeVar("T")
@@ -475,7 +475,9 @@ class _Defending:
             # With few honest cases even none that changes leaves an interval above the line.
             ends = ((n, case_share(0, n).high or 1) for n in range(1, 1000))
             count = next((n for n, high in ends if high <= self._line), 0)
-            advice = f"; {count} without a change would show it" * (changed.count == 0 < count)
+            advice = text_if(
+                changed.count == 0 < count, f"; {count} without a change would show it"
+            )
             return f"may change more than {line} ({changed.count} of {changed.cases}{advice})"
         return ""
 

@@ -12,7 +12,7 @@ from dagengine.errors import did_you_mean
 from dagengine.prompts.probabilities.masses import LEAST_MASS, mass_words
 from dagengine.question import NO_FACTS, NO_USAGE, ServerFacts, Usage
 from dagengine.record.values import Standing
-from dagengine.system.terminal import counted, few
+from dagengine.system.terminal import counted, few, text_if
 
 Status = Literal["ok", "warning", "fails", "-"]
 Words = Iterator[tuple[Status, str]]
@@ -223,7 +223,7 @@ class Speed:
         yield "ok", f"writes {self.alone:,.0f} tokens/s alone, after {first} for the first"
         for load in self.loads:
             text = f"{load.calls} at a time: {load.tokens_per_second:,.0f} tokens/s together"
-            text += f"; {load.failed} of them failed" * bool(load.failed)
+            text += text_if(load.failed, f"; {load.failed} of them failed")
             yield _mark(not load.failed), text
 
     def repeats(self) -> Words:
@@ -286,7 +286,7 @@ class Reading:
             yield "ok", long
         hits = [f"{share:.0%}" for share, hit in self.found if hit]
         missed = [f"{share:.0%}" for share, hit in self.found if not hit]
-        depths = "not " * bool(missed) + f"at {', '.join(missed or hits)}"
+        depths = text_if(missed, "not ") + f"at {', '.join(missed or hits)}"
         words = f"found {len(hits)} of {len(self.found)} words planted there ({depths})"
         yield _mark(not missed), words
 

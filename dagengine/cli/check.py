@@ -14,7 +14,7 @@ from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import EXIT_FAILED, Format, print_lines, say
 from dagengine.errors import Problem, more_on
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
@@ -68,7 +68,7 @@ def check(
             problems += _data_problems(plan, columns.cases_in(*data, unit=unit), format)
         if format is not Format.TABLE and not fails():
             problems.append(_reading_order(plan))
-    _print_problems(problems, format, f"ok: {', '.join(names)}" * (not fails()))
+    _print_problems(problems, format, text_if(not fails(), f"ok: {', '.join(names)}"))
     if fails():
         raise typer.Exit(EXIT_FAILED)
 

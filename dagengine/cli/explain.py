@@ -16,6 +16,7 @@ from dagengine.cli.common.files import Writes
 from dagengine.cli.common.output import print_document, report, say
 from dagengine.errors import InputError, did_you_mean
 from dagengine.system.regular_files import write_whole
+from dagengine.system.terminal import text_if
 
 # A copy of docs/troubleshooting.md, which an installed package does not have.
 _TEXT = Path(__file__).with_name("troubleshooting.md")
@@ -86,7 +87,7 @@ def _explain_codes(codes: Iterable[str], explanations: dict[str, str]) -> None:
         wanted[name] = explanations[name]
     report(explanations=wanted)
     for index, (name, text) in enumerate(wanted.items()):
-        say("\n" * bool(index) + name + "\n")
+        say(text_if(index, "\n") + name + "\n")
         for line in _wrap(text):
             say(f"  {line}".rstrip())
 

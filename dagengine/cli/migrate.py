@@ -31,6 +31,7 @@ from dagengine.compat.names import (
 )
 from dagengine.errors import InputError
 from dagengine.system.regular_files import write_whole
+from dagengine.system.terminal import text_if
 
 Version = tuple[int, ...]
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})
@@ -279,7 +280,7 @@ def _rubric_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
     when = f"in deepeval {_version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
     yield (
         f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
-        f"range, as from 3.3.9 on{f' {_ASK}' * (not deepeval)}"
+        f"range, as from 3.3.9 on{text_if(not deepeval, f' {_ASK}')}"
     )
 
 

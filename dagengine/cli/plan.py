@@ -15,7 +15,7 @@ from typer import Option
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import report, wants_json, warn
-from dagengine.system.terminal import counted, plain
+from dagengine.system.terminal import counted, plain, text_if
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -491,9 +491,9 @@ def _asking_notes(estimate: Estimate) -> Iterator[str]:
     travel = estimate.travel
     if travel.questions:
         # Decisions about one case travel together; each request has the texts of the case anew.
-        ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" * bool(travel.unneeded)
+        ahead = text_if(travel.unneeded, f"; {_number(travel.unneeded)} more asked ahead, not used")
         alone = travel.state_tokens + travel.spared_tokens
-        spared = f" (one by one: {_rough_number(alone)})" * bool(travel.spared_tokens)
+        spared = text_if(travel.spared_tokens, f" (one by one: {_rough_number(alone)})")
         yield (
             f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
             f"requests{ahead}. Every request contains the texts of its case: "

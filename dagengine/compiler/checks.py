@@ -31,6 +31,7 @@ from dagengine.graph.judging import Example
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.prompts.instructions import PromptTemplate
+from dagengine.system.terminal import text_if
 from dagengine.test_case import is_known_field
 
 _JUDGED = (BinaryJudgementNode, NonBinaryJudgementNode)
@@ -287,7 +288,7 @@ def _scores(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]
     roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
     if sure.isdisjoint(roots):
         hint = "follow the verdicts from the root: each must lead to a score in the end"
-        where = f" (not from {', '.join(sorted(dead))})" * bool(dead)
+        where = text_if(dead, f" (not from {', '.join(sorted(dead))})")
         yield report("no-score", None, f"not every path ends in a score{where}", hint)
     elif scope.spec.combine == "last" and _may_fork(scope, roots, wiring):
         hint = "; ".join(_ways_to_one_score(scope))

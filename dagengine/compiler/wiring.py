@@ -26,6 +26,7 @@ import networkx as nx
 from dagengine.graph.graph import MetricSpec, as_digraph
 from dagengine.graph.node import BaseNode, Branch
 from dagengine.graph.nodes import CodeNode
+from dagengine.system.terminal import text_if
 
 SlotKind = Literal["node", "verdict", "metric"]
 T = TypeVar("T")
@@ -342,7 +343,7 @@ def _make_slots(scope: Scope) -> None:
     for index, node in enumerate(nodes):
         titles[node.title] += 1
         number = titles[node.title]
-        name = scope.prefix() + node.title + f" ({number})" * (number > 1)
+        name = scope.prefix() + node.title + text_if(number > 1, f" ({number})")
         leaf = not node.successors() and not node.branches() and node not in inputs
         scope.slots[node] = Slot(
             scope, "node", name, node, grades=leaf and node.grades, declared=(index, 0)

@@ -23,7 +23,7 @@ from dagengine.data.presets import PRESETS, preset_called, text_of, turns_of
 from dagengine.data.readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json, read_written
 from dagengine.errors import InputError, near_hint
-from dagengine.system.terminal import few, plain
+from dagengine.system.terminal import few, plain, text_if
 from dagengine.test_case import (
     CASE_TYPES,
     ArenaTestCase,
@@ -301,7 +301,7 @@ def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
 
     reasons = list(filter(None, sentences(error, model, unknown)))
     for index, complaint in enumerate(reasons):
-        reasons[index] += ": its cell is empty" * (complaint in absent)
+        reasons[index] += text_if(complaint in absent, ": its cell is empty")
     if not columns:
         return "; ".join(reasons)
     # Each column that is no field, with the field of this meaning if it is written nearly so.
@@ -309,7 +309,7 @@ def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
     described = [
         f"{column!r:.{_NAME}}{near_hint(column, [field_like(column, names)])}" for column in columns
     ]
-    plural = "s" * (len(described) > 1)
+    plural = text_if(len(described) > 1, "s")
     reasons.append(f"unknown field{plural} {few(described, _COLUMNS)}")
     own_first = ", ".join(dict.fromkeys([*model.__annotations__, *names]))
     return f"{'; '.join(reasons)}\n  {model.__name__} has: {own_first}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from dagengine.errors import InputError
 from dagengine.system.installed import READERS, installed_words, load_offer, offers
+from dagengine.system.terminal import text_if
 from dagengine.test_case import Turn
 
 _QUESTION, _REFERENCE = "question input prompt query", "ideal ground_truth"
@@ -183,7 +184,7 @@ def preset_called(name: str | None) -> Preset:
             f"there is no preset {name!r:.40}: write --map COLUMN=FIELD, or one of "
             f"{', '.join(PRESETS)} and otel; {installed_words(READERS, name)}"
         )
-    reader = load_offer(READERS, name, "one of dagengine" * (name in (*PRESETS, "otel")))
+    reader = load_offer(READERS, name, text_if(name in (*PRESETS, "otel"), "one of dagengine"))
     if callable(reader):
         return Preset({}, read=cast("Callable[[Path], Iterable[Any]]", reader))
     if isinstance(reader, Mapping):

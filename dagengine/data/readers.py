@@ -26,6 +26,7 @@ from typing import IO, Any, NamedTuple, cast
 from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows, require_unlike
 from dagengine.data.strict_json import FlawError, read_array, read_json
 from dagengine.errors import InputError
+from dagengine.system.terminal import text_if
 
 # Rows of a file that are looked at before a run starts.
 CHECKED = 1000
@@ -108,7 +109,7 @@ def _number_rows(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
 
 def _file(path: Path) -> Table:
     if not path.exists():
-        hint = "; of a pipe the name is /dev/stdin" * (str(path) == "-")
+        hint = text_if(str(path) == "-", "; of a pipe the name is /dev/stdin")
         raise InputError(f"there is no file {path}{hint}")
     if path.is_dir():
         raise InputError(f"{path} is a folder; choose a file in it")

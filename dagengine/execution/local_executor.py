@@ -45,6 +45,7 @@ from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.answers import Answers, BothAnswers, Store, as_store
+from dagengine.system.terminal import text_if
 from dagengine.system.threads import in_daemon_thread
 from dagengine.test_case import CASE_TYPES, case_label, has_field, read_field
 
@@ -420,7 +421,7 @@ def check_cases(plan: Plan, items: Sequence[Item]) -> None:
                 )
     for label, problem in case_problems(plan, items):
         if problem.severity == "error":
-            hint = f"; {problem.hint}" * bool(problem.hint)
+            hint = text_if(problem.hint, f"; {problem.hint}")
             raise InputError(f"{label}: {problem.where}: {problem.message}{hint}")
 
 

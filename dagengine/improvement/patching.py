@@ -27,6 +27,7 @@ from dagengine.loading import Target, load_metrics
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import metric_hash
+from dagengine.system.terminal import text_if
 from dagengine.voting.wrappers import halves, pair_at
 
 _WIDE = 88
@@ -345,7 +346,7 @@ def _source(value: Any) -> str:
 
 def program(target: str | Path, metric: BaseMetric, accepted: Sequence[Candidate]) -> str:
     """A file that takes the metric from `target`, which stays as it is, and changes a copy."""
-    name, tree = metric.spec().name, "Target, " * isinstance(target, Target)
+    name, tree = metric.spec().name, text_if(isinstance(target, Target), "Target, ")
     source = repr(target if tree else str(target))
     lines = [
         f'"""The metric {name!r} with what people\'s labels showed to be better."""',

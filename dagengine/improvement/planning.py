@@ -23,7 +23,7 @@ from dagengine.improvement.rungs import VOTES, asking_node, holistic
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.labels import NodeAnswers
 from dagengine.reliability.statistics.comparisons import visible_difference
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import TestCase
 from dagengine.voting.wrappers import can_split, pair_at
 
@@ -213,5 +213,5 @@ def plan_lines(plan: SearchPlan) -> Iterator[tuple[str, str]]:
 def _calls(calls: Bounds) -> str:
     if calls.most is None:
         return f"{calls.least:,} calls at least"
-    least = f"{calls.least:,} to " * (calls.least != calls.most)
+    least = text_if(calls.least != calls.most, f"{calls.least:,} to ")
     return f"{least}{calls.most:,} calls"

@@ -34,6 +34,7 @@ from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of, sole_write
 from dagengine.results import CaseResult
 from dagengine.results.rows import FORMAT
 from dagengine.system.regular_files import is_there, open_to_read, read_whole
+from dagengine.system.terminal import text_if
 
 NODES, DEPTH = 10_000, 50
 """How many nodes the metrics of a run may have in all, and how deep metrics may be nested."""
@@ -50,7 +51,7 @@ class Run:
         metrics = ", ".join(self.manifest.metric_names)
         counts = self.manifest.counts
         cases = "" if counts is None else f", {counts.cases} cases"
-        unfinished = ", not finished" * (not self.finished)
+        unfinished = text_if(not self.finished, ", not finished")
         return f"<Run {str(self.folder)!r}: {metrics}{cases}{unfinished}>"
 
     @property

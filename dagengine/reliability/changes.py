@@ -17,7 +17,7 @@ from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm
 from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.reliability.statistics.sums import present, stats
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 _CHANCE = 0.05
 
@@ -84,7 +84,7 @@ class Noise:
         than chance are not explained by it, however few they are.
         """
         bounds = f"{self.low:,} to {self.high:,} of {self.cases:,}"
-        stale = f"; {self.stale}" * bool(self.stale)
+        stale = text_if(self.stale, f"; {self.stale}")
         rate = f"the card: {100 * self.rate:.1f} % of cases flip, {bounds}{stale}"
         if flips > self.high:
             return f"{flips:,} flips are more than asking again alone would give ({rate})"
@@ -135,7 +135,7 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
         found.scored,
         int(stats.binom.ppf(0.025, found.scored, low)),
         int(stats.binom.ppf(0.975, found.scored, high)),
-        f"{' and '.join(changed)} changed since" * bool(changed),
+        text_if(changed, f"{' and '.join(changed)} changed since"),
     )
 
 
@@ -263,11 +263,11 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
 def _headline(found: MetricComparison) -> str:
     """The answer in one sentence; scores that were lost or won go first."""
     kinds, moved, cases = found.kinds, _moved_scores(found), f"{found.cases:,}"
-    flips = f"flipped: {kinds['worse']:,} worse, {kinds['better']:,} better" * bool(found.flips)
-    scores = f"; {kinds['score']:,} have a different score" * bool(kinds["score"])
+    flips = text_if(found.flips, f"flipped: {kinds['worse']:,} worse, {kinds['better']:,} better")
+    scores = text_if(kinds["score"], f"; {kinds['score']:,} have a different score")
     if moved:
         rest = f"{found.flips:,} {flips}" if flips else f"none flipped{scores}"
-        return moved + f"; of the {found.scored:,} with both scores {rest}" * bool(found.scored)
+        return moved + text_if(found.scored, f"; of the {found.scored:,} with both scores {rest}")
     if flips:
         return f"{found.flips:,} of {cases} cases {flips}"
     if scores:
@@ -282,7 +282,7 @@ def _moved_scores(found: MetricComparison) -> str:
     lost = Counter(f"{change.first.new_answer} at {change.first.node or 'the settings'}"
                    for change in found.changes if change.kind == "lost")  # fmt: skip
     ((why, count),) = lost.most_common(1) or [("", 0)]
-    most = f"{count:,} of them " * (count != lost.total())
+    most = text_if(count != lost.total(), f"{count:,} of them ")
     whose = "its" if lost.total() == 1 else "their"
     moved = {
         f"lost {whose} score ({most}{why})": lost.total(),

@@ -49,6 +49,7 @@ from dagengine.reliability.observations import (
     whole_in,
 )
 from dagengine.reliability.statistics.sums import needs, present
+from dagengine.system.terminal import text_if
 from dagengine.test_case import LLMTestCase, TestCase
 
 _LARGEST = 512 * 2**20  # bytes of one file of a log
@@ -510,7 +511,7 @@ def _number_metrics(rows: Iterable[Row]) -> Iterator[Row]:
     names = Counter[str]()
     for row in rows:
         names[row.metric] += 1
-        number = f" {names[row.metric]}" * (names[row.metric] > 1)
+        number = text_if(names[row.metric] > 1, f" {names[row.metric]}")
         yield replace(row, metric=row.metric + number)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dagengine.compiler.plan import Plan
 from dagengine.results import CaseResult, Totals, Waiting
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 # Seconds between two looks at the numbers: on a terminal or in a notebook, and in a log.
 _SHOWN, _LOGGED = 0.25, 60.0
@@ -194,7 +194,7 @@ def wait_words(waiting: Waiting) -> str:
     if waiting.silent is not None:
         answers = counted(waiting.count, "answer")
         return f"waiting for {answers} since {duration(waiting.silent)} ({waiting.why})"
-    count = f"{waiting.count:,} wait{'s' * (waiting.count == 1)}"
+    count = f"{waiting.count:,} wait{text_if(waiting.count == 1, 's')}"
     soon = "now" if waiting.seconds < 0.05 else f"in {duration(waiting.seconds)}"
     return f"{count} ({waiting.why}, next {soon})"
 

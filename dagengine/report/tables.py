@@ -26,7 +26,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import EndCounts, Summary, escalated_line, worst_result
 from dagengine.results.totals import Totals, cost_line
 from dagengine.system.regular_files import new_file
-from dagengine.system.terminal import counted, few, one_line, plain, standard_console
+from dagengine.system.terminal import counted, few, one_line, plain, standard_console, text_if
 
 _PLACES = 8  # ends that are printed
 _NAME = 200  # characters of a name
@@ -229,7 +229,7 @@ def _place_lines(places: EndCounts, several: bool) -> list[str]:
         metric = f" of {group.end.metric}" if several and group.end.answer else ""
         lines.append(
             f"{group.cases:,}x {SIGNS[group.end.state]} {one_line(f'{group.end}{metric}', _PLACE)}"
-            f"{': ' * bool(group.reason)}{one_line(group.reason, _REASON)}"
+            f"{text_if(group.reason, ': ')}{one_line(group.reason, _REASON)}"
             f" (first: {one_line(group.first, _PLACE)})"
         )
     more = len(ranked) - _PLACES

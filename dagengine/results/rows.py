@@ -14,7 +14,7 @@ from dagengine.results.html import cell, number, table, text
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
 from dagengine.results.passing import SIGNS, End, Points, State, case_state, state_of
 from dagengine.system.frozen import quick_init
-from dagengine.system.terminal import clip
+from dagengine.system.terminal import clip, text_if
 from dagengine.test_case import CASE_TYPES
 from dagengine.unknown import absent_attributes
 
@@ -209,9 +209,9 @@ class MetricResult:
         last = next((step for step in self.steps if step.node == self.last[0]), None)
         reason = (last and last.reason) or self.reason or ""
         if last is not None and last.kind == "rating" and isinstance(last.output, int | float):
-            return f"rated {last.output:.4g}{': ' * bool(reason)}{reason}"
+            return f"rated {last.output:.4g}{text_if(reason, ': ')}{reason}"
         if last is not None and reason.rpartition("\n")[2].startswith(f"{last.node} → "):
-            return "decided by code" * (last.kind == "code")
+            return text_if(last.kind == "code", "decided by code")
         # The first line of a rubric says what cost and brought most; others explain it.
         return reason if self.points is None else reason.partition("\n")[0]
 

@@ -56,7 +56,7 @@ from dagengine.store.notices import (
     stored_questions,
     words_of,
 )
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
@@ -293,7 +293,7 @@ class OpenStore:
         """Warn of stored answers in other words; other nodes have said by now which are theirs."""
         why, count = compare(question, stored, self._words_beside(node))
         if why == REWORDED:
-            answers = "at least " * (count == COMPARED) + counted(count, "answer")
+            answers = text_if(count == COMPARED, "at least ") + counted(count, "answer")
             _log.warning(_NEW_WORDS, self._path, answers, question.name)
 
     def _words_beside(self, node: tuple[str | None, object]) -> list[Words]:

@@ -29,6 +29,7 @@ from dagengine.synthesis.values import (
     Unreadable,
 )
 from dagengine.system.regular_files import require_regular
+from dagengine.system.terminal import text_if
 
 _REPEATED = "they repeat others"
 
@@ -359,7 +360,7 @@ def _pdf(path: Path) -> Read:
     if blank == len(pages):
         has = "its only page has" if blank == 1 else f"its {blank} pages have"
         return Unreadable(name, "scanned", f"{has} no text, only pictures")
-    remark = f"{blank} of its {len(pages)} pages have no text" * bool(blank)
+    remark = text_if(blank, f"{blank} of its {len(pages)} pages have no text")
     return _document(name, _in_a_row(pages), remark)
 
 

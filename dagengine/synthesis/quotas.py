@@ -26,7 +26,7 @@ from dagengine.synthesis.values import (
     Seed,
     whole,
 )
-from dagengine.system.terminal import counted, few
+from dagengine.system.terminal import counted, few, text_if
 
 MOST = 20
 """Drafts that one question asks for at most."""
@@ -273,7 +273,7 @@ def _check_room(
         if count <= fitting * each:
             continue
         goldens = counted(count, "golden")
-        goldens += f" of the kind {kind}" * bool(kind) + f" about {document!r}" * bool(document)
+        goldens += text_if(kind, f" of the kind {kind}") + text_if(document, f" about {document!r}")
         # Every other kind takes a single passage: without room it is two that go together.
         only = kind or ", ".join(kinds.names)
         why = f"{only} takes two passages that go together, and there are none"

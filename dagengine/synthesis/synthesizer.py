@@ -35,6 +35,7 @@ from dagengine.synthesis.values import (
     StylingConfig,
     whole,
 )
+from dagengine.system.terminal import text_if
 from dagengine.test_case import LLMTestCase
 from dagengine.unknown import Answering
 
@@ -462,7 +463,9 @@ class Synthesizer(Answering):
 
         def case(seed: Seed) -> LLMTestCase:
             number, draft = divmod(seed.draft, drafts)
-            again = f" (list {number + 1}: nothing that lists before it would hold)" * bool(number)
+            again = text_if(
+                number, f" (list {number + 1}: nothing that lists before it would hold)"
+            )
             return draft_case(seed, draft, f"{seed.source}{again}")
 
         self._no_other_judges("goldens without contexts")

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from dagengine.errors import InputError, did_you_mean
+from dagengine.system.terminal import text_if
 from dagengine.unknown import Answering
 
 Difficulty = Literal["easy", "medium", "hard"]
@@ -265,7 +266,7 @@ class Report:
         lines = [f"{self.kept} of {goal} goldens from {self.tried} drafts"]
         for tally in self.quotas:
             if tally.kept < tally.quota.count:
-                tried = f"{tally.tried} drafts" + f", {tally.ended}" * bool(tally.ended)
+                tried = f"{tally.tried} drafts" + text_if(tally.ended, f", {tally.ended}")
                 lines.append(f"{tally.quota}: {tally.kept} of {tally.quota.count} ({tried})")
         for cause, count in Counter(self.fell).most_common():
             lines.append(f"{count / self.tried:.0%} fell at {cause} ({count} of {self.tried})")

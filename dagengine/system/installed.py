@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dagengine.errors import DagengineError, InputError, did_you_mean
+from dagengine.system.terminal import text_if
 from dagengine.unknown import module_words
 
 METRICS, JUDGES, READERS = "dagengine.metrics", "dagengine.judges", "dagengine.readers"
@@ -56,7 +57,7 @@ def load_value(value: str, what: str) -> Any:
     try:
         return reduce(getattr, filter(None, path.split(".")), import_module(module))
     except (Exception, SystemExit) as error:  # its code may do anything
-        kind = f"{type(error).__name__}: " * (not isinstance(error, DagengineError))
+        kind = text_if(not isinstance(error, DagengineError), f"{type(error).__name__}: ")
         words = module_words(error) or error
         raise InputError(f"{what} cannot be loaded: {kind}{words}") from error
 

@@ -102,7 +102,12 @@ def wrap_lines(text: str, deeper: int = 0) -> str:
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 case`, `2,000 cases`."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{text_if(number != 1, 's')}"
+
+
+def text_if(condition: object, text: str) -> str:
+    """Return a text where a condition holds, and nothing where it does not."""
+    return text if condition else ""
 
 
 def few(names: Sequence[str], most: int = 5) -> str:

@@ -35,7 +35,7 @@ from dagengine.reliability.statistics.intervals import Interval
 from dagengine.report.page.run_page import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.system.regular_files import noting_writes
-from dagengine.system.terminal import few, replaced_line
+from dagengine.system.terminal import few, replaced_line, text_if
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.deferral import plugin_of_class
 from dagengine.testing.recordings import TestFiles
@@ -203,8 +203,8 @@ class Gate:
         word = "holds" if holds else "does not hold"
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
         lost = sum(outcome.success is None for outcome in not_passed)
-        share += f", {lost} without a score among them" * bool(lost)
-        listed = f"; not passed: {few(failed)}" * (not holds)
+        share += text_if(lost, f", {lost} without a score among them")
+        listed = text_if(not holds, f"; not passed: {few(failed)}")
         return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
 
     def _hint(self, outcomes: Sequence[Outcome]) -> str:
@@ -256,7 +256,7 @@ def against(folder: Path, summary: Summary) -> Iterator[tuple[bool, str]]:
             continue
         low, high = result.interval.low, result.interval.high
         holds = high >= 0
-        word = ": worse by more than chance" * (not holds)
+        word = text_if(not holds, ": worse by more than chance")
         yield (
             holds,
             f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "

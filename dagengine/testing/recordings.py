@@ -41,6 +41,7 @@ from dagengine.redaction import forms_of, secrets_of_environment
 from dagengine.store.file import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.system.file_locks import one_writer
 from dagengine.system.regular_files import is_there, read_whole, write_whole
+from dagengine.system.terminal import text_if
 
 FOLDER = "recordings"
 Mode = Literal["live", "record", "refresh", "replay"]
@@ -358,7 +359,7 @@ class Recording:
         if nearest["judge"] != judge:
             differences.insert(0, f"another judge ({nearest['judge']!r} in place of {judge!r})")
         listed = " and ".join(", ".join(equal).rsplit(", ", 1))  # a, b and c
-        rest = f"; {listed} equal" * bool(equal)
+        rest = text_if(equal, f"; {listed} equal")
         return f"against the nearest: {', '.join(differences)}{rest}. Run --evals=record"
 
 

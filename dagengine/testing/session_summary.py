@@ -13,7 +13,7 @@ from typing import TypeVar
 from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.results.summary import Share
 from dagengine.results.totals import cost_line
-from dagengine.system.terminal import counted, one_line
+from dagengine.system.terminal import counted, one_line, text_if
 from dagengine.testing.verdicts import Verdict
 
 T = TypeVar("T")
@@ -186,5 +186,5 @@ def _line(name: str, outcomes: list[Outcome]) -> str:
     if share is None:
         return f"{name}: {counted(len(outcomes), 'case')}, {mean}{missing}"
     rate = f"{share.value:.0%}, 95 % interval {share.low:.0%} to {share.high:.0%}"
-    scored = " scored" * bool(missing)
+    scored = text_if(missing, " scored")
     return f"{name}: {passed} of {results}{scored} passed ({rate}), {mean}{missing}"

@@ -16,7 +16,7 @@ from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import CaseResult, MetricResult, Step
-from dagengine.system.terminal import one_line, plain
+from dagengine.system.terminal import one_line, plain, text_if
 from dagengine.test_case import read_field
 
 Decision = Literal["failed", "passed", "unsure"]
@@ -237,7 +237,7 @@ def _question(verdict: Verdict, unit: Unit) -> str:
     for path in unit.reads:
         if case is not None and (value := read_field(case, path)):
             texts.append(f"{path}: {one_line(repr(value), _FIELD)}")
-    fields = f" ({', '.join(texts)})" * bool(texts)
+    fields = text_if(texts, f" ({', '.join(texts)})")
     return f"{one_line(unit.node.text, _TEXT)}{fields}"
 
 

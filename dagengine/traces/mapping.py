@@ -22,7 +22,7 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.prompts.evidence import as_text
 from dagengine.results.rows import STARTED
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import (
     CaseError,
     ConversationalTestCase,
@@ -318,7 +318,7 @@ def _why_no_texts(parts: Iterable[CaseParts]) -> str:
                 sizes[name] += len(text)
     names = ", ".join(name for name, _ in sizes.most_common(_NAMED))
     return _NO_TEXTS + (
-        f". Attributes that are there, but not known as texts: {names}" * bool(names)
+        text_if(names, f". Attributes that are there, but not known as texts: {names}")
     )
 
 

@@ -36,6 +36,7 @@ from dagengine.graph.nodes import (
     RatingNode,
     TaskNode,
 )
+from dagengine.system.terminal import text_if
 from dagengine.unknown import answer_argument, module_words
 
 SCHEMA = "urn:dagengine:tree:1"
@@ -96,7 +97,7 @@ def key(where: str, *names: str | int) -> str:
     """The path of a key of an object, or of an item of a list, below `where`."""
     for name in names:
         plain = isinstance(name, str) and name.lstrip("$").isidentifier()
-        where += "." * bool(where) + f"{name:.80}" if plain else f"[{name!r:.80}]"
+        where += text_if(where, ".") + f"{name:.80}" if plain else f"[{name!r:.80}]"
     return where
 
 

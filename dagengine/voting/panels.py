@@ -28,6 +28,7 @@ from dagengine.graph.values import Ballot, Judgement, NodeValue, Poll, QuestionC
 from dagengine.question import NO_USAGE
 from dagengine.results import Failure, OutcomeKind, Step
 from dagengine.results.outcomes import ESCALATED, KEPT
+from dagengine.system.terminal import text_if
 
 Vote = str | bool | int | float
 # For forecasts: the assumed share of votes that agree with the majority.
@@ -364,7 +365,7 @@ class Jury:
 
     @property
     def label(self) -> str:
-        return f"jury of {len(self.models)}" + ", weighted" * bool(self.weights)
+        return f"jury of {len(self.models)}" + text_if(self.weights, ", weighted")
 
     @property
     def shares(self) -> tuple[float, ...]:

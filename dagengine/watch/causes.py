@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dagengine.reliability.statistics.sums import needs
+from dagengine.system.terminal import text_if
 from dagengine.watch.alarms import SeriesDeparture
 from dagengine.watch.strata import ERRORS, OTHERS, JudgedTrace
 
@@ -77,7 +78,9 @@ class Alert:
             words.append(f"{self.again} old questions are answered {_points(self.now)} on average")
         else:
             words.append(f"{self.before:.3f} → {self.now:.3f} in {self.cases} cases")
-        words.append(f"cause: {self.cause}{', if cases are independent' * (self.cause == 'app')}")
+        words.append(
+            f"cause: {self.cause}{text_if(self.cause == 'app', ', if cases are independent')}"
+        )
         for name in ("judge", "traffic"):
             part = getattr(self, name)
             if part is not None and self.group != "judge":

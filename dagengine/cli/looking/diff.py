@@ -14,7 +14,7 @@ from typer import Argument, Option
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import fail_if_any, print_csv
 from dagengine.errors import InputError
-from dagengine.system.terminal import counted, one_line
+from dagengine.system.terminal import counted, one_line, text_if
 
 if TYPE_CHECKING:
     from dagengine.results.passing import Condition
@@ -178,7 +178,7 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
     for kind, what in (("new", "new case"), ("missing", "removed case")):
         if cases[kind]:
             names = ", ".join(report[f"{kind}_cases"][:5])
-            more = ", …" * (cases[kind] > 5)
+            more = text_if(cases[kind] > 5, ", …")
             yield f"{counted(cases[kind], what)}, not compared: {names}{more}"
     if cases["renamed"]:
         yield f"different name: {counted(cases['renamed'], 'case')}"

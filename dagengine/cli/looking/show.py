@@ -17,7 +17,7 @@ from dagengine.cli.common.files import Writes, name_in_errors
 from dagengine.cli.common.output import Format, print_csv, print_json, say, warn
 from dagengine.errors import InputError
 from dagengine.system.regular_files import is_there, new_file
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 if TYPE_CHECKING:
     from dagengine.record.run import Run
@@ -206,7 +206,7 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
         for row in kept:
             _print_case(run, row, options.times)
         return
-    several = "s" * (count != 1 or bool(whole))
+    several = text_if(count != 1 or bool(whole), "s")
     print_cases(kept, f"{count:,}{whole} {thing}{several}", times=options.times)
     if count > len(kept):
         say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")

@@ -16,7 +16,7 @@ from dagengine.cli.common.output import EXIT_FAILED, fail_if_any, outlive_reader
 from dagengine.cli.measuring.benchmark_job import BenchmarkJob, BenchmarkOptions
 from dagengine.errors import InputError
 from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import plain
+from dagengine.system.terminal import plain, text_if
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.fail_if import FailIf, FailUnlessUse
@@ -241,7 +241,7 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     contrasts = between_cards(before, after, measures, (_card_name(old), _card_name(new)))
     print_contrasts(contrasts)
     lines = changes(before.binding, after.binding)
-    say("what differs:" * bool(lines) or "made from the same metrics, prompts, judges and cases")
+    say(text_if(lines, "what differs:") or "made from the same metrics, prompts, judges and cases")
     for line in lines:
         say(f"  {line}")
     report(contrasts=contrasts, differing=lines)

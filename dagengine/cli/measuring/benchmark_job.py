@@ -19,7 +19,7 @@ from dagengine.cli.common.judging import CountedAccess, collector_at_work, sayin
 from dagengine.cli.common.output import say, warn
 from dagengine.cli.plan import LATENCY, Assumptions, judges_of, print_estimate
 from dagengine.errors import InputError
-from dagengine.system.terminal import counted, wrap_lines
+from dagengine.system.terminal import counted, text_if, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
@@ -229,7 +229,7 @@ class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
         mode = next((name for name, value in without.items() if value is not None), None)
         for field in fields(self):
             if mode and field.name in _ASKING and getattr(self, field.name) != field.default:
-                name = f"--{'no-' * (field.default is True)}{field.name.replace('_', '-')}"
+                name = f"--{text_if(field.default is True, 'no-')}{field.name.replace('_', '-')}"
                 raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
     def ways(self) -> dict[str, Any]:
@@ -469,7 +469,7 @@ class BenchmarkJob:
             lacking = any(row.outcome is OutcomeKind.PROVIDER_ERROR for row in seen)
             stored = seen.totals.cached
         if lacking and most - stored > allowed:
-            stored_note = f" ({stored:,} answers are in the store)" * bool(stored)
+            stored_note = text_if(stored, f" ({stored:,} answers are in the store)")
             raise InputError(
                 f"up to {_number(most - stored)} calls may be needed{stored_note}, but --max-calls "
                 f"allows {allowed:,}: lower --times, use fewer cases, or allow more calls; no call "

@@ -12,7 +12,7 @@ from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.cli.common.output import report, say
 from dagengine.errors import InputError
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,7 +118,7 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
             f"{counted(plan.several, 'case')} with several labels; no judge can agree with both"
         )
         for differing in plan.contradictions[:5]:
-            at = f", at {differing.node}" * bool(differing.node)
+            at = text_if(differing.node, f", at {differing.node}")
             yield f"    {differing.case}: {', '.join(differing.outcomes)}{at}"
     if plan.agreement is not None:
         low, high = 100 * plan.agreement.low, 100 * plan.agreement.high

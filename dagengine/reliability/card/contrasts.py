@@ -44,6 +44,7 @@ from dagengine.reliability.statistics.intervals import (
     clusters_of,
 )
 from dagengine.reliability.statistics.sums import Sums, by_row, mean_score, numpy, present, quotient
+from dagengine.system.terminal import text_if
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ def _paired_contrast(
         return contrast_of(name, compare_shares([(sum_ < 0, sum_ > 0) for sum_ in sums]), level)
     if size < min(cases, LEAST_GROUPS):
         return contrast_of(name, Unknown("too few groups", size, LEAST_GROUPS), level)
-    groups_named = f" in {size} independent groups" * (size < cases)
+    groups_named = text_if(size < cases, f" in {size} independent groups")
     comparison = compare_means([*zip(itertools.repeat(0.0), sums)])
     return contrast_of(name, comparison, level + groups_named)
 

@@ -33,7 +33,7 @@ from dagengine.reliability.card.verdict import DEMANDS, MARKS, SIGNS, errors, ve
 from dagengine.reliability.card.words import QUESTIONS, answers, detectable_difference
 from dagengine.results.html import document
 from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import counted, plain, standard_console
+from dagengine.system.terminal import counted, plain, standard_console, text_if
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -197,8 +197,8 @@ def _on_terminal(block: Block) -> RenderableType:
 
 def _in_markdown(block: Block) -> str:
     if isinstance(block, Line):
-        heading = "## " * (block.style == "bold")
-        lead = f"**{plain(block.lead.strip())}** " * bool(block.lead)
+        heading = text_if(block.style == "bold", "## ")
+        lead = text_if(block.lead, f"**{plain(block.lead.strip())}** ")
         return f"{heading}{lead}{plain(block.text).strip()}".rstrip() + "\n"
     rows = (block.heads, ["---"] * len(block.heads), *block.rows)
     return "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in rows)
@@ -238,7 +238,7 @@ def _first_screen(card: JudgeCard, verbose: bool) -> Iterator[Block]:
         made = verdict(card, metric, under)
         if several:
             yield Line(f"\n{words.place(card, metric, under)}", "dim")
-        yield Line("\n" * (not several) + str(made), "bold")
+        yield Line(text_if(not several, "\n") + str(made), "bold")
         yield Line(f"  {made.why}")
         yield Line(f"  next: {made.step}")
         yield from _contest(under, verbose or len(unders) <= SHOWN)
@@ -283,7 +283,7 @@ def _what_it_rests_on(card: JudgeCard, metric: MetricCard, under: SettingCard) -
     yield from map(Line, words.position_biases(metric))
     if under.disagreements:
         count = len(under.disagreements)
-        most = f"; the {SHOWN} surest" * (count > SHOWN)
+        most = text_if(count > SHOWN, f"; the {SHOWN} surest")
         yield Line(f"\nPeople and the judge disagree on {counted(count, 'case')}{most}", "bold")
         for differs in under.disagreements[:SHOWN]:
             yield Line(f"  {words.disagreement(differs)}")
@@ -315,7 +315,7 @@ def _all_figures(card: JudgeCard) -> Iterator[Block]:
     for metric, under in every_setting(card):
         yield Line(f"\n{words.place(card, metric, under)}", "bold")
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
-            yield Line(str(answer), "yellow" * bool(answer.weak), f"{question} ")
+            yield Line(str(answer), text_if(answer.weak, "yellow"), f"{question} ")
         yield Line(f"\nFigures of {words.place(card, metric, under)}", "bold")
         yield from _figures(under)
     for metric in card.metrics:

@@ -26,7 +26,7 @@ from dagengine.reliability.statistics.corrected import Corrected, corrected_mean
 from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
 from dagengine.reliability.statistics.sums import Groups, mean, mean_score, present
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 T = TypeVar("T")
 Pair = tuple[Vote | None, Vote | None]
@@ -187,7 +187,7 @@ def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
     yield interval_figure("ac1", confusion.ac1_interval, marked.why_no_kappa)
     own = [label for label, _ in sides[0]]
     absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in own)
-    unbalanced = f"no case is labelled {absent}" * bool(absent) if groups else _NONE
+    unbalanced = text_if(absent, f"no case is labelled {absent}") if groups else _NONE
     yield interval_figure("balanced-accuracy", confusion.balanced_accuracy_interval, unbalanced)
     alone = [(label, None) for label in own]
     base = figure("baseline", alone, confusion.majority_baseline.sums, _NONE, groups, level)

@@ -28,7 +28,7 @@ from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.majorities import steady_votes
 from dagengine.reliability.statistics.sums import Sums, indices, numpy, present, split_groups
 from dagengine.results import Verdict
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import TestCase
 
 
@@ -256,7 +256,7 @@ def key_cards(runs: Runs, labels: CriterionLabels) -> tuple[KeyCard, ...]:
             flip_rate=_ratio("node-flip-rate", flips, pairs),
             share=_ratio("variance-share", variance, sums[_ALL].T[2]),
             noisy=kind != "all" and is_noisy(sums[kind, name], sums[_ALL], level),
-            always=f"{min(map(str, answers))} in all" * (len(answers) == 1),
+            always=text_if(len(answers) == 1, f"{min(map(str, answers))} in all"),
             people=_ratio("node-accuracy", met, labelled) if labelled.any() else None,
         ))  # fmt: skip
     cards.sort(key=lambda card: (card.kind != "all", -(card.share.value or 0.0)))

@@ -41,7 +41,7 @@ from dagengine.reliability.statistics.sums import (
     stats,
 )
 from dagengine.results import OutcomeKind, Verdict
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import ArenaTestCase, LLMTestCase, TestCase
 
 _SCALE = (0.0, 1.0)
@@ -129,7 +129,7 @@ def _no_icc(rows: Sequence[Sequence[float]], why: str) -> str:
         return "only one case has scores; two are needed"
     if max(map(len, rows), default=0) < 2:
         return why
-    return "all scores are equal" * (len({*chain.from_iterable(rows)}) == 1)
+    return text_if(len({*chain.from_iterable(rows)}) == 1, "all scores are equal")
 
 
 def _no_drift(rows: Sequence[Sequence[float]], slope: Interval | Unknown, why: str) -> str:
@@ -421,7 +421,7 @@ def bias_by_length(
                 statistics.fmean(scores), length, numbers.get(number)
             )
     if answers:
-        held = ", labels held constant" * bool(numbers)
+        held = text_if(numbers, ", labels held constant")
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
         why = "all answers have the same length, or all scores or labels are equal"
         measured, by_case = list(answers.values()), [*map(runs.group, answers)]

@@ -35,7 +35,7 @@ from dagengine.reliability.statistics.comparisons import compare_shares, labels_
 from dagengine.reliability.statistics.confusion import accuracy, labels_to_settle
 from dagengine.reliability.statistics.intervals import Unknown, bootstrap
 from dagengine.reliability.statistics.sums import present
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 State = Literal["met", "missed", "open"]
 Kind = Literal["stop", "no", "use", "use_with", "open"]
@@ -497,7 +497,7 @@ class _Table:
         if agreement.value is None or not agreement.items:
             count = min(max(_LABELS, labels_within(0.8, 0.1)), self.cases)
             # Numbers of people are compared by rank; they do not say how often a result is right.
-            how = "as pass or fail, " * bool(labelled)
+            how = text_if(labelled, "as pass or fail, ")
             half = 196 * math.sqrt(0.16 / max(count, 1))
             return f"Label {counted(count, 'case')} {how}drawn at random (±{half:.0f} points)."
         if "random" in agreement.note:

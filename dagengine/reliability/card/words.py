@@ -30,7 +30,7 @@ from dagengine.reliability.card.values import (
 )
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
 from dagengine.reliability.statistics.sums import present
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 _NOTHING = "–"  # noqa: RUF001 - a dash for nothing
 
@@ -53,7 +53,7 @@ def in_unit(measure: Figure, value: float | None) -> str:
 
 
 def _unit(measure: Figure) -> str:
-    return " %" * (measure_of(measure.name).unit == "share")
+    return text_if(measure_of(measure.name).unit == "share", " %")
 
 
 def number(measure: Figure) -> str:
@@ -76,7 +76,7 @@ def interval(measure: Figure) -> str:
 def estimate(measure: Figure) -> str:
     """The value with its interval, if there is one."""
     bounds = interval(measure)
-    return number(measure) + f" ({bounds})" * bool(bounds)
+    return number(measure) + text_if(bounds, f" ({bounds})")
 
 
 def full(measure: Figure) -> str:
@@ -84,7 +84,7 @@ def full(measure: Figure) -> str:
     if measure.value is None:
         return f"undefined: {measure.note}"
     bounds = interval(measure)
-    sure = f" ({100 * measure.confidence:g} % interval {bounds})" * bool(bounds)
+    sure = text_if(bounds, f" ({100 * measure.confidence:g} % interval {bounds})")
     return f"{number(measure)}{sure}, n = {measure.items}"
 
 
@@ -118,15 +118,15 @@ def corrected_said(one: CorrectedFigure) -> str:
 
 def headline(card: JudgeCard) -> str:
     """Headline: questions, judges and repetitions."""
-    settings = f" under each of {len(card.settings)} settings" * (len(card.settings) > 1)
+    settings = text_if(len(card.settings) > 1, f" under each of {len(card.settings)} settings")
     cases = counted(card.binding.cases, "case")
     unders = [under for _, under in every_setting(card)]
     ran = {case for under in unders for case, line in enumerate(under.outcomes.scores) if line}
     if 0 < len(ran) < card.binding.cases:
         cases = f"{len(ran)} of {cases}"
     fewest = min(chain.from_iterable(map(runs_of_cases, unders)), default=card.times)
-    span = f"{fewest} to " * (fewest < card.times)
-    return f"{cases}, {span}{card.times} run{'s' * (card.times != 1)} of each{settings}"
+    span = text_if(fewest < card.times, f"{fewest} to ")
+    return f"{cases}, {span}{card.times} run{text_if(card.times != 1, 's')} of each{settings}"
 
 
 def runs_of_cases(under: SettingCard) -> list[int]:
@@ -149,8 +149,8 @@ def difference(contrast: Contrast) -> str:
         note = f"; {figure.note}"
     elif p is not None:
         note = f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
-    unpaired = " (unpaired: other cases)" * (not contrast.paired)
-    return f"{'+' * (figure.value > 0)}{estimate(figure)}{note}{unpaired}"
+    unpaired = text_if(not contrast.paired, " (unpaired: other cases)")
+    return f"{text_if(figure.value > 0, '+')}{estimate(figure)}{note}{unpaired}"
 
 
 def visible(contrast: Contrast) -> str:
@@ -215,7 +215,7 @@ def segment(part: Segment) -> str:
 
 def disagreement(differs: Disagreement) -> str:
     """Answers of people and judge on one case."""
-    path = f"   {differs.path}" * bool(differs.path)
+    path = text_if(differs.path, f"   {differs.path}")
     return (
         f"{differs.case}: people {differs.people}, judge {differs.judge} "
         f"{differs.votes}/{differs.runs}{path}"
@@ -225,7 +225,7 @@ def disagreement(differs: Disagreement) -> str:
 def scores_needed(contest: Contest) -> str:
     """Say how many scores of a candidate are enough."""
     most, within = len(contest.curve), f"{100 * contest.within:g}"
-    points = f"{within} point{'s' * (within != '1')}"
+    points = f"{within} point{text_if(within != '1', 's')}"
     if most == 1:
         return "One score was seen; what more of them buy is not known."
     if contest.gain.value is None:
@@ -253,7 +253,7 @@ def bought(contest: Contest) -> Iterator[str]:
 
 
 def _in_points(measure: Figure) -> str:
-    bounds = f" ({interval(measure)})" * bool(interval(measure))
+    bounds = text_if(interval(measure), f" ({interval(measure)})")
     return f"{100 * (measure.value or 0.0):+.1f} points{bounds}"
 
 
@@ -287,7 +287,7 @@ def position_biases(metric: MetricCard) -> list[str]:
 def compared_together(card: JudgeCard) -> str:
     """Sentence on the joint level of the intervals of several settings; empty for one."""
     count = len(card.settings)
-    return f"All intervals hold for the {count} settings together (95 %)." * (count > 1)
+    return text_if(count > 1, f"All intervals hold for the {count} settings together (95 %).")
 
 
 def what_n_is(card: JudgeCard, under: SettingCard) -> str:
@@ -296,7 +296,7 @@ def what_n_is(card: JudgeCard, under: SettingCard) -> str:
     labelled = sum(map(bool, under.outcomes.labels))
     ran = f"{counted(len(runs), 'case')}; each counts once, however often it ran"
     people = f"{labelled or 'none'} {has(labelled or 1)} a label"
-    people += " drawn at random" * (card.labels_random and labelled > 0)
+    people += text_if(card.labels_random and labelled > 0, " drawn at random")
     missing = sum(line.split().count("-") for line in under.outcomes.scores)
     how = "left out" if under.contest else "counted both ways"
     lost = f" {missing} of {counted(sum(runs), 'run')} {has(missing)} no score: {how}."
@@ -327,7 +327,7 @@ class Answer:
     weak: str = ""
 
     def __str__(self) -> str:
-        return self.text + f" (weak: {self.weak})" * bool(self.weak)
+        return self.text + text_if(self.weak, f" (weak: {self.weak})")
 
 
 def weakness(measure: Figure) -> str:
@@ -386,11 +386,11 @@ def _again(under: SettingCard) -> Answer:
     if flips.value is None:
         return _not_known(flips)
     missing = _figure(under, "unscored")
-    lost = f"; {number(missing)} of the runs have no score" * bool(missing.value)
+    lost = text_if(missing.value, f"; {number(missing)} of the runs have no score")
     if flips.value:
         how = f"Two runs of a case give a different {outcome} {estimate(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
-    bound = f"; the flip rate is at most {in_unit(flips, flips.high)} %" * bool(flips.high)
+    bound = text_if(flips.high, f"; the flip rate is at most {in_unit(flips, flips.high)} %")
     return Answer(
         f"Yes: no two runs of a case differed ({counted(flips.items, 'case')}){bound}{lost}.",
         weakness(flips),
@@ -409,9 +409,9 @@ def _blame(under: SettingCard) -> Answer:
         if not under.nodes:
             return Answer("Not known: no node of this metric decides or rates.")
         node, count = under.nodes[0], len(under.nodes) - 1
-        several = f" and {count} more" * bool(count)
+        several = text_if(count, f" and {count} more")
         return Answer(f"Not known for “{node.node}”{several}: {node.share.note}.")
-    whose = f" (it works on {', '.join(worst.reads)})" * bool(worst.reads)
+    whose = text_if(worst.reads, f" (it works on {', '.join(worst.reads)})")
     if worst.share.value == worst.share.low == 1:
         return Answer(
             f"“{worst.node}”{whose} causes all of the noise: no other node changes the score."
@@ -463,7 +463,7 @@ def _votes_needed(voting: Sequence[_Voting], needing: Sequence[_Voting]) -> Answ
         return Answer(sentence)
     runs = max(votes.runs for votes in unsure)
     telling = next((votes.runs_to_tell for votes in unsure if votes.runs_to_tell), 0)
-    enough = f"; {telling} runs may be enough" * bool(telling)
+    enough = text_if(telling, f"; {telling} runs may be enough")
     return Answer(sentence, f"no upper limit from {counted(runs, 'run')}{enough}")
 
 
@@ -483,7 +483,7 @@ def _ratings(under: SettingCard) -> Answer | None:
     )
     if least > _MANY:
         return Answer("No mean of ratings gets reliable: they do not tell the cases apart.")
-    span, weak = f"{least}" + f" to {most}" * (least < most), ""
+    span, weak = f"{least}" + text_if(least < most, f" to {most}"), ""
     if most > _MANY:
         span, weak = f"{least} or more", weakness(single)
     return Answer(f"A mean of {span} ratings has a reliability of {_RELIABLE:g}.", weak)
@@ -491,7 +491,7 @@ def _ratings(under: SettingCard) -> Answer | None:
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
     """Price of a coin: no number of votes makes its answers tell the cases apart."""
-    rest = f" The same holds for {counted(more, 'more node')}." * bool(more)
+    rest = text_if(more, f" The same holds for {counted(more, 'more node')}.")
     assert votes.agreement is not None
     return Answer(
         f"Votes cannot help: the answers of “{node.node}” to the same question agree no more than "
@@ -585,7 +585,7 @@ def could_be_seen(
         once, several = (
             cases_needed(points / 100, _OTHERWISE + flipping / runs) for runs in (1, often)
         )
-        repeated = f", or {several:,} run {often} times" * (often > 1)
+        repeated = text_if(often > 1, f", or {several:,} run {often} times")
         sizes.append(f"{points} points: {once:,} cases run once{repeated}")
     return (
         f"{counted(cases, 'case')} with {counted(times, 'run')} each can detect a difference of "

@@ -104,7 +104,7 @@ class Converter:
     def check_columns(self, records: Sequence[Record]) -> None:
         """Raise InputError when a mapped or delimited column is in none of the records."""
         rows = [record.value for record in records if isinstance(record.value, Mapping)]
-        flattened = [self._flat(row) for row in rows]
+        flattened = list(map(self._flat, rows))
         columns = list(dict.fromkeys(str(key) for row in flattened for key in row))
         for column in dict.fromkeys([*self.map, *self.delimiters]):
             target = self.map.get(column, "")

@@ -43,7 +43,7 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
+        return list(map(finite, value))
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -86,7 +86,7 @@ def table_of(source: Any, word: str = "case") -> Table:
 
         return Table(lambda: _number_rows(dataset_rows()), CHECKED, lambda: _length(source))
     if hasattr(source, "iloc") and hasattr(source, "columns"):
-        names = [name_of(column) for column in source.columns]
+        names = list(map(name_of, source.columns))
         require_unlike("the data frame", names)
         rows = partial(_frame_rows, source, names)
         return Table(lambda: _number_rows(rows()), CHECKED, lambda: len(source), typed=False)

@@ -62,7 +62,7 @@ def read_array(text: str) -> list[Any]:
     if not isinstance(items, list):
         kind = items if isinstance(items, FlawError) else type(items).__name__
         raise FlawError(f"it must be one JSON array of objects, not {kind}")
-    return [_item(item) for item in items]
+    return list(map(_item, items))
 
 
 def _item(item: Any) -> Any:

@@ -261,7 +261,7 @@ class CaseState:
             return
         chosen = _targets(slot, value)
         if chosen is None:
-            wanted = ", ".join(repr(verdict) for verdict in slot.branches)
+            wanted = ", ".join(map(repr, slot.branches))
             message = f"the verdict is {value.verdict!r}, but the declared verdicts are {wanted}"
             self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
             return

@@ -78,7 +78,7 @@ class Spans(NoSpans):
     def _links(self, case: TestCase) -> list[Any]:
         """A link to the span that a case was read from."""
         metadata = case.additional_metadata or {}
-        ids = [metadata.get(name) for name in ("trace_id", "span_id")]
+        ids = list(map(metadata.get, ("trace_id", "span_id")))
         try:
             trace_id, span_id = (int(str(value), 16) for value in ids)
         except ValueError:  # of another tool, or none

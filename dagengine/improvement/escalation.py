@@ -168,7 +168,7 @@ def fit_escalation(
     `prices` are US dollars of one judgement, of the small judge and of the large one.
     """
     cuts = [NEVER, *_cuts(sorted({float(sure) for sure in cascade.sure if sure != UNKNOWN}))]
-    right, asked, handed, _ = numpy.array([cascade.at(cut) for cut in cuts]).mean(2).T
+    right, asked, handed, _ = numpy.array(list(map(cascade.at, cuts))).mean(2).T
     far = right < right.max() - distance - 1e-12
     at = int(numpy.where(far, math.inf, prices[0] * asked + prices[1] * handed).argmin())
     low = max(numpy.flatnonzero(far[:at]), default=-1) + 1

@@ -286,7 +286,7 @@ def _characters_of_type(
         return extra + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
     if kind == "array":
         # The first items by their own schemas, the others by that of all.
-        leading = [longest(inner) for inner in part.get("prefixItems", ())]
+        leading = list(map(longest, part.get("prefixItems", ())))
         count = int(part.get("maxItems", bounds.items)) - len(leading)
         return _AROUND + sum(leading) + max(count, 0) * (_AROUND + longest(part.get("items")))
     if kind == "string":

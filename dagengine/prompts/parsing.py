@@ -150,7 +150,7 @@ def _verdict_words(answer_type: type[BaseModel]) -> list[str]:
     for field in schema_of(answer_type).get("properties", {}).values():
         if field.get("type") == "boolean":
             words += ["true", "false", "yes", "no"]
-        words += [str(option) for option in field.get("enum", ())]
+        words += map(str, field.get("enum", ()))
     return words
 
 
@@ -268,7 +268,7 @@ def without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [without_surrogates(item) for item in value]
+        return list(map(without_surrogates, value))
     if isinstance(value, Mapping):
         return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
     return value

@@ -110,7 +110,7 @@ def _require_alike(one: Run, other: Run) -> None:
     facts: dict[str, Any] = {
         "other metrics": lambda of: [metric.hash for metric in of.metrics],
         "another judge": lambda of: [judge.model for judge in of.judges],
-        "another judge or app": lambda of: [of.settings.get(name) for name in _WHO],
+        "another judge or app": lambda of: list(map(of.settings.get, _WHO)),
         "other data": lambda of: (of.data.sha256, of.data.map, of.data.cases),
         "another number of shards": lambda of: str(of.settings.get("shard")).partition("/")[2],
         "a record without texts": lambda of: of.texts,

@@ -238,7 +238,7 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
             {"node": name, **{cause: comparison.first[name, cause] for cause in CAUSES}}
             for name in nodes
         ],
-        "tree": [asdict(change) for change in comparison.tree_changes()],
+        "tree": list(map(asdict, comparison.tree_changes())),
         "test": tested,
         "test_missing": hint,
         "noise": foretold,

@@ -132,7 +132,7 @@ def latest(db: sqlite3.Connection, chosen: AnswerSelection, limit: int) -> list[
     where, values = chosen.where(db)
     numbers = f"SELECT id FROM answers WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
     query = _RECORDS.format(chosen=f"IN ({numbers})") + " ORDER BY created DESC, answers.id DESC"
-    return [_record(row) for row in db.execute(query, [*values, limit])]
+    return list(map(_record, db.execute(query, [*values, limit])))
 
 
 def records(db: sqlite3.Connection) -> Iterator[StoredAnswer]:

@@ -395,7 +395,7 @@ def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
 
 def is_supported(context: list[str], answer: Supported) -> bool:
     """Return whether there are supporting sentences and all are in the passages."""
-    passages = [_even(passage) for passage in context]
+    passages = list(map(_even, context))
     sentences = [_even(sentence) for sentence in answer.supporting_sentences if sentence.strip()]
     return bool(sentences) and all(
         len(words_in(sentence)) > 1 and any(sentence in passage for passage in passages)

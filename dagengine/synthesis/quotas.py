@@ -154,7 +154,7 @@ class Filling:
         per_context: int | None = None,
         measured: bool = False,
     ) -> None:
-        self.yields = [QuotaYield(quota) for quota in quotas]
+        self.yields = list(map(QuotaYield, quotas))
         self._tries, self._per_context = tries, per_context
         self._kept = Counter[Passage]()  # goldens by the first passage of their context
         by_source: dict[str | None, list[Context]] = {}

@@ -96,7 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "`immediate` waits for each verdict in place.",
     )
 
-    if any(config.getoption(name) for name in ("evals_min", "evals_baseline", "evals_card")):
+    if any(map(config.getoption, ("evals_min", "evals_baseline", "evals_card"))):
         from dagengine.errors import DagengineError
         from dagengine.testing.ending import check_options
 

@@ -97,7 +97,7 @@ class Evaluations:
         if gates:
             from dagengine.testing.ending import Gate, excuse
 
-            self._excuse = partial(excuse, [Gate.read(text) for text in gates])
+            self._excuse = partial(excuse, list(map(Gate.read, gates)))
         self._handed_over = 0
         self._say_from = 0.0
         self._cards: set[tuple[str, ...]] = set()

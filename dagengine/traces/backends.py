@@ -81,7 +81,7 @@ class Backend(ABC):
     @property
     def headers(self) -> dict[str, str]:
         """Headers of every request, with the key if there is one."""
-        pair = [self._key(name) for name in self.basic]
+        pair = list(map(self._key, self.basic))
         if token := self._key(self.bearer):
             return {"Authorization": f"Bearer {token}"}
         if None in pair or not pair:
@@ -377,7 +377,7 @@ def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _typed_value(value: Any) -> dict[str, Any]:
     if isinstance(value, list):
-        return {"arrayValue": {"values": [_typed_value(item) for item in value]}}
+        return {"arrayValue": {"values": list(map(_typed_value, value))}}
     if isinstance(value, float):
         return {"doubleValue": value}
     return {"stringValue": str(value)}

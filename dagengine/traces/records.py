@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
         case "intValue":
             return int(inner)
         case "arrayValue":
-            return [_plain(item) for item in inner.get("values") or ()]
+            return list(map(_plain, inner.get("values") or ()))
         case "kvlistValue":
             return attributes_of(inner.get("values"))
         case _:

@@ -67,7 +67,7 @@ class TraceCases(Cases):
             lines.insert(0, f"session {largest[0].session} ({counted(len(largest), 'trace')}):")
             if (extra := len(largest) - _TURNS) > 0:
                 lines.append(f"and {counted(extra, 'more trace')}")
-        cases = [self._traces.case(parts) for parts in first]
+        cases = list(map(self._traces.case, first))
         silent = [case for case in cases if isinstance(case, InvalidCase) and case.nothing_to_judge]
         if silent:
             lines.append(f"{len(silent)} of the first {len(cases)} are skipped: {silent[0]}")
@@ -160,7 +160,7 @@ def read_traces(*files: str | Path, unit: str = "trace") -> TraceCases:
     """
     if not files:
         raise InputError("read_traces takes one file at least")
-    paths = [Path(file) for file in files]
+    paths = list(map(Path, files))
     for path in paths:
         if not is_there(path) and not path.exists():
             raise InputError(f"there is no file {path}")
@@ -211,7 +211,7 @@ def case_of_spans(spans: Iterable[Any], logs: Iterable[Any] = ()) -> TestCase:
     `InMemoryLogRecordExporter`, for instrumentations that write the texts there. Raises InputError
     if there is no span, if the spans are of several traces, and if no texts were captured.
     """
-    records: list[RawRecord] = [_span(span) for span in spans]
+    records: list[RawRecord] = list(map(_span, spans))
     traces = {record.trace_id for record in records}
     if len(traces) != 1:
         words = f"of {len(traces)} traces" if traces else "none"
@@ -258,7 +258,7 @@ def _plain(value: Any) -> Any:
     """Attributes with lists in the place of tuples."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+    return list(map(_plain, value)) if isinstance(value, tuple | list) else value
 
 
 def temporary_database(owner: object, tables: str, cache: int) -> sqlite3.Connection:

@@ -66,7 +66,7 @@ class Labelling:
         if kind not in QUEUES:
             raise InputError(f"a queue is one of {', '.join(QUEUES)}, not {kind!r:.40}")
         if kind == "planned":
-            return [self._run.place_of(index) for index in planned_cases(self._run.folder, metric)]
+            return list(map(self._run.place_of, planned_cases(self._run.folder, metric)))
         positions: Sequence[int] | None = range(len(self._run))
         if kind != "random":
             positions = self._known(metric, kind)

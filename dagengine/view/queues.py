@@ -296,7 +296,7 @@ def _doubtful(results: Sequence[Judged], positions: Iterable[int], count: int) -
             doubts.append((0.5 - abs(result.score - result.threshold) / 2) / 2)
         key = (result.path, result.failure and str(result.failure.kind))
         paths[key].append((-max(doubts), position, row.index))
-    ranked = [sorted(own) for own in sorted(paths.values(), key=lambda own: (len(own), own[0][1]))]
+    ranked = list(map(sorted, sorted(paths.values(), key=lambda own: (len(own), own[0][1]))))
     # One case of every path in turn, or a path of many cases would take all places.
     turns = chain.from_iterable(zip_longest(*ranked))
     return [turn[2] for turn in turns if turn is not None][:count]

@@ -125,7 +125,7 @@ def _without_nan(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {key: _without_nan(item) for key, item in value.items()}
-    return [_without_nan(item) for item in value] if isinstance(value, list | tuple) else value
+    return list(map(_without_nan, value)) if isinstance(value, list | tuple) else value
 
 
 class _Places(BaseModel):

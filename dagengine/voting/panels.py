@@ -324,7 +324,7 @@ class RepeatVotes:
             if (failure := final(outcomes)) is not None:
                 return failure
             # Ballots are asked in batches: what one settles, a later one of its batch cannot undo.
-            columns = [self._until_settled(column) for column in columns_of(outcomes)]
+            columns = list(map(self._until_settled, columns_of(outcomes)))
             cast, open_votes = len(outcomes), []
             for column in columns:
                 # A column that is shorter than the votes cast was settled and needs no more.

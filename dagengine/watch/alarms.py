@@ -320,7 +320,7 @@ class Alarms:
         self._open[group] = block = [*self._open.pop(group, []), case]
         names = [] if len(block) < _LONGEST else [group]
         names += takewhile(lambda name: case.row - self._open[name][-1].row > _SILENT, self._open)
-        return [self._open.pop(name) for name in names]
+        return list(map(self._open.pop, names))
 
     def add_change(self, metric: str, change: float, row: int) -> tuple[float, int] | None:
         """Take the change of the score of an old case.

@@ -152,7 +152,7 @@ def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[An
     do, and so do those that the caller has `given`.
     """
     clients: list[Any] = []
-    visited = {id(client) for client in given}
+    visited = set(map(id, given))
     # Level by level through attributes: what is shared, or refers back, is looked at once.
     level = [client]
     for _ in range(_DEPTH):

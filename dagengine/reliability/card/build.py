@@ -95,7 +95,7 @@ def make_card(
     InputError if no case has a label, no label is an outcome of a metric, or no case has the field
     of groups. Raises it too if the observations are about other metrics or nodes.
     """
-    replays = [Counterfactual(metric) for metric in metrics]
+    replays = list(map(Counterfactual, metrics))
     observed = _about_these(list(observations), replays)
     of_criteria, whole_cases = ({}, True) if labels is None else criterion_labels(cases, labels)
     labels = labels if whole_cases else None
@@ -159,7 +159,7 @@ def check_labels(
 
     Returns what is to be said about them, one line each: which are left out.
     """
-    replays = [Counterfactual(metric) for metric in metrics]
+    replays = list(map(Counterfactual, metrics))
     if not criterion_labels(cases, labels)[1]:
         return []
     _meanings(labels, replays, cases)

@@ -240,7 +240,7 @@ def _corrected_contrast(
     left: Side, right: Side, shared: Common, measures: Collection[str]
 ) -> Iterator[Contrast]:
     """The difference by the human standard, if labels are on a random sample of both."""
-    kinds = {_corrected_kind(side) for side in (left, right)}
+    kinds = set(map(_corrected_kind, (left, right)))
     name, scale = kinds.pop()
     if kinds or name not in measures or scale is None:
         return

@@ -68,7 +68,7 @@ def read_card(path: str | Path) -> JudgeCard:
         return _ADAPTER.validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key_path = ".".join(str(step) for step in first["loc"]) or "the file"
+        key_path = ".".join(map(str, first["loc"])) or "the file"
         raise InputError(f"{path} is not a judge card: {key_path}: {first['msg']}") from None
 
 

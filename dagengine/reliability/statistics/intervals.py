@@ -214,7 +214,7 @@ def means_of_groups(values: Sequence[float | None], groups: Groups) -> list[floa
     for name, value in zip(groups, values, strict=True):
         if value is not None:
             members[name].append(value)
-    return [statistics.fmean(group) for group in members.values()]
+    return list(map(statistics.fmean, members.values()))
 
 
 def variance_of(values: Sequence[float]) -> tuple[float, float]:
@@ -404,7 +404,7 @@ def _bca(
     bias, bend = normal.inv_cdf(share), (cubes / (6 * squares**1.5) if squares else 0.0)
     # Beyond the pole of this formula an end would come back from the other side.
     ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
-    low, high = numpy.quantile(resamples, [normal.cdf(end) for end in ends]).tolist()
+    low, high = numpy.quantile(resamples, list(map(normal.cdf, ends))).tolist()
     return min(low, value), max(high, value)
 
 

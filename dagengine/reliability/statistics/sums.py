@@ -124,7 +124,7 @@ class Sums:
         if not self.of_arrays:
             rows = (defaultdict(float, zip(self._keys, row, strict=True))
                     for row in totals.tolist())  # fmt: skip
-            return numpy.array([self.of(row) for row in rows], dtype=float)
+            return numpy.array(list(map(self.of, rows)), dtype=float)
         columns = defaultdict(float, zip(self._keys, totals.T, strict=True))
         with numpy.errstate(invalid="ignore", divide="ignore"):
             values: Any = self.formula(columns)

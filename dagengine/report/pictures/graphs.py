@@ -100,7 +100,7 @@ class MetricGraph:
 
     def asked_by(self, node: int) -> int:
         """The node whose output a node counts; the node itself if it reads none."""
-        inputs = [self.node(name) for name in self.nodes[node].inputs]
+        inputs = list(map(self.node, self.nodes[node].inputs))
         return next((number for number in inputs if number is not None), node)
 
     def answer(self, node: int, verdict: Any) -> int:

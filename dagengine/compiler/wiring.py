@@ -14,6 +14,7 @@ feeds it, unless the parent is itself behind a verdict: see `_connect`.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -396,7 +397,7 @@ def _connect(scope: Scope) -> None:
     only when a verdict chose it, and there `n` is what comes next.
     """
     graph = as_digraph(scope.spec.graph.nodes())
-    positions = {node: index for index, node in enumerate(nx.topological_sort(graph))}
+    positions = dict(zip(nx.topological_sort(graph), itertools.count()))
     gates = _gates_of(graph)
 
     def hands_on(node: BaseNode) -> list[BaseNode]:

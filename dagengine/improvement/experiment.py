@@ -9,6 +9,7 @@ Multiple Testing). The differences are means of repetitions, so the noise of the
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -204,12 +205,8 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
     if not gains:
         return []
     numpy = needs("numpy")
-    names = {
-        name: index
-        for index, name in enumerate(
-            dict.fromkeys(groups.get(n, n) for gain_by_case in gains for n in sorted(gain_by_case))
-        )
-    }
+    cases = [groups.get(n, n) for gain_by_case in gains for n in sorted(gain_by_case)]
+    names = dict(zip(dict.fromkeys(cases), itertools.count()))
     sums = numpy.zeros((len(names), len(gains)))
     sizes = numpy.zeros_like(sums)
     for column, gain_by_case in enumerate(gains):

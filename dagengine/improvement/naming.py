@@ -8,6 +8,7 @@ which follow from all cases (expectation and maximization, Dempster, Laird & Rub
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -68,7 +69,7 @@ def _ranked_shares(
     numpy = needs("numpy")
     causes = numpy.array([[*map(fault.causes.__getitem__, nodes)] for fault in faults], float)
     reached = numpy.array([[*map(fault.reached.__getitem__, nodes)] for fault in faults], float)
-    numbers = {name: index for index, name in enumerate(dict.fromkeys(groups))}
+    numbers = dict(zip(dict.fromkeys(groups), itertools.count()))
     columns = [*map(numbers.__getitem__, groups)]
     random, size = numpy.random.default_rng(0), len(numbers)
     resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, columns]

@@ -8,6 +8,7 @@ the same place whoever asks, so that the questions about a case begin alike.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections import Counter
@@ -85,7 +86,7 @@ _json = _JSON.encode
 # The fields of a case that are long and read by most questions come first: what questions share is
 # then the beginning of their prompts. Other fields follow by name.
 _ORDER = ("retrieval_context", "context", "turns", "actual_output", "expected_output", "input")
-_INDICES = {name: index for index, name in enumerate(_ORDER)}
+_INDICES = dict(zip(_ORDER, itertools.count()))
 
 
 def canonical_place(path: str) -> tuple[int, str]:
@@ -136,7 +137,7 @@ def names_in(whole: Iterable[Turn], turns: Sequence[Turn]) -> list[str]:
     """Names of turns within their whole conversation; of other turns, by themselves."""
     whole = list(whole)
     # By identity, not by equality: two turns may say the same words ("Thanks!").
-    names = {id(turn): name for turn, name in zip(whole, turn_names(whole), strict=True)}
+    names = dict(zip(map(id, whole), turn_names(whole), strict=True))
     whole_names = [names[id(turn)] for turn in turns if id(turn) in names]
     return whole_names if len(whole_names) == len(turns) else turn_names(turns)
 

@@ -7,6 +7,7 @@ if its probability is not below another threshold, for a promised rate of errors
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -90,7 +91,7 @@ def fit_threshold(
     if not (0 < cost_pass < math.inf and 0 < cost_fail < math.inf):
         raise InputError(f"costs are positive numbers: got {cost_pass:g} and {cost_fail:g}")
     names = groups_of(groups, len(scored))
-    positions = {name: index for index, name in enumerate(dict.fromkeys(names))}
+    positions = dict(zip(dict.fromkeys(names), itertools.count()))
     labels = [bool(label) for _, label in scored]
     rarer = min(labels.count(True), labels.count(False))
     if len(positions) < LEAST_LABELS:

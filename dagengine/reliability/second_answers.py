@@ -101,7 +101,7 @@ class SecondAnswers:
     def __init__(self, plan: Plan, metrics: Sequence[int], metric: Metric) -> None:
         self.replay = Counterfactual(metric)
         self.plan = self.replay.plan
-        self.speaking = [unit for unit in self.plan.units if self.replay.speaks(unit)]
+        self.speaking = list(filter(self.replay.speaks, self.plan.units))
         self._answers = 0  # of a judge, in all runs
         self._lacking: dict[int, tuple[Lack, JudgedCase]] = {}
         self._metrics = metrics

@@ -9,6 +9,7 @@ remains. A cause is named if what was measured fits it, and does not fit the oth
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right
 from collections import defaultdict
@@ -170,7 +171,7 @@ def _divide(departure: SeriesDeparture) -> tuple[Part | None, Part]:
     kinds = [lengths[len(lengths) * part // _LENGTHS] for part in range(1, _LENGTHS)]
     sides = [_table(cases, departure, kinds) for cases in (departure.first, departure.latest)]
     names = sorted({name for side in sides for name in side[0]})
-    numbers = {name: number for number, name in enumerate(names)}
+    numbers = dict(zip(names, itertools.count()))
     generator = numpy.random.default_rng(0)
     sums = []
     for labels, values, weights in sides:

@@ -292,7 +292,7 @@ class _PlainGroup(TyperGroup):
             return super().resolve_command(ctx, args)
         except _UsageError as error:
             usage: Any = error
-            word, names = args[0], [name for name in self.list_commands(ctx) if name]
+            word, names = args[0], list(filter(None, self.list_commands(ctx)))
             listed = [name for name in names if not self.commands[name].hidden]
             # Of a group with one command, what is typed is its argument.
             meant = f"{listed[0]} {word}" if len(listed) == 1 else ""

@@ -315,7 +315,7 @@ class Pack:
             if isinstance(outcome, Answer):
                 self._packing.ahead[self.sender.key(question)] = outcome, seconds
         self._free_riders()
-        return {id(entry): outcome for entry, outcome in zip(entries, outcomes, strict=False)}
+        return dict(zip(map(id, entries), outcomes, strict=False))
 
     def _free_riders(self) -> None:
         if self._call is None or self._freed:

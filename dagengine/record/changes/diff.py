@@ -6,6 +6,7 @@ Cases are paired by content first, then by what is left of it.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from array import array
 from collections import Counter, deque
@@ -117,7 +118,7 @@ class _Reader:
         self._alignment = Alignment()
         self._readers = list[_Side]()
         for files, run in zip(sides, (comparison.old, comparison.new), strict=True):
-            numbers = {recorded.name: n for n, recorded in enumerate(run.metrics)}
+            numbers = dict(zip(run.metric_names, itertools.count()))
             courses = [f"course.{numbers[metric.name]}" for metric in comparison.metrics]
             self._readers.append(_Side(files, courses))
         # Equal courses are the same answers, if nodes have the same names.

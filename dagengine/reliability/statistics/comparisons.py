@@ -274,7 +274,7 @@ def _agresti_min(total: float, squares: float, size: int) -> Interval:
 
 def _sign_p(changes: Sequence[float]) -> float:
     """The share of all changes of sign with a mean farther from 0, and half of those as far."""
-    changes = [change for change in changes if change]
+    changes = list(filter(None, changes))
     if not changes:
         return 1.0
     if len(changes) >= _FEW:  # nothing varies: all signs are equal

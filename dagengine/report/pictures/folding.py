@@ -115,7 +115,7 @@ class Folds:
 
     def _next(self, weight: Weight, high: float, refused: set[tuple[str, int]]) -> Folds | None:
         """The same with one group or metric more that fits; None if there is none."""
-        shut = [number for number in self.graph.owners() - self.opened if self.shows(number)]
+        shut = list(filter(self.shows, self.graph.owners() - self.opened))
         steps = [("group", head) for head in self._heads()] + [("metric", at) for at in shut]
         for kind, number in sorted(steps, key=lambda step: (*(-w for w in weight(step[1])), step)):
             # What did not fit before fits no better now.
@@ -157,7 +157,7 @@ class Folds:
             after = [near for near in self._leads[number] if near not in seen]
             under[number] = after
             seen |= {*after}
-            waiting += (near for near in after if self.shows(near))
+            waiting += filter(self.shows, after)
         contours: dict[int, list[tuple[float, float]]] = {}
         for number in reversed(order):
             rows = [contours.get(near, [(-_GROUP / 2, _GROUP / 2)]) for near in under[number]]

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import itertools
 import json
 import re
 import runpy
@@ -289,7 +290,7 @@ PAGES = (
 )
 # The first hits for a question, from the key that asks until the line above the hits says how many
 # there are; that line is empty before, as what was found before must be gone.
-ANSWERED = """async question => {
+ANSWERED = """async ([question, patience]) => {
     const box = document.querySelector('.md-search__input')
     box.value = question
     const line = document.querySelector('.md-search-result__meta')
@@ -300,7 +301,7 @@ ANSWERED = """async question => {
         done()
     }).observe(line, {childList: true, characterData: true, subtree: true}))
     box.dispatchEvent(new KeyboardEvent('keyup'))
-    await answered
+    await Promise.race([answered, new Promise(done => setTimeout(done, patience))])
     return [...document.querySelectorAll('.md-search-result__item')].slice(0, 3)
         .map(hit => new URL(hit.querySelector('a').href).pathname)
 }"""
@@ -477,10 +478,12 @@ def test_the_search_answers_a_strangers_questions_within_three_hits(
         opened.page.click(".md-search__input")
         # Hits are read and not seen: to draw those of all questions takes longer than to find them.
         opened.run("document.querySelector('.md-search__output').style.display = 'none'")
-        while not opened.page.evaluate(ANSWERED, "judge"):  # the index is not read yet
+        # A question before the index is read may never be answered: then another one is asked.
+        words = itertools.cycle(("judge", "metric"))
+        while not opened.page.evaluate(ANSWERED, [next(words), 1_000]):
             pass
         for question, wanted in QUESTIONS.items():
-            hits = opened.page.evaluate(ANSWERED, question)
+            hits = opened.page.evaluate(ANSWERED, [question, 300_000])
             pages = [Path(hit).relative_to(site).with_suffix("").as_posix() for hit in hits]
             if not {page.replace("/index", "/README") for page in pages} & set(wanted):
                 missed[question] = pages

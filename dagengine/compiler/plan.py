@@ -220,7 +220,8 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
     for spec in specs:
         mistakes, wiring = check(spec)
         problems += mistakes
-        wirings += filter(None, [wiring])
+        if wiring is not None:
+            wirings.append(wiring)
     require_no_errors(problems)
     return _Compiler(wirings, sources).plan(tuple(dict.fromkeys(problems)))
 

@@ -33,6 +33,7 @@ from dagengine.question import (
     Options,
     Question,
 )
+from dagengine.system.terminal import text_if
 from dagengine.test_case import (
     ArenaTestCase,
     ConversationalTestCase,
@@ -87,7 +88,7 @@ def decision_question(question: Question[T], decision: Decision, shows: Shows) -
     """A question in the form of decision models; of its options only the sample counts."""
     state, paths, material = _split_evidence(decision, shows)
     # Stored answers are found by these words: their order is the order of all questions so far.
-    holds = _HOLDS * (decision.kind == "predicate" and decision.text is None)
+    holds = text_if(decision.kind == "predicate" and decision.text is None, _HOLDS)
     parts = [f"{holds}{decision.instructions}"]
     if decision.kind == "score":
         parts.append(_LEVELS)

@@ -21,6 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from dagengine.prompts.evidence import Evidence
 from dagengine.question import LocatingParser, Parser, Span
+from dagengine.system.terminal import text_if
 
 QuoteMode = Literal["required", "if_any"]
 """Whether every verdict needs a quote (or says what the material lacks), or may do without."""
@@ -162,7 +163,7 @@ def quoting_words(mode: QuoteMode, sources: str, *, each: bool, as_lines: bool) 
     how = _HOW.format(
         verdict="each verdict" if each else "the verdict", most=MOST, words=_WORDS, sources=sources
     )
-    return how + _NOTHING[mode] + _LINES[mode] * as_lines
+    return how + _NOTHING[mode] + text_if(as_lines, _LINES[mode])
 
 
 _LINE = re.compile(

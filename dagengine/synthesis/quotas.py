@@ -246,8 +246,9 @@ def _check(
         near = did_you_mean(quota.document, names) or f"there are {few(names)}"
         raise InputError(f"a quota names {quota.document!r}, which gave no text; {near}")
     if quota.kind is not None and quota.kind not in kinds.names:
-        plain = kinds.names == [PLAIN]
-        why = ("every draft is evolved, but never in this way", "num_evolutions is 0")[plain]
+        why = "every draft is evolved, but never in this way"
+        if kinds.names == [PLAIN]:
+            why = "num_evolutions is 0"
         raise InputError(f"no golden can be of the kind {quota.kind!r}: {why}")
     if quota.difficulty is not None and not measured:
         raise InputError("quotas by difficulty need difficulty_models= to measure it with")

@@ -21,6 +21,7 @@ from dagengine.prompts.bounds import Usually
 from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.instructions import in_one_text, with_bounds
 from dagengine.question import Message, Question
+from dagengine.system.terminal import text_if
 from dagengine.test_case import LLMTestCaseParams, field_name
 from dagengine.unknown import Answering
 
@@ -105,13 +106,13 @@ def rating_instructions(
     """The step of a rating."""
     low, high = score_range
     scale = f"a whole number from {low} (worst) to {high} (best)"
-    meaning = f"\n\nWhat the scores stand for:\n{rubric}" * bool(rubric)
+    meaning = text_if(rubric, f"\n\nWhat the scores stand for:\n{rubric}")
     return f"{_RATE.format(work=work, scale=scale)}{_LISTED}{evaluation_steps}{meaning}"
 
 
 def strict_instructions(work: str, evaluation_steps: str, best: str | None = None) -> str:
     """The step of a rating in strict mode; `best` says what 1 stands for."""
-    meaning = f"\n\n1 stands for: {best}" * bool(best)
+    meaning = text_if(best, f"\n\n1 stands for: {best}")
     return f"{_RATE.format(work=work, scale=_ALL_OR_NOTHING)}{_LISTED}{evaluation_steps}{meaning}"
 
 

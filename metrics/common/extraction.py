@@ -18,7 +18,7 @@ from dagengine.prompts.echo import echoed_instruction, fence_check, texts_of
 from dagengine.prompts.evidence import as_text, says_something, sentences
 from dagengine.prompts.instructions import around_material, task_instructions
 from dagengine.question import Answer, Check, Message, Question
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 
 X = TypeVar("X")
 B = TypeVar("B", bound=BaseModel)
@@ -284,7 +284,7 @@ def claims_of(
 
 def truths_prompt(limit: int | None) -> str:
     """Prompt that asks for the facts of a text, at most `limit` of them when there is a limit."""
-    return TRUTHS + f" Give the {limit} most important at most." * (limit is not None)
+    return TRUTHS + text_if(limit is not None, f" Give the {limit} most important at most.")
 
 
 @cache

@@ -20,6 +20,7 @@ from dagengine.prompts.probabilities.masses import unknown_of
 from dagengine.prompts.quotes import QuoteMode
 from dagengine.question import Odds
 from dagengine.results import Verdict
+from dagengine.system.terminal import text_if
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5
@@ -167,7 +168,7 @@ def at_least_one(name: str, limit: int | None) -> int | None:
 
 def in_brackets(reason: str | None) -> str:
     """A reason behind what it is about; nothing where the judge gave none."""
-    return f" ({reason})" * bool(reason)
+    return text_if(reason, f" ({reason})")
 
 
 def a_text(name: str, given: Any) -> str:

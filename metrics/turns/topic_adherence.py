@@ -95,9 +95,9 @@ def adherent_share(
 
 
 def _as_wanted(topic: Judgement, answer: Judgement) -> Judgement:
-    expected = ("off topic", "on topic")[topic.verdict == "yes"]
-    actual = ("not taken up", "taken up")[answer.verdict == "yes"]
-    agreement = ("no", "yes")[topic.verdict == answer.verdict]
+    expected = "on topic" if topic.verdict == "yes" else "off topic"
+    actual = "taken up" if answer.verdict == "yes" else "not taken up"
+    agreement = "yes" if topic.verdict == answer.verdict else "no"
     reason = f"{expected}: {topic.reason} {actual}: {answer.reason}"
     if topic.odds is None and answer.odds is None:
         return Judgement(verdict=agreement, reason=reason)
@@ -109,5 +109,5 @@ def _as_wanted(topic: Judgement, answer: Judgement) -> Judgement:
     masses = {"yes": 0.0, "no": 0.0}
     for verdict, mass in topic_odds:
         for second, chance in answer_odds:
-            masses[("no", "yes")[verdict == second]] += mass * chance
+            masses["yes" if verdict == second else "no"] += mass * chance
     return Judgement(verdict=agreement, reason=reason, odds=tuple(masses.items()))

@@ -60,6 +60,14 @@ _ELSEWHERE = {
 }
 
 
+def _check_arguments(name: str, settings: Iterable[str], names: Sequence[str]) -> None:
+    """Raise TypeError for an argument that a method does not have, naming what it has."""
+    for setting in settings:
+        if setting not in names and (elsewhere := _ELSEWHERE.get(setting)):
+            raise TypeError(f"{name}() has no argument {setting!r}: it is in {elsewhere}")
+    check_names(f"{name}() has no argument", settings, names)
+
+
 def door(
     make: Callable[Concatenate[S, P], Generation],
 ) -> Callable[Concatenate[S, P], Awaitable[Goldens]]:
@@ -67,11 +75,7 @@ def door(
 
     @wraps(make)
     async def call(self: S, /, *given: P.args, **settings: P.kwargs) -> Goldens:
-        name, names = make.__name__.removeprefix("a_"), names_of(make)
-        for setting in settings:
-            if setting not in names and (elsewhere := _ELSEWHERE.get(setting)):
-                raise TypeError(f"{name}() has no argument {setting!r}: it is in {elsewhere}")
-        check_names(f"{name}() has no argument", settings, names)
+        _check_arguments(make.__name__.removeprefix("a_"), settings, names_of(make))
         return await self._run(make(self, *given, **settings))
 
     own: Any = call
@@ -93,7 +97,7 @@ def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Con
 def estimate_door(
     method: Callable[Concatenate[S, P], Awaitable[Any]],
 ) -> Callable[Concatenate[S, P], Estimate]:
-    """A `door` that asks nothing."""
+    """A `door` that asks nothing; it is called as the method, with `estimate` in the name."""
     make: Any = inspect.unwrap(method)
 
     def call(self: S, /, *given: P.args, **settings: P.kwargs) -> Estimate:
@@ -102,11 +106,13 @@ def estimate_door(
         Later rounds make up for drafts that fell: with `max_tries` drafts per golden they ask at
         most `max_tries` - 1 times as much again.
         """
+        _check_arguments(own.__name__, settings, names_of(make))
         made: Generation = make(self, *given, **settings)
         return made.plan(self._settings, at_once=self.async_mode)
 
     own: Any = call
     own.__name__ = make.__name__.replace("a_generate", "estimate")
+    own.__qualname__ = make.__qualname__.replace("a_generate", "estimate")
     own.__signature__ = inspect.signature(make).replace(return_annotation="Estimate")
     return call
 

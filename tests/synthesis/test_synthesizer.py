@@ -65,6 +65,7 @@ ASKED = re.compile(r"the house in (\w+)")
 NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
 TEXT: Any = "text"  # in the place of something else
 NUMBER: Any = 1
+CHUNKS: dict[str, Any] = {"chunk_size": 16}
 
 
 def evidence(question: Question[Any]) -> str:
@@ -593,6 +594,10 @@ def multi_context_only() -> EvolutionConfig:
         (lambda: about(max_goldens_per_context=0), "max_goldens_per_context .* got 0"),
         (lambda: about(include_expected_output="no"), "must be of the type bool, got 'no'"),
         (lambda: about(num_evolutions=1), r"it is in Synthesizer\(evolution_config="),
+        (
+            lambda: synthesizer().estimate_goldens_from_docs([], **CHUNKS),
+            r"estimate_goldens_from_docs\(\) has no argument 'chunk_size': it is in context_",
+        ),
         (lambda: about(max_golden_per_context=1), "did you mean 'max_goldens_per_context'"),
         (lambda: about(config=multi_context_only()), "multi-context takes two passages"),
         (lambda: synthesizer().generate_goldens_from_docs(NUMBER), "list of paths or objects"),

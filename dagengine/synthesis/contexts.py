@@ -32,6 +32,28 @@ from dagengine.system.regular_files import require_regular
 from dagengine.system.terminal import text_if
 
 _REPEATED = "they repeat others"
+_CHARACTERS = 4  # of a token, about
+_LEADERS = 4  # dots in a row that lead to a page
+_LISTED = 5  # titles with pages that are more than an accident
+_LONGEST = 40  # letters of a word; encoded data has longer runs
+_LINK = re.compile(r"(?:[-*+] |\d{1,3}[.)] )?\[[^\]]*\]\([^)]*\)")
+_PAGE = re.compile(r"[^\W\d].{0,120}?\s(\d{1,4})")
+# Words of a passage that look for its neighbours (the rarest tell most), and passages of a word.
+_TELLING, _NEAREST = 24, 32
+_HEADING = re.compile(r"#{1,6}\s")
+_FENCES = ("```", "~~~")
+_CONVERTERS = {
+    ".docx": "DocxConverter",
+    ".pptx": "PptxConverter",
+    ".xlsx": "XlsxConverter",
+    ".epub": "EpubConverter",
+}
+_CONVERTED = (*_CONVERTERS, ".html", ".htm")
+_MARKED = (".md", ".markdown")
+_TEXT = (".txt", ".text", ".rst", ".csv", ".json")
+SUFFIXES = (*_TEXT, *_MARKED, ".pdf", *_CONVERTED)
+_UNPACKED = 200_000_000  # bytes of what an archive unpacks to
+Read = Document | Unreadable
 
 
 class NoTextError(InputError):
@@ -125,16 +147,6 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
 def _is_listed(value: Any) -> bool:
     """Return whether it has items; a text is no list of its characters."""
     return isinstance(value, Iterable) and not isinstance(value, str)
-
-
-_CHARACTERS = 4  # of a token, about
-_LEADERS = 4  # dots in a row that lead to a page
-_LISTED = 5  # titles with pages that are more than an accident
-_LONGEST = 40  # letters of a word; encoded data has longer runs
-_LINK = re.compile(r"(?:[-*+] |\d{1,3}[.)] )?\[[^\]]*\]\([^)]*\)")
-_PAGE = re.compile(r"[^\W\d].{0,120}?\s(\d{1,4})")
-# Words of a passage that look for its neighbours (the rarest tell most), and passages of a word.
-_TELLING, _NEAREST = 24, 32
 
 
 def passages_of(document: Document, config: ContextConstructionConfig) -> list[Passage]:
@@ -237,22 +249,6 @@ class Neighbours:
             scores, key=lambda neighbour: (-scores[neighbour], abs(neighbour - index), neighbour)
         )
         return self._passages[best]
-
-
-_HEADING = re.compile(r"#{1,6}\s")
-_FENCES = ("```", "~~~")
-_CONVERTERS = {
-    ".docx": "DocxConverter",
-    ".pptx": "PptxConverter",
-    ".xlsx": "XlsxConverter",
-    ".epub": "EpubConverter",
-}
-_CONVERTED = (*_CONVERTERS, ".html", ".htm")
-_MARKED = (".md", ".markdown")
-_TEXT = (".txt", ".text", ".rst", ".csv", ".json")
-SUFFIXES = (*_TEXT, *_MARKED, ".pdf", *_CONVERTED)
-_UNPACKED = 200_000_000  # bytes of what an archive unpacks to
-Read = Document | Unreadable
 
 
 def read_documents(sources: Iterable[Any]) -> list[Read]:

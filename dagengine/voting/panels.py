@@ -31,10 +31,17 @@ from dagengine.results.outcomes import ESCALATED, KEPT
 from dagengine.system.terminal import text_if
 
 Vote = str | bool | int | float
+Outcomes = Sequence[NodeValue | Failure]
+Column = list[Vote | None]
+# An answer that cannot be read, or whose quotes are not in the material.
+_NO_VOTE = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
 # For forecasts: the assumed share of votes that agree with the majority.
 _AGREEING = 0.9
 # What is known of ratings from 0 to 1 before the first: so many, with this deviation.
 _PRIOR_RATINGS, _PRIOR_DEVIATION = 2, 0.3
+# For forecasts: the assumed share of judgements of which a cheap judge is unsure.
+_UNSURE = 0.25
+_ALTERNATIVES = 5
 
 
 class Rule(Protocol):
@@ -164,12 +171,6 @@ def likely_votes(rule: Rule, most: int) -> float:
     return expected
 
 
-Outcomes = Sequence[NodeValue | Failure]
-Column = list[Vote | None]
-# An answer that cannot be read, or whose quotes are not in the material.
-_NO_VOTE = (OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED)
-
-
 def hard(outcomes: Outcomes) -> Failure | None:
     """The first failure that is no vote without a value."""
     failures = (outcome for outcome in outcomes if isinstance(outcome, Failure))
@@ -276,11 +277,6 @@ def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:
 def _value(outcome: NodeValue | Failure) -> NodeValue:
     assert isinstance(outcome, NodeValue)
     return outcome
-
-
-# For forecasts: the assumed share of judgements of which a cheap judge is unsure.
-_UNSURE = 0.25
-_ALTERNATIVES = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,9 @@ from dagengine.voting.panels import (
 T = TypeVar("T", Graph, BaseMetric)
 Nodes = Sequence[str | BaseNode] | None
 Choice = Callable[[BaseNode], Panel | None]
+_BETWEEN = re.compile(r"\s+(AND|OR)\s+")
+# What two nodes may differ in and still be asked as one.
+_OWN = {"criteria", "name", "children", "then", "inputs", "evaluation_params"}
 
 
 class Assigning(Rewriting):
@@ -385,11 +388,6 @@ def _apply(target: T, rewriting: Callable[[], Assigning]) -> T:
     if isinstance(target, BaseMetric):
         return RewrittenMetric(target, rewriting)
     raise InputError(f"{target!r} is neither a metric nor a graph")
-
-
-_BETWEEN = re.compile(r"\s+(AND|OR)\s+")
-# What two nodes may differ in and still be asked as one.
-_OWN = {"criteria", "name", "children", "then", "inputs", "evaluation_params"}
 
 
 @dataclass(frozen=True, slots=True)

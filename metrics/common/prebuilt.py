@@ -24,6 +24,9 @@ from dagengine.system.terminal import text_if
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5
+MOST_ENUMERATED = 10
+"""Items of a list all of whose combinations are worked out: 2 to the power of this."""
+_LEAST = 1e-12  # a score less likely than this is left out
 
 
 class PrebuiltMetric(DrawnMetric):
@@ -235,11 +238,6 @@ def least_of(parts: Mapping[str, float | None], empty: str) -> NodeValue:
     for name, part in parts.items():
         terms.append(f"{name} nothing to judge" if part is None else f"{name} {part:.4g}")
     return NodeValue(score, score=score, reason=f"min({', '.join(terms)}) = {score:.4g}.")
-
-
-MOST_ENUMERATED = 10
-"""Items of a list all of whose combinations are worked out: 2 to the power of this."""
-_LEAST = 1e-12  # a score less likely than this is left out
 
 
 def share_odds(judgements: Sequence[Judgement], good: Collection[Verdict]) -> Odds | None:

@@ -137,15 +137,12 @@ class JudgeError(DagengineError):
     """Base of the errors of a question without a valid answer."""
 
     kind = "provider_error"
+    tokens: tuple[int, int] = (0, 0)
     retry_after: float | None = None
     lasting = False
     """Whether the judge answers nobody for now."""
     complaint: Any = None
     """What a server said, as long as its judge needs it."""
-
-    def __init__(self, message: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
-        self.tokens = tokens
-        super().__init__(message)
 
 
 class JudgeSetupError(JudgeError):
@@ -161,6 +158,10 @@ class RefusedError(JudgeError):
 
     kind = "judge_refused"
 
+    def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
+        self.tokens = tokens
+        super().__init__(message)
+
 
 class UnparseableError(JudgeError):
     """Raised when an answer is invalid; carries the raw text.
@@ -172,8 +173,8 @@ class UnparseableError(JudgeError):
     kind = "unparseable"
 
     def __init__(self, message: str, raw: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
-        self.raw = raw
-        super().__init__(message, tokens)
+        self.raw, self.tokens = raw, tokens
+        super().__init__(message)
 
 
 class CopiedError(UnparseableError):
@@ -231,6 +232,10 @@ class TruncatedError(JudgeError):
 
     kind = "truncated"
 
+    def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
+        self.tokens = tokens
+        super().__init__(message)
+
 
 class TooLongError(JudgeError):
     """Raised when a prompt does not fit into the window of the server; final, never retried.
@@ -249,8 +254,8 @@ class TooLongError(JudgeError):
         needed: int | None = None,
         window: int | None = None,
     ) -> None:
-        self.needed, self.window = needed, window
-        super().__init__(message, tokens)
+        self.tokens, self.needed, self.window = tokens, needed, window
+        super().__init__(message)
 
 
 _LASTING = frozenset({401, 402, 403, 404})
@@ -343,7 +348,7 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     import difflib  # only a mistake needs it
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
-    return next(iter(near), "")
+    return str(near[0]) if near else ""  # also of a member of a StrEnum
 
 
 answer_absent(__name__)

@@ -22,6 +22,7 @@ from dagengine import a_evaluate
 from dagengine.errors import (
     InputError,
     JudgeCodeError,
+    JudgeError,
     JudgeSetupError,
     ProviderError,
     RecordingMissError,
@@ -39,6 +40,7 @@ from dagengine.judges import (
     ScriptedJudge,
     as_judge,
 )
+from dagengine.metrics import CriteriaMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for, read_answer
 from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
@@ -548,6 +550,26 @@ async def test_a_script_may_return_or_raise_an_error() -> None:
     for judge in (ScriptedJudge({"q": RefusedError("no")}), ScriptedJudge(raising)):
         with pytest.raises(RefusedError):
             await judge.answer(question())
+
+
+@pytest.mark.anyio
+async def test_an_error_of_a_judge_takes_any_arguments_and_none_are_tokens() -> None:
+    class StatusError(JudgeError):
+        def __init__(self, status: int) -> None:
+            self.status = status
+
+    for error in (StatusError(500), JudgeError("status", 500, None)):
+        judge = ScriptedJudge(dict.fromkeys(["conciseness"], error))
+        result = await a_evaluate(
+            [LLMTestCase(input="a", actual_output="b")],
+            [CriteriaMetric("conciseness")],
+            model=judge,
+            show=False,
+        )
+        failure = result.rows[0].metrics[0].failure
+        assert failure is not None
+        assert failure.kind == OutcomeKind.PROVIDER_ERROR
+        assert str(error) in failure.message
 
 
 @pytest.mark.anyio

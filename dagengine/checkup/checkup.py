@@ -93,7 +93,7 @@ async def check_judge(
     examiner = Examiner(judge, began)
     checkup = Checkup(judge_name(judge.identity), Connection(None))
     try:
-        async with open_judges([judge, *filter(None, [writer])]):
+        async with open_judges([judge] if writer is None else [judge, writer]):
             connection, answer = await _connect(examiner)
             checkup = replace(checkup, connection=connection)
             if connection.problem is None:

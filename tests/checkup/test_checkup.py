@@ -249,9 +249,15 @@ async def test_a_judge_of_length_zero_is_opened_and_asked() -> None:
             self.opened = True
             yield
 
+    class Deciding(ScriptedJudge):
+        capabilities = Capabilities(decides=True)
+        writer = Counting(lambda question: True)
+
     judge = Counting(lambda question: True)
     await check_judge(judge)
     assert judge.opened
+    await check_judge(Deciding(lambda question: True))
+    assert Deciding.writer.opened
 
 
 @pytest.mark.anyio

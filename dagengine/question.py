@@ -174,7 +174,7 @@ class FirstMatch:
         for pattern, value in self.patterns:
             if match := re.search(pattern, text):
                 return {"reason": text, self.field: match.group(1) if value is None else value}
-        raise _unparseable(dict(self.patterns), text)
+        raise _unparseable((pattern for pattern, _ in self.patterns), text)
 
     def span(self, text: str, /) -> Span | None:
         """Span of the first group of the deciding pattern, or all of it if it has no group."""

@@ -134,7 +134,7 @@ def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) 
     """A regular expression, compiled; raises InputError if it is not valid."""
     if isinstance(pattern, re.Pattern) and not ignore_case:
         return pattern
-    text, flags = pattern, re.IGNORECASE * ignore_case
+    text, flags = pattern, re.IGNORECASE if ignore_case else re.NOFLAG
     if isinstance(pattern, re.Pattern):
         text, flags = pattern.pattern, pattern.flags | flags
     try:

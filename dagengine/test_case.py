@@ -474,11 +474,12 @@ def _in_list(items: list[Any], segment: str, rest: str, path: str) -> tuple[Any,
     if numbers is None:
         return _in_each(items, range(len(items)), path), ""
     count, begin_number = len(items), int(numbers[1])
-    begin = begin_number + count * (begin_number < 0)
+    begin = begin_number + count if begin_number < 0 else begin_number
     if numbers[2] is None:
         return (items[begin_number], rest) if 0 <= begin_number < count else (None, "")
     end_number = int(numbers[2])
-    indices = range(max(begin, 0), end_number + count * (end_number < 0) + 1)
+    end = end_number + count if end_number < 0 else end_number
+    indices = range(max(begin, 0), end + 1)
     if not indices or indices[-1] >= count:
         return None, ""
     if rest and not _NUMBERS.fullmatch(rest.partition(".")[0]):

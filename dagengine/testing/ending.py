@@ -67,7 +67,8 @@ class Ending:
         try:
             for holds, line in lines:
                 self.lines.append(line)
-                self.failing += [line] * (not holds)
+                if not holds:
+                    self.failing.append(line)
         except DagengineError as error:
             self.take([(False, f"error: {error}")])
 

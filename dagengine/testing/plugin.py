@@ -26,6 +26,8 @@ _LINES = pytest.StashKey[list[str]]()
 _EVALUATIONS: pytest.StashKey[Evaluations] = pytest.StashKey()
 # On a report, which travels between processes
 _MISSING, _GATED = "dagengine_missing", "dagengine_gated"
+_KEY = "dagengine"  # under which a worker sends what its evaluations came to
+_PATIENCE = 5.0  # seconds that workers have, after an interrupt, to report what is finished
 # The sessions of this process, the innermost last: a test of a plugin runs a session inside one.
 _running: list[pytest.Config] = []
 
@@ -392,10 +394,6 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
         # What a terminal or the environment of a process cannot hold is escaped.
         return name and plain(name).replace("\n", "\\n").replace("\t", "\\t")
     return None
-
-
-_KEY = "dagengine"  # under which a worker sends what its evaluations came to
-_PATIENCE = 5.0  # seconds that workers have, after an interrupt, to report what is finished
 
 
 class Sent(NamedTuple):

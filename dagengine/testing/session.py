@@ -260,7 +260,7 @@ class Evaluations:
                 notes = card_notes(card, assertion.metrics, asked_judges)
                 self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
-        index = self._handed_over * (not ahead)
+        index = 0 if ahead else self._handed_over
         judging = _Judging(assertion, engine, judges, mark, index, asks, recorder)
         return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
 

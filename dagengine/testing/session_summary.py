@@ -137,9 +137,8 @@ class Summary:
     def lines(self) -> list[str]:
         """Lines for a terminal; nothing without an evaluation."""
         by_metric = defaultdict[str, list[Outcome]](list)
-        decisions = dict[
-            tuple[str, int], str
-        ]()  # by case: all of its metrics were judged again together
+        # By test and case: all metrics of a case were judged again together.
+        decisions = dict[tuple[str, int], str]()
         for outcome in self.all:
             by_metric[outcome.metric].append(outcome)
             if outcome.decision is not None:

@@ -427,7 +427,7 @@ def _questions(estimate: Estimate) -> Table:
         )
         for node in metric.nodes:
             equal_questions = _number(node.equal) if node.equal else ""
-            notes = filter(None, (node.node, "once" * node.constant, node.panel))
+            notes = filter(None, (node.node, text_if(node.constant, "once"), node.panel))
             name = Padding(Text(plain(", ".join(notes))), (0, 0, 0, 2))
             table.add_row(name, "", *_span(node.asked), equal_questions, *_tokens((node,)))
     table.add_section()
@@ -437,7 +437,7 @@ def _questions(estimate: Estimate) -> Table:
     # no run is; it is shown only if a run may come near it.
     difference = estimate.asked.likely - estimate.calls.likely
     supposed = estimate.asked.least - estimate.calls.least > difference + 0.5
-    least_calls = _number(estimate.calls.least) * (not supposed)
+    least_calls = text_if(not supposed, _number(estimate.calls.least))
     table.add_row("judge calls", "", least_calls, *_span(estimate.calls)[1:], style="bold")
     travel = estimate.travel
     if travel.requests < travel.questions:

@@ -80,7 +80,7 @@ def run(
         command += [f"--evals-repeat={repeat}"]
     for chosen, flag in ((ignore_errors, "--evals-ignore-errors"), (exit_first, "-x"),
                          (verbose, "-v")):  # fmt: skip
-        command += [flag] * chosen
+        command += [flag] if chosen else []
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "junit.xml")
         if wants_json():

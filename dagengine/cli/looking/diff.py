@@ -188,7 +188,7 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:
     out.print()
-    title = f"{metric['metric']}: " * several
+    title = text_if(several, f"{metric['metric']}: ")
     _say(out, title + metric["headline"], "bold")
     from rich.table import Table
     from rich.text import Text

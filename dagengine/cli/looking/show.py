@@ -166,7 +166,7 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
         def fields(row: CaseResult) -> dict[str, Any]:
             at = None if files is None else files.place_of(row.index)
             own = {} if files is None or at is None else files.fields(at) or {}
-            return dict(zip(own, map(_as_text, own.values()), strict=True))
+            return {name: _as_text(value) for name, value in own.items()}
 
         # The head names every field, so the rows are read twice and never held.
         more = dict.fromkeys(name for row in rows for name in fields(row)) if texts else {}

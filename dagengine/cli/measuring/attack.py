@@ -15,7 +15,7 @@ from dagengine.cli.common.files import Reads, name_in_errors, sole, within
 from dagengine.cli.common.judging import CountedAccess, collector_at_work, saying_how_to_go_on
 from dagengine.cli.common.output import fail_if_any, outlive_reader, report, say
 from dagengine.errors import InputError
-from dagengine.system.terminal import counted, wrap_lines
+from dagengine.system.terminal import counted, text_if, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.attacking.attack_card import AttackCard
@@ -167,7 +167,7 @@ def _print_plan(options: AttackOptions, plan: AttackPlan, parts: Iterable[Foreca
             paid = f", ${price * options.repeats:.2f}"
         say(f"  {part.what}: about {calls:,.0f} calls{paid}")
     report(plan={"calls": total, "usd": money if priced else None})
-    much = f", ${money:.2f}" * priced
+    much = text_if(priced, f", ${money:.2f}")
     words = (
         f"about {total:,.0f} calls{much} if {counted(plan.sample, 'case')} of a metric, or all, "
         "fail; only failing cases are attacked, and defences are tried on what fell "

@@ -419,7 +419,7 @@ def _questions(estimate: Estimate) -> Table:
             title = f"{title} ({of_all})"
         table.add_row(
             Text(plain(title)),
-            least if least == most else f"{least}\u2013{most}",
+            least if least == most else f"{least}\N{EN DASH}{most}",
             *_span(metric.asked),
             "",
             *_tokens(metric.nodes),

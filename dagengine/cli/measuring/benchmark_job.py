@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 TIMES: Final = 20
 """How many times each question is asked, if nothing else is said."""
+# Alternatives per token; a verdict's probability is read from them.
+_ALTERNATIVES = 20
 
 _ASKING = (
     *("judge", "base_url", "times", "orders", "temperatures", "seeds", "paraphrases"),
@@ -286,10 +288,6 @@ class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
         row = next(table_of(path).read(), None)
         has = row is not None and named_cells(row.value or {}, ["label"])
         return replace(self, labels=str(path)) if has else self
-
-
-# Alternatives per token; a verdict's probability is read from them.
-_ALTERNATIVES = 20
 
 
 @dataclass(frozen=True)

@@ -287,6 +287,14 @@ def test_metrics_and_data_are_needed_for_a_benchmark(folder: Path) -> None:
     assert benchmark().exit_code == 2
 
 
+def test_a_benchmark_without_a_case_is_refused_before_it_writes_a_card(folder: Path) -> None:
+    (folder / "cases.jsonl").write_text("")
+    result = benchmark(*MINE)
+    assert isinstance(result.exception, InputError)
+    assert "cases.jsonl has no cases: there is nothing to measure" in str(result.exception)
+    assert not list(folder.glob("**/card.json"))
+
+
 KEPT = (*MINE[:-1], "judge.py:kept", "--store", "answers.db")
 
 

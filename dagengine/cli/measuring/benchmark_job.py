@@ -323,6 +323,8 @@ class BenchmarkJob:
             )
         metrics = load_metrics(options.metrics, options.quoting())
         cases: list[Any] = list(strict(options.cases_in(options.data)))
+        if not cases:
+            raise InputError(f"{options.data} has no cases: there is nothing to measure")
         names = options.judge or ()
         if len(set(names)) < len(names):
             raise InputError(f"--judge is given twice: {', '.join(names)}")

@@ -196,7 +196,9 @@ async def a_attack(
     if isinstance(read, AsyncCases):
         raise InputError("attacks need all cases before the first: give a file or a list")
     cases = cast(list[TestCase], [*strict(read)])
-    plan = AttackPlan(select_families(families, attacks), fields, positions, sample, seed)
+    own_fields = None if fields is None else tuple(fields)
+    own_families = select_families(families, attacks)
+    plan = AttackPlan(own_families, own_fields, tuple(positions), sample, seed)
     judges = judges or {}
     checked_defences(defend, judges)
     campaigns = campaigns_of(metrics, cases, plan)

@@ -48,7 +48,7 @@ class CaseClasses:
             units = sorted({plan.slots[number].unit for number in metric.slots} - {NONE})
             nodes = (plan.units[unit].node for unit in units)
             asks = any(node.asks or (node.whole_case and node.grades) for node in nodes)
-            self.units_of.append(tuple(units) * asks)
+            self.units_of.append(tuple(units) if asks else ())
         self._known: dict[object, CaseClass] = {}
         self._find_paths = lru_cache(_CLASSES)(self._paths)
 

@@ -409,8 +409,9 @@ class _PackWalk(Walk[Travel]):
 def with_writers(judges: Sequence[Judge]) -> list[Judge]:
     """Judges, and behind them those that write for the ones that only decide."""
     all_judges = list(judges)
-    for writer in filter(None, map(writer_of, judges)):
-        if writer.identity not in map(attrgetter("identity"), all_judges):
+    for judge in judges:
+        writer = writer_of(judge)
+        if writer is not None and writer.identity not in {own.identity for own in all_judges}:
             all_judges.append(writer)
     return all_judges
 

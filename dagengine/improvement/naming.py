@@ -154,8 +154,8 @@ class Faults:
         for node, votes in answers.items():
             decides = bool(self._replay.verdicts_of(node))
             for number, own in votes.items():
-                answer: Any = own[0]
                 if len({*own}) == 1:
+                    answer: Any = own[0]
                     reply = Reply(answer) if decides else Reply(score=answer)
                     self._people[number][node] = reply
         self.nodes = [speaker.node for speaker in self._replay.speakers if not speaker.reads]

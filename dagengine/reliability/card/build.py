@@ -138,7 +138,8 @@ def _about_these(
         )
     nodes = defaultdict[str, list[str]](list)
     for metric, node in dict.fromkeys((row.metric, row.node) for row in observed):
-        nodes[metric] += [node] * bool(node)
+        if node:
+            nodes[metric].append(node)
     for replay in replays:
         plan = replay.plan
         titles = {*map(attrgetter("name"), (*plan.slots, *plan.units))}
@@ -267,10 +268,8 @@ class _Maker:
     progress: Callable[[str], None]
 
     def card(self, whole: LabelledRuns, replay: Counterfactual) -> MetricCard:
-        settings, walked = (
-            list[SettingCard](),
-            walked_answers(self.labels or {}, self.cases, replay),
-        )
+        settings, labels = list[SettingCard](), self.labels or {}
+        walked = walked_answers(labels, self.cases, replay)
         for setting in self.settings:
             self.progress(setting.name)
             under = replace(whole, runs=whole.runs.under(setting.condition))

@@ -372,7 +372,7 @@ def _measures(measures: Sequence[Figure]) -> Grid:
     rows: list[Sequence[str]] = []
     for measure in measures:
         bounds = f"undefined: {measure.note}" if measure.value is None else words.interval(measure)
-        about = f" ({measure.level})" * measure_of(measure.name).per_label
+        about = text_if(measure_of(measure.name).per_label, f" ({measure.level})")
         name, count = words.title(measure) + about, str(measure.items)
         rows.append((name, words.number(measure), bounds, count, measure.level))
     return Grid(("measure", "value", "95 % interval", "n", "level"), rows, wide=1)

@@ -139,7 +139,7 @@ def _no_drift(rows: Sequence[Sequence[float]], slope: Interval | Unknown, why: s
     if max(len({*row}) for row in rows) < 2:
         return "no case has two different scores"
     alike = isinstance(slope, Unknown) and slope.reason == "no variation"
-    return "all cases change equally from the first run to the last" * alike
+    return text_if(alike, "all cases change equally from the first run to the last")
 
 
 _DEPARTURES = {
@@ -171,7 +171,7 @@ class Unlike:
     def without(self, measure: Figure) -> Figure:
         """The figure without the interval that only holds for repeats."""
         rests = measure_of(measure.name).repeats
-        why = self.first or self.suspected * (rests == "suspected")
+        why = self.first or text_if(rests == "suspected", self.suspected)
         return measure.without_interval(f"no interval: {why}") if why and rests else measure
 
 

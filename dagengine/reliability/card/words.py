@@ -300,7 +300,7 @@ def what_n_is(card: JudgeCard, under: SettingCard) -> str:
     missing = sum(line.split().count("-") for line in under.outcomes.scores)
     how = "left out" if under.contest else "counted both ways"
     lost = f" {missing} of {counted(sum(runs), 'run')} {has(missing)} no score: {how}."
-    return f"n: {ran}; {people}.{lost * bool(missing)}"
+    return f"n: {ran}; {people}.{text_if(missing, lost)}"
 
 
 def has(number: int) -> str:
@@ -339,7 +339,7 @@ def weakness(measure: Figure) -> str:
         return f"no interval, n = {measure.items}"
     wide = _WIDE_SIGNED if is_signed(measure) else _WIDE
     is_wide = max(*ends, measure.value) - min(*ends, measure.value) > wide
-    return f"a wide interval, n = {measure.items}" * is_wide
+    return text_if(is_wide, f"a wide interval, n = {measure.items}")
 
 
 def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:

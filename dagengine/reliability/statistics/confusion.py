@@ -217,7 +217,7 @@ def baseline_interval(
     if not intervals:
         return None
     best = max(intervals, key=attrgetter("value"))
-    low = max(*map(attrgetter("low"), intervals), 1 / (len(kinds) or math.inf))
+    low = max(*map(attrgetter("low"), intervals), 1 / len(kinds) if kinds else 0.0)
     return replace(best, low=low, high=max(map(attrgetter("high"), intervals)))
 
 

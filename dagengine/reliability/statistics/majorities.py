@@ -91,7 +91,7 @@ def steady_votes(
     `groups`, one per row, depend on each other: settings of one case, or cases of one document.
 
     With two verdicts the ends are those of all distributions of noise over cases that explain
-    the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are
+    the runs (see `Mixture`). With more, nothing is said beyond half the runs, and ties are
     their own outcome. The flip rate is never contradicted. A single vote is too few if its interval
     begins above the target, and surely enough only if it ends below. Raises InputError for a target
     outside (0, 1) or lists that do not belong together, MissingExtraError without scipy.

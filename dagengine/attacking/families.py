@@ -26,6 +26,10 @@ _SPACE = "\u200b"  # has no width
 _PLACES = re.compile(r"\{(criterion|verdict|node|field|json)\}")
 NULL = "null answer"
 OWN = "own"
+Position = Literal["end", "start", "middle"]
+POSITIONS: tuple[str, ...] = get_args(Position)
+FIELDS = ("actual_output", "input", "retrieval_context", "context", "tools_called", "turns")
+"""The fields that an attack can be in; of turns those of the assistant, of tools their output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +239,6 @@ def read_attacks(path: str | Path) -> tuple[Family, ...]:
 
 
 # Words put into a field of a case that another party controls.
-
-Position = Literal["end", "start", "middle"]
-POSITIONS: tuple[str, ...] = get_args(Position)
-FIELDS = ("actual_output", "input", "retrieval_context", "context", "tools_called", "turns")
-"""The fields that an attack can be in; of turns those of the assistant, of tools their output."""
 
 
 def attacked_field(case: TestCase) -> str:

@@ -48,6 +48,8 @@ _NINETY_FIVE = 1.96  # standard errors to both sides
 _REASON_INPUT, _REASON_OUTPUT = 300, 60
 # Shorter beginnings of prompts are kept by no server.
 _LEAST_KEPT = text_tokens("x" * SERVER_CHARACTERS)
+# Equal questions are looked for among this many.
+_SEEN = 1_000_000
 
 
 def verdicts_of(rows: Iterable[CaseResult]) -> Odds:
@@ -400,10 +402,6 @@ class Spread:
         variance = max(0.0, self._squares / self.count - mean * mean)
         error = math.sqrt(variance / self.count * (1 - self.count / total))
         return _NINETY_FIVE * error / mean + 3 / self.count
-
-
-# Equal questions are looked for among this many.
-_SEEN = 1_000_000
 
 
 class EqualQuestions:

@@ -48,6 +48,13 @@ from dagengine.voting.panels import Escalation
 NEVER, UNKNOWN = -math.inf, -sys.float_info.max
 """The threshold of the small judge alone, and the confidence of a verdict without one."""
 _CUTS, _LEAST_SEGMENT = 200, 20
+SIDES = ("small", "large")
+_ALTERNATIVES = (0, 5, 20)  # alternatives per token: of the node, of `escalated`, of `benchmark`
+# Whatever else became of a case is unknown, and not wrong.
+_JUDGED = {
+    None, OutcomeKind.OK, OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED, OutcomeKind.TRUNCATED,
+    OutcomeKind.JUDGE_REFUSED,
+}  # fmt: skip
 
 
 class Way(NamedTuple):
@@ -254,13 +261,6 @@ def worse_segments(
 
 # A small and a large judge on the same labelled cases, replayed as the cascade of both.
 
-SIDES = ("small", "large")
-_ALTERNATIVES = (0, 5, 20)  # alternatives per token: of the node, of `escalated`, of `benchmark`
-# Whatever else became of a case is unknown, and not wrong.
-_JUDGED = {
-    None, OutcomeKind.OK, OutcomeKind.UNPARSEABLE, OutcomeKind.UNSUPPORTED, OutcomeKind.TRUNCATED,
-    OutcomeKind.JUDGE_REFUSED,
-}  # fmt: skip
 JudgedTurns = tuple[tuple[float, bool | None], ...]
 
 

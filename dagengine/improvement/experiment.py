@@ -30,6 +30,11 @@ from dagengine.test_case import TestCase
 
 Shares = Mapping[int, float]
 """The share of right repetitions, by the number of the case."""
+FOLDS = 4
+LEAST_TRIED = 20
+"""Fewer cases (or groups) to try on show nothing."""
+LEVEL = 0.05
+_CHANGES = 4000
 
 
 @dataclass(frozen=True)
@@ -133,11 +138,6 @@ class Split:
         return tuple(case for case in self.tried if case not in self.folds[fold])
 
 
-FOLDS = 4
-LEAST_TRIED = 20
-"""Fewer cases (or groups) to try on show nothing."""
-
-
 def split_cases(
     cases: Sequence[TestCase],
     labels: Mapping[int, Any],
@@ -189,8 +189,6 @@ def _group_names(content: Mapping[int, str], groups: Mapping[int, Hashable]) -> 
 
 # Gains that are more than chance, all tries counted together: a law, it asks nothing.
 
-LEVEL = 0.05
-_CHANGES = 4000
 Gains = Mapping[int, float]
 """The change of the share of right results, by the number of the case."""
 

@@ -20,6 +20,8 @@ Rung = Literal[
     "escalation",
 ]  # fmt: skip
 """The rungs of the ladder, cheapest first, and the threshold of an escalation."""
+_MINUS = "\N{MINUS SIGN}"
+_LABEL_MORE = "label more cases (`dagengine labels plan` says which)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,6 @@ class Improvement:
 
 
 # In words: one headline, what it rests on, what to do next.
-
-_MINUS = "\N{MINUS SIGN}"
-_LABEL_MORE = "label more cases (`dagengine labels plan` says which)"
 
 
 def percent(share: Interval | Unknown | None) -> str:

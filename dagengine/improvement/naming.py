@@ -25,6 +25,10 @@ from dagengine.reliability.statistics.sums import needs
 
 By = Literal["labels of nodes", "counterfactuals", "your choice"]
 """What told which node is to blame."""
+LEAST_WRONG = 5
+"""Wrong cases below which no node is named."""
+_SURE, _RESAMPLES, _ROUNDS, _DEEP = 0.95, 400, 25, 3
+MOST_LABELS = 640
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,6 @@ class NodeBlame:
     wrong: float
     by: By
     needed: int | None = None
-
-
-LEAST_WRONG = 5
-"""Wrong cases below which no node is named."""
-_SURE, _RESAMPLES, _ROUNDS, _DEEP = 0.95, 400, 25, 3
-MOST_LABELS = 640
 
 
 def _ranked_shares(

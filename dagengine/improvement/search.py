@@ -527,7 +527,7 @@ async def a_improve(
     causes most wrong results (or at `node`), solved examples from labels, `proposals` (2) criteria
     by the `rewriter`, the node as one question with its neighbour, as two questions, and the whole
     tree as one question. Each is asked `times` (3). A change is accepted if its gain over the
-    metric accepted before it has a p value of at most 0.05 that counts all tries (`acceptance`).
+    metric accepted before it has a p value of at most 0.05 that counts all tries (`joint_p`).
     `on_candidate` gets every candidate once it is decided. The other `settings` are those of
     `evaluate`. With a `store` nothing is asked twice, also after a kill. The metric is not changed;
     the result has the new one.

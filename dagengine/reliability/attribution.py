@@ -30,6 +30,13 @@ _COMBINATIONS = 4096
 Counts = Mapping[Reply, int]
 Alone = Mapping[int, Sequence[tuple[str, Reply]]]
 """What nodes said when they were asked by themselves, as (node, reply), by case."""
+LEAST_REACHED = 10
+"""Cases that must have reached a node before its share is stated."""
+MOST_ONCE = 0.2
+"""The most cases, as a share, that may have only one answer of a node they reached."""
+_LEVEL = 0.95
+# What is nearer to 0, or to 1, is so except for rounding.
+_EDGE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,16 +340,6 @@ def _contrasts(values: Sequence[float], drawn: Sequence[int]) -> list[float]:
 # A share is a node's part of the variance within cases: a ratio of sums over cases, both of them
 # unbiased. Its interval leaves out one case at a time (the jackknife of the ratio's logit, with
 # quantiles of Student's t).
-
-LEAST_REACHED = 10
-"""Cases that must have reached a node before its share is stated."""
-
-MOST_ONCE = 0.2
-"""The most cases, as a share, that may have only one answer of a node they reached."""
-
-_LEVEL = 0.95
-# What is nearer to 0, or to 1, is so except for rounding.
-_EDGE = 1e-9
 
 
 class Unknown(StrEnum):

@@ -35,6 +35,7 @@ LEAST_LABELS = 20
 """Cases (or groups of them) below which no threshold is fitted, and at least 3 of each label."""
 _LEAST_EACH = 3
 _FOLDS, _RESAMPLES, _MOST_CUTS = 10, 500, 100
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +260,6 @@ def abstain_below(
 
 
 # Examples: few, of every answer, unlike each other.
-
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)

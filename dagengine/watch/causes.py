@@ -23,6 +23,10 @@ from dagengine.watch.alarms import SeriesDeparture
 from dagengine.watch.strata import ERRORS, OTHERS, JudgedTrace
 
 Cause = Literal["app", "traffic", "judge", "not known"]
+_FITS = 9.2  # squared standard errors: of two that are normal 1 % are as large
+_LIKELIER = 6.0  # 2 · log 20
+_DRAWS = 200
+_LENGTHS = 3  # classes of equal size in the baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +101,6 @@ def _points(change: float) -> str:
 
 Part = tuple[float, float]
 """A part of a change, and its standard error."""
-
-_FITS = 9.2  # squared standard errors: of two that are normal 1 % are as large
-_LIKELIER = 6.0  # 2 · log 20
-_DRAWS = 200
-_LENGTHS = 3  # classes of equal size in the baseline
 
 
 def alarm_of(departure: SeriesDeparture, pairs: Sequence[ScoreChange]) -> Alert:

@@ -33,6 +33,15 @@ from dagengine.reliability.statistics.sums import present
 from dagengine.system.terminal import counted, text_if
 
 _NOTHING = "–"  # noqa: RUF001 - a dash for nothing
+_TOO_WIDE = 0.5
+QUESTIONS = (
+    "Would I get this score again?",
+    "Which node is to blame?",
+    "What would it cost to be sure?",
+    "Does the judge agree with people?",
+)
+# An interval wider than this says little: of shares, and of what lies between -1 and 1.
+_WIDE, _WIDE_SIGNED = 0.2, 0.4
 
 
 def title(measure: Figure) -> str:
@@ -186,8 +195,6 @@ def votes_of(votes: VoteCost | None) -> str:
 
 # The first screen.
 
-_TOO_WIDE = 0.5
-
 
 def bounded_or_why(measure: Figure) -> str:
     """A figure with its interval, or why there is none that says anything."""
@@ -306,17 +313,6 @@ def what_n_is(card: JudgeCard, under: SettingCard) -> str:
 def has(number: int) -> str:
     """The verb after so many."""
     return "has" if number == 1 else "have"
-
-
-QUESTIONS = (
-    "Would I get this score again?",
-    "Which node is to blame?",
-    "What would it cost to be sure?",
-    "Does the judge agree with people?",
-)
-
-# An interval wider than this says little: of shares, and of what lies between -1 and 1.
-_WIDE, _WIDE_SIGNED = 0.2, 0.4
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ H = TypeVar("H", bound=Hashable)
 _LN2 = math.log(2)
 # So many verdicts are all that there are; of more, as of scores, some may not have been seen.
 _FEW_KINDS = 5
+# The items that an interval of reliability takes: with one left out, two still have to differ.
+_LEAST = 3
 
 
 @SummedMeasure
@@ -202,9 +204,6 @@ def _unseen_bits(answers: int, kinds: int) -> float:
     grid = [k / 200 for k in range(1, 201)]
     return (kinds - 1) * max(map(left, grid)) + max(left(p) for p in grid if p * kinds >= 1)
 
-
-# The items that an interval of reliability takes: with one left out, two still have to differ.
-_LEAST = 3
 
 # These are exact, so they take long, and the runs of many cases have the same scores.
 deviation_of = lru_cache(10_000)(statistics.stdev)

@@ -344,7 +344,7 @@ class ReliabilityBin:
 
 
 def reliability(stated: Stated, *, bins: int = 10) -> list[ReliabilityBin]:
-    """The reliability table behind `calibration_error`, one row per bin, from 0 to 1."""
+    """The reliability table behind `debiased_calibration_error`, one row per bin, from 0 to 1."""
     members: list[list[tuple[float, bool]]] = [[] for _ in range(bins)]
     for k, answer in zip(_bin_numbers(stated, bins), stated, strict=True):
         members[k].append(answer)

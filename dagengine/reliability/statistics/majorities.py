@@ -45,6 +45,10 @@ _NARROW = 4
 _SPLITS = 200
 
 Kind = Literal["number", "range", "more than", "none", "not known"]
+_POINTS = 26
+# How exactly limits are found, and weights add up to 1.
+_STEP, _EXACT = 1e-3, 1e-9
+Side = Literal["at least", "at most"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +327,6 @@ def _by_orders(counts: tuple[int, ...], votes: int) -> float:
         # The commonest verdict of every row; a tie is one more.
         majorities.append(numpy.where(tied, len(counts), tallies.argmax(1)))
     return float((majorities[0] != majorities[1]).mean())
-
-
-_POINTS = 26
-# How exactly limits are found, and weights add up to 1.
-_STEP, _EXACT = 1e-3, 1e-9
-
-Side = Literal["at least", "at most"]
 
 
 @dataclass(frozen=True)

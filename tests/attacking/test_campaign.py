@@ -100,6 +100,11 @@ def test_the_node_that_falls_is_named_with_what_it_falls_to(node: str) -> None:
     assert any(word in fall.words for word in FAKE)
 
 
+def test_fields_and_positions_are_read_once() -> None:
+    card = run(Judge("Tone", FAKE), fields=iter(["actual_output"]), positions=iter(["end"]))
+    assert reds(card) == {("Tone", "fake verdict"), ("", "fake verdict")}
+
+
 def test_a_judge_that_falls_to_nothing_raises_no_alarm() -> None:
     card = run(Judge())
     assert reds(card) == set()

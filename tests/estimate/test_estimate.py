@@ -21,8 +21,8 @@ from dagengine import compile_metrics, evaluate
 from dagengine.errors import InputError
 from dagengine.estimate import Estimate, estimate, verdicts_of
 from dagengine.estimate.estimates import Bounds, cost
-from dagengine.estimate.walks import MOST_PATHS
-from dagengine.judges import ScriptedJudge
+from dagengine.estimate.walks import MOST_PATHS, with_writers
+from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,
     BaseMetric,
@@ -580,3 +580,13 @@ def test_the_command_learns_from_the_rows_of_an_earlier_run(folder: Path) -> Non
 def test_a_price_that_is_none_is_an_error(folder: Path, price: str) -> None:
     with pytest.raises(InputError, match="--price"):
         command(*PLAN, "--price", price)
+
+
+def test_a_writer_is_a_judge_whatever_its_length() -> None:
+    class Script(ScriptedJudge):
+        def __len__(self) -> int:
+            return 0
+
+    writer = Script({})
+    judge = DecisionJudge("m", base_url="http://localhost:1/v1", writer=writer)
+    assert with_writers([judge, judge]) == [judge, judge, writer]

@@ -92,6 +92,8 @@ async def test_the_node_is_named_by_final_labels_and_by_those_of_nodes() -> None
     assert 0.8 < share.low < share.high <= 1
     few = await asking.judge(metric, range(4))
     assert Faults(few, {}).blame(0.6).node is None
+    nobody = Faults(few, {"Tone": {0: ()}}).blame(0.6)
+    assert nobody.by == "counterfactuals"
 
 
 def test_an_edit_is_small_and_keeps_names() -> None:

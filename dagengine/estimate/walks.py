@@ -409,9 +409,8 @@ class _PackWalk(Walk[Travel]):
 def with_writers(judges: Sequence[Judge]) -> list[Judge]:
     """Judges, and behind them those that write for the ones that only decide."""
     all_judges = list(judges)
-    for judge in judges:
-        writer = writer_of(judge)
-        if writer is not None and writer.identity not in {own.identity for own in all_judges}:
+    for writer in map(writer_of, judges):
+        if writer is not None and writer.identity not in map(attrgetter("identity"), all_judges):
             all_judges.append(writer)
     return all_judges
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dagengine.test_case import TestCase
 
 LATENCY = 2.0
+TIMES = 20  # that a benchmark asks each question, if nothing else is said
 _NO_PRICE = "unknown"
 _UNKNOWN_TIME = "not known, `dagengine judge check` measures the speed of a server of your own"
 # From here on counts and rough counts are rounded; longer paths are cut in the middle.
@@ -142,7 +143,6 @@ def plan(options: PlanOptions) -> None:
     long = too_long(compiled, enumerate(readable), judges)
     notes += lost + _in_batches(loaded, cases, settings, budget)
     if options.detectable and forecast.cases:
-        from dagengine.cli.measuring.benchmark_job import TIMES
         from dagengine.reliability.card.words import could_be_seen
 
         notes.append(could_be_seen(forecast.cases, 1, more=TIMES))

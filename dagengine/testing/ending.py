@@ -43,7 +43,7 @@ from dagengine.testing.session_summary import Outcome, Summary, in_order, label_
 from dagengine.testing.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from dagengine.testing.plugin import Sent, Workers
+    from dagengine.testing.workers import Sent, Workers
 
 
 _PARTS = ".workers"

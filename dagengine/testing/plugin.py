@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
-from queue import Empty
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from dagengine.results import CaseResult
-    from dagengine.testing.recordings import Recording
     from dagengine.testing.session import Evaluations
-    from dagengine.testing.session_summary import Summary
+    from dagengine.testing.workers import Workers
 
 
 _SESSION = pytest.StashKey[pytest.Session]()
@@ -26,8 +23,6 @@ _LINES = pytest.StashKey[list[str]]()
 _EVALUATIONS: pytest.StashKey[Evaluations] = pytest.StashKey()
 # On a report, which travels between processes
 _MISSING, _GATED = "dagengine_missing", "dagengine_gated"
-_KEY = "dagengine"  # under which a worker sends what its evaluations came to
-_PATIENCE = 5.0  # seconds that workers have, after an interrupt, to report what is finished
 # The sessions of this process, the innermost last: a test of a plugin runs a session inside one.
 _running: list[pytest.Config] = []
 
@@ -114,6 +109,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     _hold_folder(config)
     _running.append(config)
     if config.pluginmanager.has_plugin("dsession"):
+        from dagengine.testing.workers import Workers
+
         config.stash[_WORKERS] = Workers()
         config.pluginmanager.register(config.stash[_WORKERS], "dagengine workers")
 
@@ -311,24 +308,25 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the fixtures of the session, which may wait for verdicts."""
     config = session.config
     evaluations = config.stash.get(_EVALUATIONS, None)
-    workers = config.stash.get(_WORKERS, None) or Workers()
+    workers = config.stash.get(_WORKERS, None)
     # Gates for what nobody evaluated fail a session that went well otherwise.
     gates = config.getoption("evals_min") or config.getoption("evals_baseline")
     runs_tests = not (hasattr(config, "workerinput") or config.getoption("collectonly", False))
     lacking = gates and runs_tests and session.exitstatus == pytest.ExitCode.OK
-    if evaluations is None and not workers.sent and not lacking:
+    if evaluations is None and not (workers and workers.sent) and not lacking:
         return
     from dagengine.testing import ending
+    from dagengine.testing.workers import KEY, Workers
 
     if evaluations is None:
-        outcome = ending.end_of_workers(config, workers)
+        outcome = ending.end_of_workers(config, workers or Workers())
     else:
         evaluations.close()
         left_out = evaluations.is_cut or config.stash.get(_DESELECTED, False)
         whole = ending.is_whole(session, left_out)
         output = getattr(config, "workeroutput", None)
         if output is not None:
-            output[_KEY] = evaluations.pack(is_whole=whole)
+            output[KEY] = evaluations.pack(is_whole=whole)
             return
         summary, files, run = evaluations.summary, evaluations.files, evaluations.run
         outcome = ending.end(config, summary, files, run, is_whole=whole)
@@ -394,72 +392,3 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
         # What a terminal or the environment of a process cannot hold is escaped.
         return name and plain(name).replace("\n", "\\n").replace("\t", "\\t")
     return None
-
-
-class Sent(NamedTuple):
-    """What the evaluations of a worker came to; `whole` as `is_whole` says it."""
-
-    summary: Summary
-    recordings: list[Recording]
-    whole: bool
-
-
-class Workers:
-    """Takes what workers send, and notices tests whose reports died with a worker."""
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []  # `Sent`, unpacked when no worker is waited for
-        self.died: list[str] = []
-        self.collected: dict[str, None] = {}
-        self._reported: set[str] = set()
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        self.collected.update(dict.fromkeys(ids))
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any, error: object) -> None:
-        if error:
-            self.died.append(str(node.gateway.id))
-        output = getattr(node, "workeroutput", None) or {}
-        if _KEY in output:
-            self.sent.append(output[_KEY])
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        # A test that waits for its verdict may have reported its setup.
-        if report.when != "setup" or not report.passed:
-            self._reported.add(report.nodeid)
-
-    def drain(self, config: pytest.Config) -> None:
-        """After an interrupt, take the reports that workers held back, and what they sum up.
-
-        An interrupt ends pytest-xdist's own loop, which would take them; it reaches workers, too.
-        """
-        session: Any = config.pluginmanager.get_plugin("dsession")
-        waiting, until = set(session._active_nodes), time.monotonic() + _PATIENCE
-        while waiting:
-            try:
-                name, arguments = session.queue.get(timeout=max(0.0, until - time.monotonic()))
-            except Empty:
-                return
-            if name == "testreport":
-                session.worker_testreport(**arguments)
-            elif name in ("workerfinished", "errordown"):
-                waiting.discard(arguments["node"])
-                self.pytest_testnodedown(arguments["node"], None)
-
-    def report_lost(self, session: pytest.Session) -> None:
-        """Report every test as failed that a worker ran, and that it did not live to report.
-
-        pytest-xdist takes a test for done when its body is; it runs others again.
-        """
-        if not self.died or session.shouldfail or session.shouldstop:
-            return
-        names = ", ".join(self.died)
-        for test in (name for name in self.collected if name not in self._reported):
-            path = test.split("::")[0]
-            text = f"worker {names!r} died before the verdict of {test!r} was there; run it again"
-            # With the words in which pytest-xdist reports the test that a worker died of.
-            when: Any = "???"
-            report = pytest.TestReport(test, (path, None, path), {}, "failed", text, when)
-            session.config.hook.pytest_runtest_logreport(report=report)

@@ -44,7 +44,6 @@ from dagengine.system.threads import LoopThread
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.deferral import Buffer, FixtureGuard, frames_between, traceback_of, wait_for
 from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
-from dagengine.testing.plugin import Sent
 from dagengine.testing.recordings import Recorder, TestFiles
 from dagengine.testing.session_summary import Summary
 from dagengine.testing.verdicts import (
@@ -55,6 +54,7 @@ from dagengine.testing.verdicts import (
     Votes,
     message,
 )
+from dagengine.testing.workers import Sent
 
 if TYPE_CHECKING:
     from dagengine.testing.ending import SessionRun

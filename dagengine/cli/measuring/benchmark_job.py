@@ -17,7 +17,7 @@ from dagengine.cli.common.files import Reads
 from dagengine.cli.common.files import within as writes
 from dagengine.cli.common.judging import CountedAccess, collector_at_work, saying_how_to_go_on
 from dagengine.cli.common.output import say, warn
-from dagengine.cli.plan import LATENCY, Assumptions, judges_of, print_estimate
+from dagengine.cli.plan import LATENCY, TIMES, Assumptions, judges_of, print_estimate
 from dagengine.errors import InputError
 from dagengine.system.terminal import counted, text_if, wrap_lines
 

@@ -33,6 +33,88 @@ CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as Python keeps them
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
+_LOOKED_AT = 1 << 16  # bytes at the beginning of a file
+_CODE = '\n  {{cat}} {{path}} | python3 -c "import json, sys; {}" > {{stem}}-rows.json'
+_RECODE = (
+    "not UTF-8: save the file as UTF-8\n"
+    "  {{cat}} {{path}} | iconv -f {} -t UTF-8 > {{stem}}-utf8{{suffix}}"
+)
+_YAML = "YAML: write it as JSON" + _CODE.format(
+    "import yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)"
+)
+_PANDAS = "one object of columns, not of rows" + _CODE.format(
+    "import pandas; pandas.read_json(sys.stdin, orient='ORIENT').to_json(sys.stdout, "
+    "orient='records')"
+)
+_ROWS = "one object; its rows are at '{what}'" + _CODE.format(
+    "json.dump(json.load(sys.stdin)['{what}'], sys.stdout)"
+)
+_COMMAS = (
+    'save it with commas, or convert it:\n  {{cat}} {{path}} | {}python3 -c "import csv, sys; '
+    "csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter='{{other}}'))\" > "
+    "{{stem}}-commas.csv"
+)
+_COLUMN = "a table of one column, {what!r:.80}; {other!r} separates no cells of {suffix}: "
+_FORMAT = "of another format, {what}: write its rows as JSON lines, CSV or Parquet"
+_SPREADSHEET = (
+    "a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and give that file, {stem}.csv"
+)
+_NO_JSON = rb"(?!.*^\s*[{\[])"
+# How files begin that are none of ours, or have the wrong name: suffixes (of JSON lines it is
+# "lines", none: any), what a file begins with, and what it is, in which groups of the pattern are.
+_KINDS = (
+    (".xlsx .xlsm .xlsb .xls .ods .numbers", rb"", _SPREADSHEET),
+    ("", rb"\x1f\x8b", "compressed: unpack it, or call it {path}.gz"),
+    ("", rb"BZh", "compressed by bzip2: bunzip2 -k {path}"),
+    ("", rb"\xfd7zXZ", "compressed by xz: unxz -k {path}"),
+    ("", rb"\x28\xb5\x2f\xfd", "compressed by Zstandard: zstd -d {path}"),
+    ("", rb"PK\x03\x04|\xd0\xcf\x11\xe0", "an archive or a spreadsheet: save its table as CSV"),
+    ("", rb".{257}ustar", "an archive: tar -xf {path}"),
+    ("", rb"PAR1", "a Parquet file: call it .parquet"),
+    ("", rb"SQLite format", "a database: sqlite3 -csv -header {path} 'SELECT * FROM TABLE'"),
+    ("", rb"[\x89\x93%{\\]*(?P<what>ARROW|FEA|Obj|ORC|HDF|NUMPY|PDF|PNG|rtf)\W?", _FORMAT),
+    ("", rb"\x80[\x02-\x05]|\xff\xd8\xff", "a pickle or a picture: write rows as JSON lines"),
+    ("", rb"version https://git-lfs", "a pointer of Git LFS: git lfs pull -I {path}"),
+    ("", rb"/annex/objects", "a pointer of git-annex: git annex get {path}"),
+    ("", rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:.\0\0\0){4}", f"UTF-32, {_RECODE.format('UTF-32')}"),
+    ("", rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){8}", f"UTF-16, {_RECODE.format('UTF-16')}"),
+    ("", rb"(?:\0[^\0]){8}", f"UTF-16, {_RECODE.format('UTF-16BE')}"),
+    ("", rb"\s*<", "HTML or XML: a page in the place of a file, or a table: save it as CSV"),
+    (".csv .tsv", rb'\s*\{\s*"', "JSON, not a table: call it {stem}.jsonl"),
+    (".csv .tsv", rb'\s*\[\s*[{"]', "JSON, not a table: call it {stem}.json"),
+    (
+        ".csv .tsv",
+        rb"\s*(?P<what>sep=(?P<other>[^\r\n]))",
+        "a table whose first line, {what!r}, is for a spreadsheet: "
+        + _COMMAS.format("tail -n +2 | "),
+    ),
+    (".csv", rb"\s*(?P<what>[^,\r\n]*(?P<other>\t)[^,\r\n]*)\r?$", _COLUMN + "call the file .tsv"),
+    (".tsv", rb"\s*(?P<what>[^\t\r\n]*(?P<other>,)[^\t\r\n]*)\r?$", _COLUMN + "call the file .csv"),
+    (
+        ".csv .tsv",
+        rb"\s*(?P<what>[^,\t\r\n]*(?P<other>[;|])[^,\t\r\n]*)\r?$",
+        _COLUMN + _COMMAS.format(""),
+    ),
+    (".yaml .yml", rb"", _YAML),
+    ("lines .json", _NO_JSON + rb"(?:---\s|\s*- \S|[\w .-]+:\s)", _YAML),
+    ("lines .json", _NO_JSON + rb"\w[^\n]*\t", "a table, not JSON: call it {stem}.tsv"),
+    ("lines .json", _NO_JSON + rb"\w[^\n]*[,;]", "a table, not JSON: call it {stem}.csv"),
+    ("lines", rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))", "one JSON array: call it {stem}.json"),
+    ("lines", rb"\s*\{\s*\n", "one JSON object over several lines: write one in each line"),
+    (".json", rb'\s*\{.*"resourceSpans"', "not one JSON array; spans are read by --map otel"),
+    (
+        ".json",
+        rb"\s*\{[^\n]*\}\s*\n\s*\{",
+        "JSON lines, and is not one JSON array: call it {stem}.jsonl",
+    ),
+    (".json", rb'\s*\{\s*"columns"\s*:\s*\[', _PANDAS.replace("ORIENT", "split")),
+    (
+        ".json",
+        rb'\s*\{\s*"[^"]*"\s*:\s*(?:\{\s*"0"|\[[^]{]*\],\s*"[^"]*"\s*:\s*\[)',
+        _PANDAS.replace("ORIENT", "columns"),
+    ),
+    (".json", rb'\s*\{.*?"(?!turns|tools|expected_t)(?P<what>\w+)"\s*:\s*\[\s*\{', _ROWS),
+)
 
 
 class Record(NamedTuple):
@@ -287,90 +369,6 @@ def _frame_rows(frame: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
                 name: (value.tolist() if hasattr(value, "tolist") else value)
                 for name, value in zip(names, row, strict=True)
             }
-
-
-_LOOKED_AT = 1 << 16  # bytes at the beginning of a file
-_CODE = '\n  {{cat}} {{path}} | python3 -c "import json, sys; {}" > {{stem}}-rows.json'
-_RECODE = (
-    "not UTF-8: save the file as UTF-8\n"
-    "  {{cat}} {{path}} | iconv -f {} -t UTF-8 > {{stem}}-utf8{{suffix}}"
-)
-_YAML = "YAML: write it as JSON" + _CODE.format(
-    "import yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)"
-)
-_PANDAS = "one object of columns, not of rows" + _CODE.format(
-    "import pandas; pandas.read_json(sys.stdin, orient='ORIENT').to_json(sys.stdout, "
-    "orient='records')"
-)
-_ROWS = "one object; its rows are at '{what}'" + _CODE.format(
-    "json.dump(json.load(sys.stdin)['{what}'], sys.stdout)"
-)
-_COMMAS = (
-    'save it with commas, or convert it:\n  {{cat}} {{path}} | {}python3 -c "import csv, sys; '
-    "csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter='{{other}}'))\" > "
-    "{{stem}}-commas.csv"
-)
-_COLUMN = "a table of one column, {what!r:.80}; {other!r} separates no cells of {suffix}: "
-_FORMAT = "of another format, {what}: write its rows as JSON lines, CSV or Parquet"
-_SPREADSHEET = (
-    "a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and give that file, {stem}.csv"
-)
-_NO_JSON = rb"(?!.*^\s*[{\[])"
-# How files begin that are none of ours, or have the wrong name: suffixes (of JSON lines it is
-# "lines", none: any), what a file begins with, and what it is, in which groups of the pattern are.
-_KINDS = (
-    (".xlsx .xlsm .xlsb .xls .ods .numbers", rb"", _SPREADSHEET),
-    ("", rb"\x1f\x8b", "compressed: unpack it, or call it {path}.gz"),
-    ("", rb"BZh", "compressed by bzip2: bunzip2 -k {path}"),
-    ("", rb"\xfd7zXZ", "compressed by xz: unxz -k {path}"),
-    ("", rb"\x28\xb5\x2f\xfd", "compressed by Zstandard: zstd -d {path}"),
-    ("", rb"PK\x03\x04|\xd0\xcf\x11\xe0", "an archive or a spreadsheet: save its table as CSV"),
-    ("", rb".{257}ustar", "an archive: tar -xf {path}"),
-    ("", rb"PAR1", "a Parquet file: call it .parquet"),
-    ("", rb"SQLite format", "a database: sqlite3 -csv -header {path} 'SELECT * FROM TABLE'"),
-    ("", rb"[\x89\x93%{\\]*(?P<what>ARROW|FEA|Obj|ORC|HDF|NUMPY|PDF|PNG|rtf)\W?", _FORMAT),
-    ("", rb"\x80[\x02-\x05]|\xff\xd8\xff", "a pickle or a picture: write rows as JSON lines"),
-    ("", rb"version https://git-lfs", "a pointer of Git LFS: git lfs pull -I {path}"),
-    ("", rb"/annex/objects", "a pointer of git-annex: git annex get {path}"),
-    ("", rb"\xff\xfe\0\0|\0\0\xfe\xff|(?:.\0\0\0){4}", f"UTF-32, {_RECODE.format('UTF-32')}"),
-    ("", rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){8}", f"UTF-16, {_RECODE.format('UTF-16')}"),
-    ("", rb"(?:\0[^\0]){8}", f"UTF-16, {_RECODE.format('UTF-16BE')}"),
-    ("", rb"\s*<", "HTML or XML: a page in the place of a file, or a table: save it as CSV"),
-    (".csv .tsv", rb'\s*\{\s*"', "JSON, not a table: call it {stem}.jsonl"),
-    (".csv .tsv", rb'\s*\[\s*[{"]', "JSON, not a table: call it {stem}.json"),
-    (
-        ".csv .tsv",
-        rb"\s*(?P<what>sep=(?P<other>[^\r\n]))",
-        "a table whose first line, {what!r}, is for a spreadsheet: "
-        + _COMMAS.format("tail -n +2 | "),
-    ),
-    (".csv", rb"\s*(?P<what>[^,\r\n]*(?P<other>\t)[^,\r\n]*)\r?$", _COLUMN + "call the file .tsv"),
-    (".tsv", rb"\s*(?P<what>[^\t\r\n]*(?P<other>,)[^\t\r\n]*)\r?$", _COLUMN + "call the file .csv"),
-    (
-        ".csv .tsv",
-        rb"\s*(?P<what>[^,\t\r\n]*(?P<other>[;|])[^,\t\r\n]*)\r?$",
-        _COLUMN + _COMMAS.format(""),
-    ),
-    (".yaml .yml", rb"", _YAML),
-    ("lines .json", _NO_JSON + rb"(?:---\s|\s*- \S|[\w .-]+:\s)", _YAML),
-    ("lines .json", _NO_JSON + rb"\w[^\n]*\t", "a table, not JSON: call it {stem}.tsv"),
-    ("lines .json", _NO_JSON + rb"\w[^\n]*[,;]", "a table, not JSON: call it {stem}.csv"),
-    ("lines", rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))", "one JSON array: call it {stem}.json"),
-    ("lines", rb"\s*\{\s*\n", "one JSON object over several lines: write one in each line"),
-    (".json", rb'\s*\{.*"resourceSpans"', "not one JSON array; spans are read by --map otel"),
-    (
-        ".json",
-        rb"\s*\{[^\n]*\}\s*\n\s*\{",
-        "JSON lines, and is not one JSON array: call it {stem}.jsonl",
-    ),
-    (".json", rb'\s*\{\s*"columns"\s*:\s*\[', _PANDAS.replace("ORIENT", "split")),
-    (
-        ".json",
-        rb'\s*\{\s*"[^"]*"\s*:\s*(?:\{\s*"0"|\[[^]{]*\],\s*"[^"]*"\s*:\s*\[)',
-        _PANDAS.replace("ORIENT", "columns"),
-    ),
-    (".json", rb'\s*\{.*?"(?!turns|tools|expected_t)(?P<what>\w+)"\s*:\s*\[\s*\{', _ROWS),
-)
 
 
 def suffix_of(path: Path) -> str:

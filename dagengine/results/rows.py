@@ -1,4 +1,4 @@
-"""How likely each end of a metric is on one case. Plain data."""
+"""What a metric, and all metrics, said about one case, and how likely each end was. Plain data."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A short answer with twenty alternatives for every token is a body of 60 kB. As objects, it takes a
 third of the processor time of its call. The completion is read without them (`completions`); here
-those of the few tokens that count are found in its bytes.
+those of the few tokens that count are found in its bytes. A server is asked how a number goes on
+that the answer might have begun, but did not state.
 """
 
 from __future__ import annotations
@@ -33,6 +34,21 @@ _ESCAPED: Final = re.compile(r"(?:bytes:)?((?:\\x[0-9a-fA-F]{2})+)")
 _PIECES: Final = str.maketrans("Ġ▁Ċ", "  \n")
 _FEW: Final = 8  # of more tokens it is quicker to read all at once
 _DECODER: Final = json.JSONDecoder()
+# Where one digit is one token, the alternative `1` of a stated `8` is 1 or 10, and nothing in the
+# answer tells which. Some servers go on with an answer that they are given. They are given this one
+# up to the `1`, and say in one token how likely the `0` is. Its prompt is in their cache.
+CONTINUING: Final = frozenset({"llama.cpp", "model file", "vLLM"})
+"""Servers that go on with the last message if it is the assistant's (vLLM by these settings)."""
+_SETTINGS: Final[Body] = {
+    "max_tokens": 1,
+    "temperature": 0,
+    "logprobs": True,
+    "top_logprobs": 20,
+    "continue_final_message": True,
+    "add_generation_prompt": False,
+}
+# Starts below this share of the alternatives change no rating by much.
+_LEAST_SHARE = 0.01
 
 
 @dataclass(slots=True)
@@ -129,23 +145,6 @@ def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
         listed = _ALTERNATIVES.validate_python(entries) or ()
         choices[index] = tuple([(entry.token, entry.logprob) for entry in listed])
     return choices
-
-
-# Where one digit is one token, the alternative `1` of a stated `8` is 1 or 10, and nothing in the
-# answer tells which. Some servers go on with an answer that they are given. They are given this one
-# up to the `1`, and say in one token how likely the `0` is. Its prompt is in their cache.
-CONTINUING: Final = frozenset({"llama.cpp", "model file", "vLLM"})
-"""Servers that go on with the last message if it is the assistant's (vLLM by these settings)."""
-_SETTINGS: Final[Body] = {
-    "max_tokens": 1,
-    "temperature": 0,
-    "logprobs": True,
-    "top_logprobs": 20,
-    "continue_final_message": True,
-    "add_generation_prompt": False,
-}
-# Starts below this share of the alternatives change no rating by much.
-_LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)

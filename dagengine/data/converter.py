@@ -240,7 +240,7 @@ class Converter:
 
     def options(self) -> str:
         """The mapping of columns, as options of the command."""
-        options = [f"--map {self.preset}"] * bool(self.preset)
+        options = [f"--map {self.preset}"] if self.preset else []
         for column, target in self.map.items():
             if FIELD_OF.get(column) != (target or ""):
                 options.append(f"--map {pair(column, target or '')}")

@@ -223,7 +223,9 @@ def text_of(chat: Any) -> Any:
         return chat
     messages = _messages(chat)
     is_talk = sum(role != "system" or "name" in more for role, _, more in messages) > 1
-    texts = [f"{more.get('name') or role}: " * is_talk + text for role, text, more in messages]
+    texts = [
+        f"{more.get('name') or role}: {text}" if is_talk else text for role, text, more in messages
+    ]
     return "\n\n".join(texts) if texts else chat
 
 

@@ -139,7 +139,7 @@ class Standing(_Value):
 
     def __str__(self) -> str:
         model = "" if self.model in (None, self.name) else f", as {self.model}"
-        means = ": these scores mean little" * self.weak
+        means = ": these scores mean little" if self.weak else ""
         return one_line(f"{self.name}{model} {self.says} ({self.source}, {self.date}){means}", 500)
 
 

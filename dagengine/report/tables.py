@@ -195,9 +195,9 @@ def _cells(row: CaseResult, several: bool, times: bool, numbers: dict[str, int])
 
     worst = worst_result(row)
     label = [Text(str(row.index)), Text(one_line(row.case, _NAME))]
-    took = [Text("" if row.seconds is None else seconds_words(row.seconds))] * times
+    took = [Text("" if row.seconds is None else seconds_words(row.seconds))] if times else []
     if worst is None:
-        return [Text(SIGNS[row.state]), *label, *[""] * several, "", *took, ""]
+        return [Text(SIGNS[row.state]), *label, *([""] if several else []), "", *took, ""]
     style = _STYLES.get(worst.state, "")
     score = "none" if worst.score is None else f"{worst.score:.3f}"
     end, why = str(worst.end), worst.why
@@ -213,7 +213,7 @@ def _cells(row: CaseResult, several: bool, times: bool, numbers: dict[str, int])
     return [
         Text(SIGNS[worst.state], style=style),
         *label,
-        *[Text(one_line(worst.metric, _NAME))] * several,
+        *([Text(one_line(worst.metric, _NAME))] if several else []),
         Text(score, style=style),
         *took,
         Text(one_line(ending, _REASON)),

@@ -302,10 +302,10 @@ class CaseResult:
 
     def __getitem__(self, metric: str) -> MetricResult:
         """The result of one metric; raises InputError when there is none of this name."""
-        results = self.by_metric()
-        if metric not in results:
-            raise unknown_metric(str(metric), results)
-        return results[metric]
+        for result in self.metrics:
+            if result.metric == metric:
+                return result
+        raise unknown_metric(str(metric), self.by_metric())
 
     @property
     def name(self) -> str:

@@ -34,7 +34,7 @@ def lock(file: int, place: int, *, wait: bool = False) -> bool:
     """Lock one byte of an open file; False when another process holds it. OSError otherwise."""
     assert _fcntl is not None
     try:
-        _fcntl.lockf(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB * (not wait), 1, place)
+        _fcntl.lockf(file, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB), 1, place)
     except (BlockingIOError, PermissionError):
         return False
     return True
@@ -128,7 +128,7 @@ def lock_file(file: int, *, wait: bool = False) -> bool:
     if _fcntl is None:  # pragma: no cover - Windows
         return _lock_far_byte(file, wait)
     try:
-        _fcntl.flock(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB * (not wait))
+        _fcntl.flock(file, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks

@@ -113,7 +113,7 @@ def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
     """
     if emptied:
         _note(path)
-    file = descriptor(path, os.O_RDWR | os.O_CREAT | os.O_APPEND * (not emptied))
+    file = descriptor(path, os.O_RDWR | os.O_CREAT | (0 if emptied else os.O_APPEND))
     if emptied:
         os.ftruncate(file, 0)
     return cast(BinaryIO, os.fdopen(file, "r+b", buffering=0))

@@ -117,6 +117,8 @@ def test_scores_of_a_metric_that_did_not_run_are_an_error_with_the_near_miss() -
         result.scores("kind")
     with pytest.raises(InputError, match="no metric 'other'; it had 'Kind', 'Late'"):
         result.scores("other")
+    with pytest.raises(InputError, match=r"did you mean 'Kind'\?"):
+        result[0][["Kind"]]
     assert EvaluationResult(()).scores("Kind") == []
 
 

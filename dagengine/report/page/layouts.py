@@ -298,7 +298,7 @@ class _Drawing:
     def _wide(self, number: int) -> int:
         """The width of the words beside an edge, with the way to its middle."""
         shown = min(len(self._verdicts(number)), _VERDICT)
-        return round(_BOLD * (shown + (self._digits + 1) * self._is_shared(number)) + _GAP)
+        return round(_BOLD * (shown + (self._digits + 1 if self._is_shared(number) else 0)) + _GAP)
 
     def _verdicts(self, number: int) -> str:
         """The words beside an edge; answers that no case took stand together."""

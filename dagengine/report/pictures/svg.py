@@ -370,7 +370,7 @@ def _text(
     anchor: str = "middle",
     bold: bool = False,
 ) -> str:
-    weight = ' font-weight="700"' * bold
+    weight = ' font-weight="700"' if bold else ""
     spans = [(text, tone) for text, tone in words if text]
     attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}'
     if len(spans) == 1:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from dagengine.reliability.repetition import Observations
     from dagengine.test_case import TestCase
 
-TIMES: Final = 20
-"""How many times each question is asked, if nothing else is said."""
 # Alternatives per token; a verdict's probability is read from them.
 _ALTERNATIVES = 20
 

@@ -1,4 +1,8 @@
-"""A run as `run.json` has it at its start: metrics with nodes and edges, judges as known, data."""
+"""What `run.json` says of a run: data, judges, metrics as nodes and edges, and sums at its end.
+
+A *standing* is what an earlier checkup found of a judge. It is kept beside the settings of the
+user, and the record of a run has it with each judge.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -44,15 +48,15 @@ from dagengine.system.regular_files import file_sha256, read_whole, write_whole
 from dagengine.system.terminal import few
 from dagengine.trees import document_of
 
-_SETTINGS = ("name", "threshold", "strict", "combine")
+_METRIC_SETTINGS = ("name", "threshold", "strict", "combine")
 DAYS: Final = 90
-"""A standing that is older says nothing: servers change the model behind a name."""
+"""Days for which a standing holds: servers change the model behind a name."""
 WORDING: Final = "9384b11953dfe78f"
-"""Digest of the easy questions of a checkup as they are worded now; a test holds it."""
+"""Digest of the questions of a checkup as they are worded now; a test compares it."""
 
 
 class Judging(Protocol):
-    """What a record asks of whatever judges: an engine, or the coordinator of a cluster."""
+    """What judges the cases, as a record reads it: an engine, or the coordinator of a cluster."""
 
     @property
     def plan(self) -> Plan: ...
@@ -82,7 +86,10 @@ def manifest_of(
     redact: Sequence[str] = (),
     command: str | None = None,
 ) -> Manifest:
-    """Manifest of a run that starts now."""
+    """Manifest of a run that starts now.
+
+    Without `texts` the record has no cases. `redact` names fields to hide in it.
+    """
     return Manifest(
         dagengine=importlib.metadata.version("dagengine"),
         python=platform.python_version(),
@@ -100,22 +107,20 @@ def manifest_of(
 
 
 def hidden_fields(redact: Sequence[str]) -> tuple[str, ...]:
-    """The fields to hide; raises InputError for a single text, and for something that is not a
-    field.
-    """
+    """The fields to hide; raises InputError for a single text, and for what is no field."""
     if isinstance(redact, str):
         raise InputError(f"redact takes a list of fields: redact=[{redact!r}]")
     return Hiding(tuple(redact)).fields
 
 
-def data_of(cases: Cases | AsyncCases, **read: Any) -> DataRecord:
-    """Origin of the cases; of a file its hash. `read` is how its columns were understood."""
+def data_of(cases: Cases | AsyncCases, **columns: Any) -> DataRecord:
+    """Origin of the cases; of a file its hash. `columns` say how its columns were read."""
     if isinstance(cases, AsyncCases):
         return DataRecord()
     count = cases.count()
     if not cases.name:
         return DataRecord(cases=count)
-    return DataRecord(file=cases.name, sha256=file_sha256(Path(cases.name)), cases=count, **read)
+    return DataRecord(file=cases.name, sha256=file_sha256(Path(cases.name)), cases=count, **columns)
 
 
 def judges_of(
@@ -123,60 +128,15 @@ def judges_of(
 ) -> tuple[JudgeRecord, ...]:
     """The judges that some node asks; `judges` are in the order of `plan.models`.
 
-    `prices` are the caller's own, before the public list.
+    `prices` are the caller's own: they come before the public list.
     """
     records = []
-    for judge in map(judges.__getitem__, plan.asked):
+    for index in plan.asked:
+        judge = judges[index]
         identity, model, standing = identity_of(judge), model_of(judge), find_standing(judge)
         price = find_price(model, prices)
         records.append(JudgeRecord(identity=identity, model=model, price=price, standing=standing))
     return tuple(records)
-
-
-def keep_standing(standing: Standing) -> None:
-    """Write a standing beside the settings of the user; raises OSError."""
-    write_whole(_file_of(standing.identity), standing.model_dump_json(indent=1) + "\n")
-
-
-def find_standing(judge: Judge, today: date | None = None) -> Standing | None:
-    """Return what `judge check` found of this judge; None if nothing that still holds.
-
-    It holds for equal identity and wording, for 90 days up to `today` (UTC).
-    """
-    identity = public_text(durable_identity(judge) or "")
-    try:
-        standing = Standing.model_validate_json(read_whole(_file_of(identity)))
-    except (InputError, ValidationError):
-        return None  # none is there, or it cannot be read: a checkup writes another one
-    matches = (standing.identity, standing.wording) == (identity, WORDING)
-    return standing if matches and is_recent(standing.date, today) else None
-
-
-def is_recent(day: date, today: date | None = None) -> bool:
-    """Return whether a finding of a day still says something on another one (None: today, UTC)."""
-    # A clock may be a day behind the one that wrote the date.
-    return -1 <= ((today or datetime.now(UTC).date()) - day).days <= DAYS
-
-
-def _file_of(identity: str) -> Path:
-    name = f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
-    return user_file().parent / "checked" / name
-
-
-def standing_lines(
-    records: Iterable[JudgeRecord], asked: Iterable[Judge] = (), words: str | None = None
-) -> list[str]:
-    """The standings of the judges of a run, and one line on how to find out those of others.
-
-    `words` name the judges to `judge check`; without them their model does.
-    """
-    standings = {record.identity: str(record.standing) for record in records if record.standing}
-    checked = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
-    lines = list(standings.values())
-    if names := [display_name(judge) for judge in checked if identity_of(judge) not in standings]:
-        hint = f"dagengine judge check {words or '--judge ' + names[0]}"
-        lines.append(f"not known whether {few(names)} can judge; a minute tells: {hint}")
-    return lines
 
 
 def identity_of(judge: Judge) -> str:
@@ -189,103 +149,24 @@ def metrics_of(plan: Plan, *, trees: bool = False) -> tuple[MetricRecord, ...]:
 
     With `trees` each has its document, too.
     """
-    position = dict(zip(plan.asked, count(), strict=False))
-    return tuple(_Records(plan, metric, position).top(trees) for metric in plan.metrics)
-
-
-def _document(metric: PlanMetric) -> dict[str, Any]:
-    """A metric as a document; where none can hold it, why: the run goes on."""
-    try:
-        return document_of(metric.source or SpecMetric(metric.spec))
-    except (DagengineError, RecursionError) as error:
-        return {"name": metric.spec.name, "refused": public_text(str(error))}
-
-
-class _Records:
-    """The records of one metric; `judges` are the new places of judges by their old ones."""
-
-    def __init__(self, plan: Plan, metric: PlanMetric, judges: Mapping[int, int]) -> None:
-        self._plan = plan
-        self._metric = metric
-        self._judges = judges
-        self._hashes = definitions(plan, metric)
-
-    def top(self, tree: bool) -> MetricRecord:
-        own = {"hash": digest(self._hashes), "tree": _document(self._metric) if tree else None}
-        return self._scope(self._metric.scope).model_copy(update=own)
-
-    def _scope(self, number: int) -> MetricRecord:
-        scope = self._plan.scopes[number]
-        slots = self._slots(scope.slots)
-        nodes = tuple(self.node(slot) for slot in slots if slot.kind != "verdict")
-        settings = {name: getattr(scope.spec, name) for name in _SETTINGS}
-        return MetricRecord(
-            **settings,
-            hash=digest([settings, [[node.name, node.hash] for node in nodes]]),
-            nodes=nodes,
-            edges=tuple(chain.from_iterable(map(self.edges, slots))),
-            terminals=tuple(slot.name for slot in self._slots(scope.terminals)),
-        )
-
-    def node(self, slot: PlanSlot) -> NodeRecord:
-        if slot.unit == NONE:
-            nested = self._scope(slot.nested)
-            return NodeRecord(
-                name=slot.name, kind="metric", grades=True, hash=nested.hash, metric=nested
-            )
-        unit = self._plan.units[slot.unit]
-        node = unit.node
-        owner = self._plan.scopes[slot.scope].owner
-        indices = unit.judges if unit.node.asks else ()
-        return NodeRecord(
-            name=slot.name,
-            kind=node.kind,
-            question=node.text or None,
-            reads=unit.reads,
-            inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
-            judges=tuple(dict.fromkeys(map(self._judges.__getitem__, indices))),
-            panel=None if node.panel is None else node.panel.label,
-            examples=len(node.examples) if isinstance(node, AskingNode) else 0,
-            grades=slot.grades,
-            scale=node.points.steps if isinstance(node, RatingNode) else None,
-            # Inside a nested metric nothing is a root of the plan: there its owner starts them.
-            root=slot.root or (owner != NONE and slot.index in self._plan.slots[owner].activates),
-            hash=self._hashes[slot.name],
-        )
-
-    def edges(self, slot: PlanSlot) -> Iterator[EdgeRecord]:
-        for verdict, targets in slot.branches.items():
-            if not targets:
-                yield EdgeRecord(source=slot.name, verdict=verdict)
-            for target in self._slots(targets):
-                if target.kind == "verdict":
-                    yield EdgeRecord(source=slot.name, verdict=verdict, score=target.score)
-                else:
-                    yield EdgeRecord(source=slot.name, verdict=verdict, target=target.name)
-        if slot.nested == NONE:  # what a nested metric starts is its own graph
-            for target in self._slots(dict.fromkeys((*slot.feeds, *slot.activates))):
-                # A slot also activates what it reads and pulls: the edge from there tells that.
-                if target.index in slot.feeds or slot.index not in target.feeds:
-                    starts = target.index in slot.activates
-                    pulls = slot.index in target.activates
-                    yield EdgeRecord(
-                        source=slot.name, target=target.name, starts=starts, pulls=pulls
-                    )
-
-    def _slots(self, numbers: Iterable[int]) -> list[PlanSlot]:
-        return list(map(self._plan.slots.__getitem__, numbers))
+    # As in `judges_of`, a node names a judge by its number among those that are asked.
+    numbers = {index: number for number, index in enumerate(plan.asked)}
+    return tuple(_MetricRecorder(plan, metric, numbers).record(trees) for metric in plan.metrics)
 
 
 def totals_of(totals: Totals) -> TotalsRecord:
     """The sums of a run as they are recorded."""
-    sums: dict[str, Any] = {name: getattr(totals, name, None) for name in TotalsRecord.model_fields}
-    return TotalsRecord(**sums | asdict(totals.usage))
+    values: dict[str, Any] = asdict(totals) | asdict(totals.usage)
+    return TotalsRecord(**{name: values[name] for name in TotalsRecord.model_fields})
 
 
 def spending_of_judges(
     spent: Iterable[Spent], judges: Sequence[JudgeRecord]
 ) -> tuple[tuple[JudgeRecord, ...], tuple[SpentRecord, ...]]:
-    """The judges with those that a node's own code asked, and what was spent at each."""
+    """The judges and what each node spent at each; judges that only code of nodes asked are added.
+
+    A sum names its judge by its number among the judges.
+    """
     identities = [judge.identity for judge in judges]
     records: list[SpentRecord] = []
     for use in sorted(spent, key=lambda use: (use.metric, use.node, use.judge)):
@@ -297,3 +178,136 @@ def spending_of_judges(
         records.append(SpentRecord(judge=identities.index(judge), **values, **asdict(use.usage)))
     more = (JudgeRecord(identity=identity) for identity in identities[len(judges) :])
     return (*judges, *more), tuple(records)
+
+
+def keep_standing(standing: Standing) -> None:
+    """Write a standing beside the settings of the user; raises OSError."""
+    write_whole(_standing_file(standing.identity), standing.model_dump_json(indent=1) + "\n")
+
+
+def find_standing(judge: Judge, today: date | None = None) -> Standing | None:
+    """Return what `judge check` found of this judge; None if nothing that still holds.
+
+    It holds for equal identity and wording, for 90 days up to `today` (UTC).
+    """
+    identity = public_text(durable_identity(judge) or "")
+    try:
+        standing = Standing.model_validate_json(read_whole(_standing_file(identity)))
+    except (InputError, ValidationError):
+        return None  # none is there, or it cannot be read: a checkup writes another one
+    matches = (standing.identity, standing.wording) == (identity, WORDING)
+    return standing if matches and is_recent(standing.date, today) else None
+
+
+def is_recent(day: date, today: date | None = None) -> bool:
+    """Return whether a finding of a day still says something on another one (None: today, UTC)."""
+    # A clock may be a day behind the one that wrote the date.
+    return -1 <= ((today or datetime.now(UTC).date()) - day).days <= DAYS
+
+
+def _standing_file(identity: str) -> Path:
+    name = f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+    return user_file().parent / "checked" / name
+
+
+def standing_lines(
+    records: Iterable[JudgeRecord], asked: Iterable[Judge] = (), words: str | None = None
+) -> list[str]:
+    """The standings in the records, and a line on how to check the `asked` judges without any.
+
+    `words` are the options that name these judges to `judge check` (None: `--judge` and a name).
+    """
+    standings = {record.identity: str(record.standing) for record in records if record.standing}
+    models = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
+    lines = list(standings.values())
+    if names := [display_name(judge) for judge in models if identity_of(judge) not in standings]:
+        hint = f"dagengine judge check {words or '--judge ' + names[0]}"
+        lines.append(f"not known whether {few(names)} can judge; a minute tells: {hint}")
+    return lines
+
+
+def _document(metric: PlanMetric) -> dict[str, Any]:
+    """A metric as a document; where none can hold it, why: the run goes on."""
+    try:
+        return document_of(metric.source or SpecMetric(metric.spec))
+    except (DagengineError, RecursionError) as error:
+        return {"name": metric.spec.name, "refused": public_text(str(error))}
+
+
+class _MetricRecorder:
+    """Makes the record of one metric of a plan, with those of the metrics nested in it.
+
+    `judge_numbers` are numbers of judges in the record by their indices in `plan.models`.
+    """
+
+    def __init__(self, plan: Plan, metric: PlanMetric, judge_numbers: Mapping[int, int]) -> None:
+        self._plan, self._metric, self._judge_numbers = plan, metric, judge_numbers
+        self._hashes = definitions(plan, metric)
+
+    def record(self, with_tree: bool) -> MetricRecord:
+        record = self._scope(self._metric.scope)
+        tree = _document(self._metric) if with_tree else None
+        return record.model_copy(update={"hash": digest(self._hashes), "tree": tree})
+
+    def _scope(self, number: int) -> MetricRecord:
+        """Record of this metric or a nested one; `record` puts another hash at the top."""
+        scope = self._plan.scopes[number]
+        slots = self._slots(scope.slots)
+        nodes = tuple(self._node(slot) for slot in slots if slot.kind != "verdict")
+        settings = {name: getattr(scope.spec, name) for name in _METRIC_SETTINGS}
+        return MetricRecord(
+            **settings,
+            hash=digest([settings, [[node.name, node.hash] for node in nodes]]),
+            nodes=nodes,
+            edges=tuple(chain.from_iterable(map(self._edges, slots))),
+            terminals=tuple(slot.name for slot in self._slots(scope.terminals)),
+        )
+
+    def _node(self, slot: PlanSlot) -> NodeRecord:
+        if slot.unit == NONE:
+            nested = self._scope(slot.nested)
+            return NodeRecord(
+                name=slot.name, kind="metric", grades=True, hash=nested.hash, metric=nested
+            )
+        unit = self._plan.units[slot.unit]
+        node = unit.node
+        owner = self._plan.scopes[slot.scope].owner
+        judges = unit.judges if node.asks else ()
+        return NodeRecord(
+            name=slot.name,
+            kind=node.kind,
+            question=node.text or None,
+            reads=unit.reads,
+            inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
+            judges=tuple(dict.fromkeys(map(self._judge_numbers.__getitem__, judges))),
+            panel=None if node.panel is None else node.panel.label,
+            examples=len(node.examples) if isinstance(node, AskingNode) else 0,
+            grades=slot.grades,
+            scale=node.points.steps if isinstance(node, RatingNode) else None,
+            # Inside a nested metric nothing is a root of the plan: there its owner starts them.
+            root=slot.root or (owner != NONE and slot.index in self._plan.slots[owner].activates),
+            hash=self._hashes[slot.name],
+        )
+
+    def _edges(self, slot: PlanSlot) -> Iterator[EdgeRecord]:
+        """Edges from a slot: where its verdicts lead, then who reads it and what it starts."""
+        for verdict, targets in slot.branches.items():
+            if not targets:
+                yield EdgeRecord(source=slot.name, verdict=verdict)
+            for target in self._slots(targets):
+                if target.kind == "verdict":
+                    yield EdgeRecord(source=slot.name, verdict=verdict, score=target.score)
+                else:
+                    yield EdgeRecord(source=slot.name, verdict=verdict, target=target.name)
+        if slot.nested == NONE:  # a nested metric starts its own nodes: its own record has them
+            for target in self._slots(dict.fromkeys((*slot.feeds, *slot.activates))):
+                # A slot also activates nodes that it reads: their edges to it say so (`pulls`).
+                if target.index in slot.feeds or slot.index not in target.feeds:
+                    starts = target.index in slot.activates
+                    pulls = slot.index in target.activates
+                    yield EdgeRecord(
+                        source=slot.name, target=target.name, starts=starts, pulls=pulls
+                    )
+
+    def _slots(self, numbers: Iterable[int]) -> list[PlanSlot]:
+        return list(map(self._plan.slots.__getitem__, numbers))

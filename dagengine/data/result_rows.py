@@ -32,7 +32,10 @@ _TYPES = {"index": "int64", "success": "bool"} | dict.fromkeys(
     ("score", "threshold", "raw_score"), "float64"
 )
 _NESTED = ("failure", "path", "ended", "points", "steps", "trace")  # JSON text in their cells
-_FULL = (
+# Records travel, and readers add up and draw what is in them. JSON has numbers such as 1e999, which
+# are infinite here: one of them in a file would make all sums of a run so.
+_HUGE = 1e15  # no index, score or count of tokens is as large
+_FULL_DISK = (
     "; make room and start the run again: it begins at the first case, but what a store (store=, "
     "--store) has is not asked again"
 )
@@ -47,23 +50,25 @@ class RowWriter:
     results at a time, and is readable only once it is closed.
 
     Rows are added in the order of the data. Pass a row that is finished before an earlier one to
-    `keep`; with JSON lines it is then as safe.
+    `keep`; with JSON lines it then survives a kill, too.
     """
 
     def __init__(self, path: str | Path, *, emptied: bool = True) -> None:
         """Raises InputError for a suffix other than .jsonl and .parquet, and for a file that holds
         something else than results, or is a link, a pipe or a device.
 
-        A .jsonl file that is not `emptied`, whose lines are whole, is continued.
+        With emptied=False a .jsonl file is continued; all its lines must be whole.
         """
         self.path = Path(path)
-        self._file: LinesInOrder | _Flat = _Flat(self.path)
+        self._file: LinesInOrder | _ParquetRows
         if self.path.suffix == ".jsonl":
             self._file = LinesInOrder(self.path, emptied=emptied)
-        elif self.path.suffix != ".parquet":
+        elif self.path.suffix == ".parquet":
+            self._file = _ParquetRows(self.path)
+        else:
             raise InputError(f"results go to a .jsonl or a .parquet file, not to {self.path.name}")
         require_regular(self.path)
-        # A file that is not of results is somebody's: the first write would lose it.
+        # The first write replaces the file: refuse one that has something else than results.
         try:
             if is_there(self.path) and self.path.stat().st_size:
                 next(read_rows(self.path, whole=False), None)
@@ -84,17 +89,17 @@ class RowWriter:
 
     def hold(self) -> None:
         """Be the only writer of the file until `close`; raises InputError if there is another."""
-        with self.naming(self.path):
+        with self.explain_errors(self.path):
             self._lock.enter_context(one_writer(self.path))
 
     def close(self) -> None:
         """Close the file; raises InputError if its end cannot be written."""
-        with self._lock, self.naming(self.path):
+        with self._lock, self.explain_errors(self.path):
             self._file.close()
 
     def add(self, row: CaseResult) -> None:
         """Write one row; raises InputError naming the file when it cannot be written."""
-        with self.naming(self.path):
+        with self.explain_errors(self.path):
             self._file.write(row.index, row.as_dict)
         self.count += 1
 
@@ -108,19 +113,19 @@ class RowWriter:
 
         Nothing for one that was added. Raises InputError as `add` does.
         """
-        with self.naming(self.path):
+        with self.explain_errors(self.path):
             self._file.keep(row.index, row.as_dict)
 
     @contextmanager
-    def naming(self, path: Path) -> Iterator[None]:
-        """Raise the system's errors as InputErrors that say what is left of the run.
+    def explain_errors(self, path: Path) -> Iterator[None]:
+        """Raise the system's errors as InputErrors that say which rows of the run are in the file.
 
-        `path` is the file that is written; for a full disk the system does not name it.
+        `path` is the file that is written, for errors that do not name it (a full disk).
         """
         try:
             yield
         except OSError as error:
-            hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            hint = _FULL_DISK if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
             left = f"rows of this run in {self.path}: {self.count + self._file.waiting}"
             if self.path.suffix != ".jsonl":
                 left = f"{self.path} may be unreadable (a .jsonl file keeps every row)"
@@ -129,10 +134,10 @@ class RowWriter:
             ) from error
 
 
-class _Flat:
-    """One row of columns per case and metric."""
+class _ParquetRows:
+    """A Parquet file with one flat row per case and metric, used like `LinesInOrder`."""
 
-    size = waiting = 0
+    size = waiting = 0  # a row has no offset, and none waits
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -158,9 +163,8 @@ class _Flat:
             file.write(flat)
 
     def keep(self, *_: object) -> None:
-        # Parquet can be read only when it is closed. A run that is killed loses all of it, so that
-        # keeping some rows beside it saves nothing.
-        self._open()
+        # A run that is killed loses all of the file, so keeping rows beside it would save nothing.
+        self._open()  # a file that cannot be written is an error at the first finished row
 
     def close(self) -> None:
         if self._file is not None:
@@ -174,24 +178,28 @@ def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
     row when the run was killed come last.
     """
     target = Path(path)
-    lines = _parquet(target) if target.suffix == ".parquet" else _lines(target, whole)
-    for index, value in lines:
-        yield row_of(value, index)
+    values = _parquet_values(target) if target.suffix == ".parquet" else _line_values(target, whole)
+    for position, value in values:
+        yield row_of(value, position)
 
 
 @cache
-def _rows() -> TypeAdapter[CaseResult]:
+def _row_adapter() -> TypeAdapter[CaseResult]:
     return TypeAdapter(CaseResult)
 
 
-def row_of(value: Any, place: str) -> CaseResult:
-    """The row in a line that was read; raises InputError that names the `offset` of the line."""
-    require_format(value, FORMAT, place)
+def row_of(value: Any, position: str) -> CaseResult:
+    """The row in a value that was read; raises InputError that begins with its `position`.
+
+    The value is changed on the way.
+    """
+    require_format(value, FORMAT, position)
+    _complete(value)
     try:
-        row = _rows().validate_python(_with_implied_outputs(value))
+        row = _row_adapter().validate_python(value)
     except ValidationError as error:
-        raise InputError(f"{place}: no result of a run ({first_flaw(error)})") from None
-    # Sums and pictures are made of its numbers; no NaN is below anything.
+        raise InputError(f"{position}: no result of a run ({first_flaw(error)})") from None
+    # A NaN is in no range: every comparison with it is false.
     counts, numbers = [row.index], list[float | None]()
     for result in row.metrics:
         numbers += (result.score, result.raw_score, result.threshold)
@@ -200,45 +208,39 @@ def row_of(value: Any, place: str) -> CaseResult:
             counts += (step.usage.input_tokens, step.usage.output_tokens)
     in_range = all(number is None or -_HUGE < number < _HUGE for number in numbers)
     if not in_range or min(counts) < 0 or max(counts) >= _HUGE:
-        raise InputError(f"{place}: no result of a run (a number in it is out of range)")
+        raise InputError(f"{position}: no result of a run (a number in it is out of range)")
     return row
 
 
-# Records travel, and readers add up and draw what is in them. JSON has numbers such as 1e999, which
-# are infinite here: one of them in a file would make all sums of a run so.
-_HUGE = 1e15  # no index, score or count of tokens is as large
-
-
-def _with_implied_outputs(row: Any) -> Any:
-    """The row with the outputs that were left out, as far as it has the form of a row."""
+def _complete(row: Any) -> None:
+    """Add the outputs that a written row leaves out, as far as this value has the form of a row."""
     if isinstance(row, dict) and "hash" in row:
+        # A row computes both from its case, which is not in the file.
         row["recorded_hash"] = row.pop("hash")
         row["recorded_trace"] = row.pop("trace", None)
     for metric in _dicts_in(row, "metrics"):
         for step in _dicts_in(metric, "steps"):
             if {"verdict", "kind"} <= step.keys():
                 step.setdefault("output", implied_output(step))
-    return row
 
 
 def _dicts_in(value: Any, name: str) -> Iterator[dict[str, Any]]:
-    parts = isinstance(value, dict) and value.get(name)
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict):
-            yield part
+    parts = value.get(name) if isinstance(value, dict) else None
+    if isinstance(parts, list):
+        yield from (part for part in parts if isinstance(part, dict))
 
 
-def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
+def _line_values(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
     _require_file(path)
     line = b""
-    for offset, line in complete_lines(path, whole=whole):
+    for position, line in complete_lines(path, whole=whole):
         try:
             row = value_of(line)
         except ValueError as error:
-            raise InputError(f"{offset}: no result of a run (not JSON: {error})") from None
-        yield offset, row
-    for offset, early in early_lines(path, index_of(line)):
-        yield offset, value_of(early)
+            raise InputError(f"{position}: no result of a run (not JSON: {error})") from None
+        yield position, row
+    for position, early in early_lines(path, index_of(line)):  # behind the last line
+        yield position, value_of(early)
 
 
 def _require_file(path: Path) -> None:
@@ -247,16 +249,18 @@ def _require_file(path: Path) -> None:
     require_regular(path)
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
-    """Rows put together again: the results of one case stand next to each other."""
+def _parquet_values(path: Path) -> Iterator[tuple[str, Any]]:
+    """Values like those of JSON lines: the flat rows of a case follow each other in the file."""
     _require_file(path)
 
-    def readable() -> Iterator[dict[str, Any]]:
+    def flat_rows() -> Iterator[dict[str, Any]]:
         for row in parquet_rows(path):
             if isinstance(row, FlawError):
                 raise InputError(f"no result of a run: {row}")
             yield row
 
-    for index, group in itertools.groupby(readable(), lambda row: row.get("index")):
-        metrics = [row | {n: shallow_value(row[n]) for n in _NESTED if row.get(n)} for row in group]
+    for index, group in itertools.groupby(flat_rows(), lambda row: row.get("index")):
+        metrics = list(group)
+        for row in metrics:
+            row.update((name, shallow_value(row[name])) for name in _NESTED if row.get(name))
         yield f"{path} case {index}", {**metrics[0], "metrics": metrics}

@@ -108,12 +108,12 @@ class RunWriter:
         shown, line = self._hiding.hide(row)
         # The row is last: a kill in between leaves a case without its row, which readers pass over.
         for lines, make in self._beside(shown, line):
-            with self.rows.naming(lines.path):
+            with self.rows.explain_errors(lines.path):
                 lines.write(row.index, make)
         start = self.rows.size
         self.rows.add(shown)
         if self._columns is not None:
-            with self.rows.naming(self._columns.path):
+            with self.rows.explain_errors(self._columns.path):
                 self._columns.add(shown, line if self.manifest.texts else {}, start)
         self._summing.add(shown)
         self._costs.add(row)
@@ -128,7 +128,7 @@ class RunWriter:
             self._begin()
         shown, line = self._hiding.hide(row)
         for lines, make in self._beside(shown, line):
-            with self.rows.naming(lines.path):
+            with self.rows.explain_errors(lines.path):
                 lines.keep(row.index, make)
         self.rows.keep(shown)
 
@@ -153,10 +153,10 @@ class RunWriter:
                 # The record is last: where it says that the run has ended all else is whole.
                 self.rows.close()
                 for lines in (self._cases, self._times):
-                    with self.rows.naming(lines.path):
+                    with self.rows.explain_errors(lines.path):
                         lines.close()
                 if self._columns is not None:
-                    with self.rows.naming(self._columns.path):
+                    with self.rows.explain_errors(self._columns.path):
                         self._columns.close(files_of(self.folder, self.manifest))
                 self._end(error)
             except InputError:
@@ -166,7 +166,7 @@ class RunWriter:
     def _begin(self) -> None:
         """Make the folder this run's own."""
         self._begun = True
-        with self.rows.naming(self.folder):
+        with self.rows.explain_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             texts = (self.folder / CASES, self.folder / TIMES)
             # Also half of a file of columns, which a killed run leaves under its other name.
@@ -198,7 +198,7 @@ class RunWriter:
         }
         self.manifest = self.manifest.model_copy(update=ended)
         path = self.folder / SUMMARY
-        with self.rows.naming(path):
+        with self.rows.explain_errors(path):
             shown = {"identity", "model", "standing"}
             facts = [judge.model_dump(mode="json", include=shown) for judge in judges]
             figures = {"format": FORMAT, "exit": exit_, "judges": facts, **summary.as_dict()}
@@ -211,7 +211,7 @@ class RunWriter:
 
     def _replace(self, manifest: Manifest) -> None:
         path = self.folder / MANIFEST
-        with self.rows.naming(path):
+        with self.rows.explain_errors(path):
             try:
                 text = manifest.model_dump_json(by_alias=True, indent=1)
             except PydanticSerializationError as error:

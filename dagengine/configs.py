@@ -1,4 +1,4 @@
-"""Settings of a run by other names: those that deepeval gives them become settings of ours.
+"""Settings of a run by the names that deepeval gives them: they become settings of ours.
 
 What ours cannot mean, and an argument that nobody knows, is refused with what to write instead.
 """
@@ -15,7 +15,7 @@ from dagengine.unknown import Answering
 
 Show = bool | Literal["progress", "table"]
 STORE = ".dagengine/answers.db"
-"""Where a cache is kept that has no place of its own."""
+"""The store of a run that wants a cache (`use_cache`) and names no store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,10 @@ class DisplayConfig(Answering):
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """Whether a store (`.dagengine/answers.db`) is used; it is read and written."""
+    """Whether a store (`.dagengine/answers.db`) is used (`use_cache`).
+
+    It is both read and written, so `write_cache` may only say the same.
+    """
 
     write_cache: bool = True
     use_cache: bool = False
@@ -94,14 +97,9 @@ _CONFIGS: dict[str, type[Any]] = {
 }
 LABELS = ("identifier", "hyperparameters")
 """What a run may say of itself beside its settings; it is in the record."""
-NAMES = (
-    *LABELS,
-    *_CONFIGS,
-    *(field.name for config in _CONFIGS.values() for field in fields(config)),
-)
+_FIELDS = tuple(field.name for config in _CONFIGS.values() for field in fields(config))
+NAMES = (*LABELS, *_CONFIGS, *_FIELDS)
 """Every name that is understood: of the run, of the configurations, and of their fields."""
-
-
 # What is shown, by whether the progress bar is wanted, and the table.
 _SHOW: dict[tuple[bool, bool], Show] = {
     (True, True): True,
@@ -112,10 +110,10 @@ _SHOW: dict[tuple[bool, bool], Show] = {
 
 
 class Translated(NamedTuple):
-    """Settings of ours, and what a door does with the rest.
+    """Settings of ours, and what `evaluate` does with the rest.
 
-    `labels` are what the caller says of the run, `forgiven` the kinds of failure that do not end
-    it with an error; None: all.
+    `labels` are what the caller says of the run. `forgiven` are the kinds of failure that do not
+    end it with an error (None: all kinds).
     """
 
     settings: dict[str, Any]
@@ -125,11 +123,11 @@ class Translated(NamedTuple):
     forgiven: frozenset[str] | None
 
 
-def translate_settings(given: Mapping[str, Any], show: Show = True) -> Translated:
+def translate_settings(arguments: Mapping[str, Any], show: Show = True) -> Translated:
     """Translate foreign settings into ours; raises InputError for what ours cannot mean."""
-    settings = {name: value for name, value in given.items() if name not in NAMES}
-    values = _given_values(given)
-    _limits(values, settings)
+    settings = {name: value for name, value in arguments.items() if name not in NAMES}
+    values = _flat_values(arguments)
+    _set_limits(settings, values)
     reads, writes = bool(values.get("use_cache", False)), values.get("write_cache")
     if writes is not None and bool(writes) != reads:
         raise InputError(
@@ -138,13 +136,14 @@ def translate_settings(given: Mapping[str, Any], show: Show = True) -> Translate
         )
     if reads and settings.get("store") is None:
         settings["store"] = STORE
-    bar, table = values.get("show_indicator", True), values.get("print_results", True)
     if show is True:
+        bar, table = values.get("show_indicator", True), values.get("print_results", True)
         show = _SHOW[bool(bar), bool(table)]
+    # Here a metric without a score is no error, unless the caller says deepeval's default.
     forgiven = None
     if values.get("ignore_errors") is False:
         forgiven = frozenset({"missing_field"} if values.get("skip_on_missing_params") else ())
-    return Translated(settings, _run_labels(given), show, values.get("verbose_mode"), forgiven)
+    return Translated(settings, _run_labels(arguments), show, values.get("verbose_mode"), forgiven)
 
 
 def _run_labels(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,8 +163,8 @@ def _run_labels(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return labels
 
 
-def _given_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that was said, in configurations or flat."""
+def _flat_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names of fields: those of configurations, and those passed by themselves."""
     values: dict[str, Any] = {}
     for name, kind in _CONFIGS.items():
         config = arguments.get(name)
@@ -174,16 +173,17 @@ def _given_values(arguments: Mapping[str, Any]) -> dict[str, Any]:
         if config is not None:
             values |= asdict(config)
             if kind is CacheConfig and not config.use_cache:
-                values.pop("write_cache")  # its default, without a cache that is used
-    for name in NAMES:
-        if name in arguments and name not in (*_CONFIGS, *LABELS):
+                values.pop("write_cache")  # True by default, which means nothing without a cache
+    for name in _FIELDS:
+        if name in arguments:
             if name in values:
                 raise InputError(f"{name} is given twice: as an argument and in a configuration")
             values[name] = arguments[name]
     return values
 
 
-def _limits(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
+def _set_limits(settings: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set the `limits` in our settings; raises InputError if the caller set some there, too."""
     names = values.keys() & AsyncConfig.__dataclass_fields__
     config = AsyncConfig(**{key: values[key] for key in names})
     changes: dict[str, Any] = {}
@@ -195,8 +195,7 @@ def _limits(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
         changes["requests_per_minute"] = 60 / config.throttle_value
     if not changes:
         return
-    limits = settings.get("limits")
-    if limits is not None:
+    if settings.get("limits") is not None:
         words = "=…, ".join(changes)
         raise InputError(f"give all limits in one place: limits=Limits({words}=…)")
     settings["limits"] = replace(DEFAULT_LIMITS, **changes)

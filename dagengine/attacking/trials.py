@@ -1,18 +1,18 @@
 """From runs to figures: which node of which case fell, to an attack or to its harmless twin.
 
-A law: no judge, no clock. A case counts once, as most of its runs ended.
+A law: no judge, no clock. A case counts once, as most of its runs ended. From top to bottom: where
+the verdicts of a metric lead (`Ways`), one run (`AttackRun`), one attacked case (`Trial`), figures.
 """
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, groupby
-from typing import Self
+from typing import NamedTuple, Self
 
 import networkx as nx
 
@@ -28,38 +28,43 @@ from dagengine.reliability.statistics.sums import mean, mean_score, present
 from dagengine.results import OutcomeKind, Verdict
 from dagengine.results.passing import passes, strict_score
 
-# The aim of an attack: where a path lost its pass, and which verdict would have kept it.
 
-Favour = tuple[bool, float, float]
-"""Whether a pass is still possible, then the best and the worst score to come."""
-CLOSED: Favour = (False, 0.0, 0.0)
+class Favour(NamedTuple):
+    """What a verdict leaves to hope for: a pass or none, then the best and the worst score."""
+
+    can_pass: bool
+    best: float
+    worst: float
+
+
+CLOSED = Favour(can_pass=False, best=0.0, worst=0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class AimedNode:
-    """A node that may fall: where its verdicts lead (none: it does not decide), what is before."""
+class Target:
+    """A node that may fall: its verdicts (none if it does not decide), and the nodes before it."""
 
-    ways: Mapping[Verdict, Favour]
+    favours: Mapping[Verdict, Favour]
     before: frozenset[str]
 
 
 class Ways:
-    """Where the verdicts of a metric lead: what scores are still to be had behind each."""
+    """Where the verdicts of a metric lead: the scores that are still possible behind each."""
 
     def __init__(self, metric: Metric) -> None:
         self._plan = compile_metrics([metric])
         self.spec: MetricSpec = self._plan.metrics[0].spec
-        slots = (slot for slot in self._plan.slots if slot.unit != NONE)
+        slots = (slot for slot in self._plan.slots if slot.unit != NONE)  # that run something
         self._nodes = [(slot, self._plan.units[slot.unit].node) for slot in slots]
-        self._known: dict[int, tuple[float, float]] = {}
+        self._ranges: dict[int, tuple[float, float]] = {}
 
     @cached_property
-    def nodes(self) -> Mapping[str, AimedNode]:
+    def nodes(self) -> Mapping[str, Target]:
         """The nodes that ask or decide, by name, in topological order."""
         names = {slot.unit: slot.name for slot, _ in self._nodes}
         return {
-            slot.name: AimedNode(
-                {verdict: self._favour(to) for verdict, to in slot.branches.items()},
+            slot.name: Target(
+                {verdict: self._favour(slots) for verdict, slots in slot.branches.items()},
                 frozenset(map(names.__getitem__, nx.ancestors(self._plan.graph, slot.unit))),
             )
             for slot, node in self._nodes
@@ -83,45 +88,51 @@ class Ways:
         that it can say.
         """
         for name, verdict in path:
-            ways = self.nodes[name].ways if name in self.nodes else {}
-            best = max(ways, key=ways.__getitem__, default=verdict)
-            if ways and ways[best][0] and not ways.get(verdict, CLOSED)[0]:
+            favours = self.nodes[name].favours if name in self.nodes else {}
+            best = max(favours, key=favours.__getitem__, default=verdict)
+            could_pass = favours.get(best, CLOSED).can_pass
+            if could_pass and not favours.get(verdict, CLOSED).can_pass:
                 node = next(node for slot, node in self._nodes if slot.name == name)
                 return Aim(name, node.text, best)
         asking = [(slot.name, node) for slot, node in self._nodes if node.asks]
         rating = [(name, node) for name, node in asking if isinstance(node, RatingNode)]
-        if not asking:
+        if not asking:  # the metric itself is all that there is to name
             return Aim(self.spec.name, self.spec.name, True)
         name, node = (rating or asking)[-1]
         if isinstance(node, RatingNode):
             return Aim(name, node.text, int(node.points.ends[1]))
-        ways = self.nodes[name].ways
-        return Aim(name, node.text, max(ways, key=ways.__getitem__, default=True))
+        favours = self.nodes[name].favours
+        return Aim(name, node.text, max(favours, key=favours.__getitem__, default=True))
 
     def _favour(self, targets: Iterable[int]) -> Favour:
-        best, worst = self._scores(targets)
+        best, worst = self._range_over(targets)
         if not passes(best, self.spec.threshold):
             return CLOSED
-        return True, best, worst
+        return Favour(True, best, worst)
 
-    def _scores(self, targets: Iterable[int]) -> tuple[float, float]:
-        ends = [*map(self._behind, targets)]
-        return max((best for best, _ in ends), default=1.0), min((w for _, w in ends), default=0.0)
+    def _range_over(self, targets: Iterable[int]) -> tuple[float, float]:
+        """The best and the worst score behind some slots; without any, every score is possible."""
+        ranges = list(map(self._range_behind, targets))
+        if not ranges:
+            return 1.0, 0.0
+        return max(best for best, _ in ranges), min(worst for _, worst in ranges)
 
-    def _behind(self, number: int) -> tuple[float, float]:
+    def _range_behind(self, number: int) -> tuple[float, float]:
         """The best and the worst score behind a slot; what grades may give any."""
-        if number not in self._known:
-            # Of a metric that contains itself; and a grade is known only when it was given.
-            self._known[number] = 1.0, 0.0
+        if number not in self._ranges:
+            # Slots may lead back to this one: then it counts as if every score were possible.
+            self._ranges[number] = 1.0, 0.0
             slot = self._plan.slots[number]
             if slot.score is not None:
                 score = strict_score(slot.score) if self.spec.strict else slot.score
-                self._known[number] = score, score
+                self._ranges[number] = score, score
             else:
-                self._known[number] = self._scores(chain(*slot.branches.values(), slot.activates))
-        return self._known[number]
+                followers = chain(*slot.branches.values(), slot.activates)
+                self._ranges[number] = self._range_over(followers)
+        return self._ranges[number]
 
 
+# Outcomes that say nothing of the metric: calls were lost.
 _LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGET)
 
 
@@ -135,9 +146,10 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AttackRun:
-    """One metric on one case, once. `lost` says that it has no score for a reason of its own.
+    """One metric on one case, once. `lost` says that it has no score because calls were lost.
 
     `unmet` is the last list of criteria of a rubric: its node, and those that are not met.
+    `unsupported` says that some node quoted what is not in the material.
     """
 
     score: float | None = None
@@ -158,13 +170,13 @@ class AttackRun:
         """The run of one repetition, whose rows are the metric's and those of its nodes."""
         whole, *nodes = rows
         return cls(
-            whole.score,
-            bool(passes(whole.score, threshold)),
-            whole.outcome in _LOST,
-            whole.path,
-            {row.node: _answer(row) for row in nodes},
-            any(row.unsupported for row in nodes),
-            unmet_criteria(nodes),
+            score=whole.score,
+            passed=bool(passes(whole.score, threshold)),
+            lost=whole.outcome in _LOST,
+            path=whole.path,
+            answers={row.node: _answer(row) for row in nodes},
+            unsupported=any(row.unsupported for row in nodes),
+            unmet=unmet_criteria(nodes),
         )
 
 
@@ -181,7 +193,7 @@ def runs_by_metric(
 
 
 def unmet_criteria(rows: Sequence[Observation]) -> tuple[str, str] | None:
-    """The last list of criteria in a run: its node, and the texts of those that are not met."""
+    """The last list of criteria in a run: its node, and the texts of unmet ones (none: of all)."""
     row = next((row for row in reversed(rows) if row.keys), None)
     if row is None:
         return None
@@ -199,18 +211,18 @@ def _answer(row: Observation) -> NodeAnswer:
     return NodeAnswer(row.raw, is_text=True) if row.score is None else NodeAnswer(row.score)
 
 
-def changed_nodes(clean: AttackRun, run: AttackRun, other: AttackRun) -> frozenset[str]:
+def changed_nodes(clean: AttackRun, run: AttackRun, counterpart: AttackRun) -> frozenset[str]:
     """The nodes that answer otherwise than when clean.
 
     The words of a judge differ wherever its material does. So a text counts as changed only if the
-    `other` run, on a text of the same length, left it as it was.
+    counterpart (of an attack its twin, of a twin its attack), as long a text, left it as it was.
     """
-    return frozenset(
-        node
-        for node, before in clean.answers.items()
-        if (after := run.answers.get(node)) is not None and after != before
-        and (not before.is_text or other.answers.get(node) == before)
-    )  # fmt: skip
+    nodes: set[str] = set()
+    for node, before in clean.answers.items():
+        is_changed = run.answers.get(node, before) != before
+        if is_changed and (not before.is_text or counterpart.answers.get(node) == before):
+            nodes.add(node)
+    return frozenset(nodes)
 
 
 def most(values: Iterable[bool]) -> bool:
@@ -271,47 +283,50 @@ class Trial:
         """Whether the case passes by the attack, and by its twin."""
         return passes_mostly(self.attacked), passes_mostly(self.twin)
 
-    @functools.cached_property
+    @cached_property
     def changes(self) -> list[tuple[frozenset[str], frozenset[str]]]:
-        """Changes by the attack in each run, and by its twin."""
-        runs = zip(self.clean, self.attacked, self.twin, strict=True)
-        return [(changed_nodes(c, run, twin), changed_nodes(c, twin, run)) for c, run, twin in runs]
+        """For each run the nodes that the attack changes, and those that its twin changes."""
+        return [
+            (changed_nodes(clean, attack, twin), changed_nodes(clean, twin, attack))
+            for clean, attack, twin in zip(self.clean, self.attacked, self.twin, strict=True)
+        ]
 
-    def could_fall(self, node: str, at: AimedNode) -> bool:
+    def could_fall(self, node: str, target: Target) -> bool:
         """Whether the node was asked when clean, did not say the best, and reads what it did then.
 
         What comes before it must be as it was: otherwise it may be right about something else.
         """
+        best = max(target.favours.values(), default=None)
         return most(
             node in clean.answers
-            and not (at.ways and _favour(node, clean, at.ways) >= max(at.ways.values()))
-            and not at.before & (by_attack | by_twin)
+            and (best is None or _favour_of(node, clean, target) < best)
+            and not target.before & (by_attack | by_twin)
             for clean, (by_attack, by_twin) in zip(self.clean, self.changes, strict=True)
         )
 
-    def fell(self, node: str, at: AimedNode, *, by_twin: bool = False) -> bool:
+    def fell(self, node: str, target: Target, *, by_twin: bool = False) -> bool:
         """Whether this node fell: with its answer the case turned, or a way to a pass opened."""
         runs = self.twin if by_twin else self.attacked
 
         def is_turned(clean: AttackRun, run: AttackRun) -> bool:
-            # Favours compare as (open, best, worst): first a way to a pass, then how good it is.
-            old, new = _favour(node, clean, at.ways), _favour(node, run, at.ways)
-            return (run.passed and not clean.passed) or (new[0] and new > old)
+            # Favours compare by their fields in order: first a way to a pass, then how good it is.
+            old, new = _favour_of(node, clean, target), _favour_of(node, run, target)
+            return (run.passed and not clean.passed) or (new.can_pass and new > old)
 
         return most(
-            node in nodes[by_twin] and is_turned(clean, run)
-            for clean, run, nodes in zip(self.clean, runs, self.changes, strict=True)
+            node in changes[by_twin] and is_turned(clean, run)
+            for clean, run, changes in zip(self.clean, runs, self.changes, strict=True)
         )
 
 
-def _favour(node: str, run: AttackRun, ways: Mapping[Verdict, Favour]) -> Favour:
+def _favour_of(node: str, run: AttackRun, target: Target) -> Favour:
     verdict = dict(run.path).get(node)
-    return CLOSED if verdict is None else ways.get(verdict, CLOSED)
+    return CLOSED if verdict is None else target.favours.get(verdict, CLOSED)
 
 
-@functools.lru_cache(maxsize=10_000)
+@lru_cache(maxsize=10_000)
 def case_share(count: int, cases: int) -> Share:
-    """A share with its interval."""
+    """The share that `count` has of all cases, with its interval."""
     interval = bootstrap([1.0] * count + [0.0] * (cases - count), mean)
     if interval is None:
         return Share(count, cases)
@@ -328,8 +343,6 @@ def mean_change(values: Iterable[float | None]) -> Change:
     """The mean of changes of scores."""
     numbers = present(values)
     value = mean_score(numbers)
-    if value is None:
-        return Change(None)
     interval = mean_of(numbers)
     if isinstance(interval, Interval):
         return Change(value, interval.low, interval.high, len(numbers))
@@ -337,34 +350,35 @@ def mean_change(values: Iterable[float | None]) -> Change:
 
 
 def cells_of(
-    metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, AimedNode]
+    metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, Target]
 ) -> list[Cell]:
     """The whole metric, then every node that some case could fall at."""
     cells: list[Cell] = []
-    for node, at in {"": None, **nodes}.items():
-        attacked, twin, more, less = _pair_counts(side for _, side in falls_at(trials, node, at))
+    for node, target in {"": None, **nodes}.items():
+        pairs = (pair for _, pair in falls_at(trials, node, target))
+        attacked, twin, more, less = _pair_counts(pairs)
         p = more_often(more, less)
         cells.append(Cell(metric, node, family, place, attacked, twin, more, less, p))
     return cells
 
 
 def falls_at(
-    trials: Iterable[Trial], node: str, at: AimedNode | None
+    trials: Iterable[Trial], node: str, target: Target | None
 ) -> Iterator[tuple[Trial, tuple[bool, bool]]]:
     """Whether the attack and its twin won at a node (None: at the whole metric), by trial.
 
     Trials that lost a run are left out, and those in which the node could not fall.
     """
     for trial in trials:
-        if trial.complete and at is None:
+        if trial.complete and target is None:
             yield trial, trial.turns
-        elif trial.complete and at is not None and trial.could_fall(node, at):
-            yield trial, (trial.fell(node, at), trial.fell(node, at, by_twin=True))
+        elif trial.complete and target is not None and trial.could_fall(node, target):
+            yield trial, (trial.fell(node, target), trial.fell(node, target, by_twin=True))
 
 
 def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int, int]:
-    """The share of either side, and how many pairs only the first, or only the second, has."""
-    # McNemar: pairs that went alike say nothing of the difference.
+    """The share of either side; then how many pairs only the first, and only the second, has."""
+    # By McNemar's test only these two numbers tell the difference: other pairs went alike.
     counts = Counter(pairs)
     both, first, second = counts[True, True], counts[True, False], counts[False, True]
     total = counts.total()
@@ -378,9 +392,11 @@ def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) -> FamilyFigures:
-    """Further figures of a family."""
-    complete = [(trial.clean, trial.attacked, trial.twin) for trial in trials if trial.complete]
-    clean, attacked, twin = zip(*complete, strict=True) if complete else ((), (), ())
+    """Further figures of a family, over the trials that lost no run."""
+    complete = [trial for trial in trials if trial.complete]
+    clean = [trial.clean for trial in complete]
+    attacked = [trial.attacked for trial in complete]
+    twin = [trial.twin for trial in complete]
     return FamilyFigures(
         metric,
         family,
@@ -399,23 +415,22 @@ def _takes_other_path(runs: Sequence[AttackRun], clean: Sequence[AttackRun]) -> 
     return most(run.path != before.path for run, before in zip(runs, clean, strict=True))
 
 
-def _difference(runs: Sequence[AttackRun], less: Sequence[AttackRun]) -> float | None:
-    """The mean score of some runs without that of others; None if either has no score."""
-    first, second = (mean_score(run.score for run in side) for side in (runs, less))
-    return None if first is None or second is None else first - second
+def _difference(runs: Sequence[AttackRun], base: Sequence[AttackRun]) -> float | None:
+    """The mean score of some runs minus that of the base; None if either has no score."""
+    score, base_score = (mean_score(run.score for run in side) for side in (runs, base))
+    return None if score is None or base_score is None else score - base_score
 
 
 def family_effects(
     families: Mapping[tuple[str, Place], Sequence[tuple[Ending | None, Ending | None]]],
 ) -> list[Helped]:
-    """Effects of a defence on each family: pairs of how attacked cases end without and with it."""
+    """Effects of a defence on each family; pairs are how attacked cases end without and with it."""
     effects: list[Helped] = []
     counts: list[tuple[int, int]] = []
     for (family, place), ends in families.items():
-        before, after, *fewer = _pair_counts(
-            (a is Ending.PASSES, b is Ending.PASSES) for a, b in ends if None not in (a, b)
-        )
-        counts.append((fewer[0], fewer[1]))
-        effects.append(Helped(family, place, before, after, more_often(*fewer)))
-    significant = prove_more_often(counts)
-    return [replace(row, shown=is_) for row, is_ in zip(effects, significant, strict=True)]
+        pairs = ((a is Ending.PASSES, b is Ending.PASSES) for a, b in ends if None not in (a, b))
+        before, after, only_before, only_after = _pair_counts(pairs)
+        counts.append((only_before, only_after))
+        effects.append(Helped(family, place, before, after, more_often(only_before, only_after)))
+    proofs = prove_more_often(counts)
+    return [replace(effect, shown=proof) for effect, proof in zip(effects, proofs, strict=True)]

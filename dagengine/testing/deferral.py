@@ -42,8 +42,8 @@ CALL = pytest.StashKey[pytest.CallInfo[Any]]()
 TIMEOUT = pytest.StashKey[Any]()
 """The settings of the timer that pytest-timeout has set for a test."""
 _LOOK = 0.5  # seconds between two looks at whether the user has interrupted a wait
-# The last instruction of a coroutine from Python 3.12 on: it turns StopIteration into a
-# RuntimeError, covers the whole body, and lets everything else pass.
+# First instruction of a handler around the whole body of a coroutine from Python 3.12 on: it turns
+# StopIteration into a RuntimeError, and lets everything else pass.
 _PASSES_ON = dis.opmap.get("CALL_INTRINSIC_1"), 3
 
 
@@ -52,7 +52,8 @@ class Held:
     """One test: what it has to report, and the verdicts that it waits for.
 
     `code` is the test function's, as it stands before any plugin puts another in its place.
-    With `reruns` this is an attempt that nobody hears of if it fails.
+    `index` is the number of the test in its worker of pytest-xdist. With `reruns`, a failed attempt
+    is not reported: the test runs again. `funcargs` are its fixtures, once its body is over.
     """
 
     item: pytest.Item
@@ -78,19 +79,19 @@ class Held:
 class Buffer:
     """Runs tests and holds their reports back; an instance belongs to one pytest session.
 
-    `verdicts` knows what they mean; `window` is how many tests may wait at most.
+    `evaluations` say which error a verdict is; `window` is how many tests may wait at most.
 
     pytest-rerunfailures owns the protocol of its tests and decides by their reports. So the first
     attempt is speculation. If it passed, it is reported like any other. If it failed, it is
     forgotten. When all bodies have run, the test goes through that plugin, with the verdicts that
     are `known` for its first attempt.
 
-    `raised` is the last verdict that made a test fail which had run to its end before.
+    `raised` is the error of the last test that failed by a verdict after its whole body had run.
     """
 
-    def __init__(self, session: pytest.Session, verdicts: Evaluations, window: int) -> None:
+    def __init__(self, session: pytest.Session, evaluations: Evaluations, window: int) -> None:
         self._session = session
-        self._verdicts = verdicts
+        self._evaluations = evaluations
         self._window = window
         self._queue: deque[Held] = deque()
         self._bodies_are_over = False
@@ -115,16 +116,16 @@ class Buffer:
         has_subtests = "subtests" in getattr(item, "fixturenames", ()) or (
             code is not None and "subTest" in code.co_names
         )
-        room = 0 if has_subtests else self._window - 1
-        if len(self._queue) > room:
+        most_waiting = 0 if has_subtests else self._window - 1
+        if len(self._queue) > most_waiting:
             with without_timer(item):
-                self.retire(down_to=room)
+                self.retire(down_to=most_waiting)
         if self._stopping:
             return
         plugin = item.config.pluginmanager.get_plugin("rerunfailures")
         count = getattr(plugin, "get_reruns_count", None)
-        position = getattr(self._worker, "item_index", None)
-        held = self.current = Held(item, code, position, reruns=bool(count and count(item)))
+        index = getattr(self._worker, "item_index", None)
+        held = self.current = Held(item, code, index, reruns=bool(count and count(item)))
         self._queue.append(held)
         try:
             self._run(held, nextitem)
@@ -134,7 +135,7 @@ class Buffer:
         self.retire()
 
     def _run(self, held: Held, nextitem: pytest.Item | None) -> None:
-        """As pytest's own `runtestprotocol`, but every event goes through `_emit`."""
+        """Do what pytest's own `runtestprotocol` does, but pass every event to `_emit`."""
         item: Any = held.item
         self._emit(held, "start")
         has_request = hasattr(item, "_request")
@@ -161,7 +162,7 @@ class Buffer:
         return report
 
     def _emit(self, held: Held, event: pytest.TestReport | str) -> None:
-        """Log an event now where nothing is before it, in exactly pytest's own order."""
+        """Log an event at once if nothing is before it, as pytest would; else keep it."""
         if held is self._queue[0] and not held.verdicts and not held.reruns:
             self._log(held, event)
         else:
@@ -179,7 +180,7 @@ class Buffer:
 
     @contextmanager
     def _as_running(self, held: Held) -> Iterator[None]:
-        """Have pytest-xdist take this test for the one that runs: it checks whose report comes."""
+        """Have pytest-xdist take this test for the one that runs: it refuses reports of others."""
         if self._worker is None or held.index is None:
             yield
             return
@@ -196,14 +197,14 @@ class Buffer:
             if not head.is_judged:
                 if down_to is None or len(self._queue) <= down_to:
                     return
-                for pending in head.verdicts:  # in a way that an interrupt ends
-                    wait_for(pending.future, self._verdicts.still_waiting)
+                for pending in head.verdicts:
+                    wait_for(pending.future, self._evaluations.still_waiting)
                     if self._fails(pending):
                         break
             # A test that may run again is reported now only if it passed: what failed waits until
             # all bodies have run.
             if not (head.reruns and (head.has_failed or any(map(self._fails, head.verdicts)))):
-                self._retire(head)
+                self._report(head)
             elif self._bodies_are_over:
                 self._run_again(head)
             else:
@@ -222,16 +223,16 @@ class Buffer:
         if self._stopping and not stopping:
             self._drop()
 
-    def _retire(self, head: Held) -> None:
+    def _report(self, head: Held) -> None:
         """Report one test; throw away what is behind it if that stops the session."""
         stopping = self._stopping
         self._queue.popleft()
-        failure = self._first_failed(head)
+        failure = self._first_failure(head)
         for pending in head.verdicts:
             if pending.future.exception() is None:
-                self._verdicts.count_verdict(head.item, pending.future.result())
+                self._evaluations.count_verdict(head.item, pending.future.result())
             if failure is not None and pending is failure[0] and self._fails(pending):
-                break
+                break  # verdicts behind it were given up
         for event in head.events:
             if failure is not None and not isinstance(event, str) and event.when == "call":
                 event = self._failed_report(head, *failure, event)
@@ -247,10 +248,10 @@ class Buffer:
                 report = head.item.ihook.pytest_runtest_makereport(item=head.item, call=call)
                 self._log(head, report)
 
-    def _first_failed(self, head: Held) -> tuple[Pending, BaseException] | None:
-        """The first verdict in the order of the test's calls that failed, and what it raises.
+    def _first_failure(self, head: Held) -> tuple[Pending, BaseException] | None:
+        """The first failing verdict in the order of the test's calls, and its error.
 
-        One that is excused, as a gate decides about it, only if nothing else failed.
+        A verdict that is excused, since a gate decides about it, comes only if nothing else failed.
         """
         excused: tuple[Pending, BaseException] | None = None
         for index, pending in enumerate(head.verdicts):
@@ -265,7 +266,7 @@ class Buffer:
 
     def _error(self, pending: Pending) -> BaseException | None:
         error = pending.future.exception()
-        return error or self._verdicts.error_of(pending.future.result())
+        return error or self._evaluations.error_of(pending.future.result())
 
     def _fails(self, pending: Pending) -> bool:
         """Return whether a verdict makes its test fail."""
@@ -281,8 +282,8 @@ class Buffer:
         """
         item: Any = held.item
         call = item.stash[CALL]
-        own = call.excinfo
-        # Else those after it were given up.
+        body_error = call.excinfo
+        # Not of a test whose later verdicts were given up: it is noted as cut off.
         if pending is held.verdicts[-1] or not self._fails(pending):
             self.raised = error
         error.__traceback__ = pending.traceback
@@ -294,16 +295,17 @@ class Buffer:
             report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
         finally:
             item.funcargs = None
+        # What other phases captured is not of the body.
         more = [section for section in report.sections if not section[0].startswith("Captured ")]
-        report.sections = [*first.sections, *more]  # not what other phases captured
-        if own is not None and not first.skipped:
-            report.sections.append(("The body then went on, and failed", str(own.exconly())))
+        report.sections = [*first.sections, *more]
+        if body_error is not None and not first.skipped:
+            report.sections.append(("The body then went on, and failed", str(body_error.exconly())))
         if check_interactive_exception(call, report):
             item.ihook.pytest_exception_interact(node=item, call=call, report=report)
         return report
 
     def _drop(self) -> None:
-        """Throw away, unreported, everything that waits."""
+        """Throw away, unreported, all tests that wait."""
         self.dropped += len(self._queue)
         for held in self._queue:
             for pending in held.verdicts:
@@ -323,10 +325,9 @@ class Buffer:
         """Report every test whose verdicts are there, also behind one without; drop the rest."""
         for held in list(self._queue):
             if held.is_judged and held in self._queue:
-                # `_retire` takes the test at the head.
                 self._queue.remove(held)
-                self._queue.appendleft(held)
-                self._retire(held)
+                self._queue.appendleft(held)  # `_report` takes the test at the head
+                self._report(held)
         for held in self._queue:
             if not held.is_over:  # its body has begun; what came of it is not known
                 for event in held.events:
@@ -386,38 +387,40 @@ def without_timer(item: pytest.Item | None) -> Iterator[None]:
 
 
 class FixtureGuard:
-    """Has the teardown of fixtures wait for verdicts.
+    """Makes the teardown of fixtures wait for verdicts.
 
     A fixture wider than one test always waits: the judge or the server behind it cannot be told
     from others. A function's fixture waits if its value is the judge, the app or a metric of the
     case. Otherwise `monkeypatch` or `capsys` would make the tests run one by one.
 
-    `running` gives the test that runs; `look` is called while a verdict does not come.
+    `running` returns the test that runs; `look` is called while a verdict does not come.
     """
 
     def __init__(self, running: Callable[[], pytest.Item | None], look: Callable[[], None]) -> None:
         self._running, self._look = running, look
-        self._waiting: dict[Any, list[Future[Any]]] = {}
+        self._futures: dict[Any, list[Future[Any]]] = {}
 
     def hold(self, item: pytest.Item, future: Future[Any], used: Sequence[Any]) -> None:
-        """Keep the fixtures of a test that a case may need, whose judge, app and metrics are
-        `used`."""
+        """Keep the fixtures of a test until `future` is done: wide ones, and those that are `used`.
+
+        `used` are the judge, the app and the metrics of its case.
+        """
         request = getattr(item, "_request", None)
         for definition in getattr(request, "_fixture_defs", {}).values():
             # The value of a fixture may also be a list: then what is in it counts.
             result = definition.cached_result
             value = None if result is None else result[0]
             values = value if isinstance(value, list | tuple) else [value]
-            owns = any(value is not None and value is thing for value in values for thing in used)
-            if definition.scope != "function" or owns:
-                if definition not in self._waiting:
+            is_used = any(part is not None and part is thing for part in values for thing in used)
+            if definition.scope != "function" or is_used:
+                if definition not in self._futures:
                     # Finalizers run last in, first out: this one before the fixture's own.
                     definition.addfinalizer(lambda definition=definition: self._wait(definition))
-                self._waiting.setdefault(definition, []).append(future)
+                self._futures.setdefault(definition, []).append(future)
 
     def _wait(self, definition: Any) -> None:
         with without_timer(self._running()):
-            for future in self._waiting.pop(definition, ()):
+            for future in self._futures.pop(definition, ()):
                 wait_for(future, self._look)
 
 
@@ -425,7 +428,7 @@ def frames_between(caller: FrameType, test: CodeType | None) -> list[FrameType] 
     """The frames from the test function (first) to `caller`, where nothing catches in between.
 
     An exception raised now would reach the end of the test: then it may be raised later, too. No
-    frame may have a handler for the instruction it is at. Such frames have a `try` or a `with`
+    frame may have a handler for the instruction it is at. Frames with one have a `try` or a `with`
     (`pytest.raises` is one), or are the event loop of a library. The compiler has written that
     down: every code object has a table of the instructions that a handler covers.
     (https://github.com/python/cpython/blob/main/InternalDocs/exception_handling.md)
@@ -437,8 +440,9 @@ def frames_between(caller: FrameType, test: CodeType | None) -> list[FrameType] 
     frame: FrameType | None = caller
     while frame is not None and test is not None:
         code = frame.f_code
-        for start, end, target in _handlers(code.co_exceptiontable):
-            covers = start <= frame.f_lasti < end
+        bytecode: Any = dis.Bytecode(code)
+        for handler in bytecode.exception_entries:
+            covers, target = handler.start <= frame.f_lasti < handler.end, handler.target
             if covers and tuple(code.co_code[target : target + 2]) != _PASSES_ON:
                 return None
         frames.append(frame)
@@ -454,23 +458,3 @@ def traceback_of(frames: list[FrameType]) -> TracebackType | None:
     for frame in reversed(frames):
         trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
     return trace
-
-
-def _handlers(table: bytes) -> Iterator[tuple[int, int, int]]:
-    """First and last instruction covered, and where the handler begins, in bytes of the code."""
-    # An entry is four numbers, in units of two bytes; the last is the depth of the stack with a
-    # flag.
-    numbers = _numbers(table)
-    for start in numbers:
-        length, target, _depth = next(numbers), next(numbers), next(numbers)
-        yield 2 * start, 2 * (start + length), 2 * target
-
-
-def _numbers(table: bytes) -> Iterator[int]:
-    """Numbers of six bits a byte; all but the last byte of one have the next bit set."""
-    number = 0
-    for byte in table:
-        number = number << 6 | byte & 63
-        if not byte & 64:
-            yield number
-            number = 0

@@ -69,10 +69,7 @@ class DisplayConfig(Answering):
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """Whether a store (`.dagengine/answers.db`) is used (`use_cache`).
-
-    It is both read and written, so `write_cache` may only say the same.
-    """
+    """Whether a store (`.dagengine/answers.db`) is used: then it is both read and written."""
 
     write_cache: bool = True
     use_cache: bool = False

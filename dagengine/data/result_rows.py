@@ -178,6 +178,9 @@ def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
     row when the run was killed come last.
     """
     target = Path(path)
+    if not is_there(target):
+        raise InputError(f"there is no file {target}")
+    require_regular(target)
     values = _parquet_values(target) if target.suffix == ".parquet" else _line_values(target, whole)
     for position, value in values:
         yield row_of(value, position)
@@ -231,7 +234,6 @@ def _dicts_in(value: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _line_values(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
-    _require_file(path)
     line = b""
     for position, line in complete_lines(path, whole=whole):
         try:
@@ -243,15 +245,8 @@ def _line_values(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
         yield position, value_of(early)
 
 
-def _require_file(path: Path) -> None:
-    if not is_there(path):
-        raise InputError(f"there is no file {path}")
-    require_regular(path)
-
-
 def _parquet_values(path: Path) -> Iterator[tuple[str, Any]]:
     """Values like those of JSON lines: the flat rows of a case follow each other in the file."""
-    _require_file(path)
 
     def flat_rows() -> Iterator[dict[str, Any]]:
         for row in parquet_rows(path):

@@ -86,10 +86,7 @@ def manifest_of(
     redact: Sequence[str] = (),
     command: str | None = None,
 ) -> Manifest:
-    """Manifest of a run that starts now.
-
-    Without `texts` the record has no cases. `redact` names fields to hide in it.
-    """
+    """Manifest of a run that starts now; `texts` keeps its cases, `redact` hides fields of them."""
     return Manifest(
         dagengine=importlib.metadata.version("dagengine"),
         python=platform.python_version(),
@@ -131,8 +128,7 @@ def judges_of(
     `prices` are the caller's own: they come before the public list.
     """
     records = []
-    for index in plan.asked:
-        judge = judges[index]
+    for judge in [judges[index] for index in plan.asked]:
         identity, model, standing = identity_of(judge), model_of(judge), find_standing(judge)
         price = find_price(model, prices)
         records.append(JudgeRecord(identity=identity, model=model, price=price, standing=standing))
@@ -235,10 +231,7 @@ def _document(metric: PlanMetric) -> dict[str, Any]:
 
 
 class _MetricRecorder:
-    """Makes the record of one metric of a plan, with those of the metrics nested in it.
-
-    `judge_numbers` are numbers of judges in the record by their indices in `plan.models`.
-    """
+    """Makes the record of a metric; `judge_numbers` in records are by indices in `plan.models`."""
 
     def __init__(self, plan: Plan, metric: PlanMetric, judge_numbers: Mapping[int, int]) -> None:
         self._plan, self._metric, self._judge_numbers = plan, metric, judge_numbers

@@ -47,10 +47,12 @@ class MisuseMetric(FaultsMetric):
     """The share of what the assistant does that belongs to its domain; 1 is free of misuse.
 
     `domain` says what the assistant is for, in a word or a sentence (InputError when it is
-    empty). Reads `input` and `actual_output`; 2 calls. Score: 1 - outside of the domain /
-    services, 1 when the answer does nothing for the user, for instance refuses.
+    empty). Reads `input` and `actual_output`; 2 calls. Score: 1 - services outside of the domain /
+    all services; 1 when the answer does nothing for the user, for instance refuses.
     """
 
+    # `FaultsMetric` builds the graph: the judge lists services as an `answer` (in view of `input`,
+    # too), then says of each whether it is a misuse. The two `methods` may replace the prompts.
     title = "Misuse"
     listing, question = SERVICES, OUTSIDE
     template, methods = MisuseTemplate, ("generate_misuses", "generate_verdicts")

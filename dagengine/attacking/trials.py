@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from itertools import chain, groupby
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 import networkx as nx
@@ -41,7 +42,7 @@ CLOSED = Favour(can_pass=False, best=0.0, worst=0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetNode:
     """A node that may fall: its verdicts (none if it does not decide), and the nodes before it."""
 
     favours: Mapping[Verdict, Favour]
@@ -59,11 +60,11 @@ class Ways:
         self._ranges: dict[int, tuple[float, float]] = {}
 
     @cached_property
-    def nodes(self) -> Mapping[str, Target]:
+    def nodes(self) -> Mapping[str, TargetNode]:
         """The nodes that ask or decide, by name, in topological order."""
         names = {slot.unit: slot.name for slot, _ in self._nodes}
         return {
-            slot.name: Target(
+            slot.name: TargetNode(
                 {verdict: self._favour(slots) for verdict, slots in slot.branches.items()},
                 frozenset(map(names.__getitem__, nx.ancestors(self._plan.graph, slot.unit))),
             )
@@ -291,7 +292,7 @@ class Trial:
             for clean, attack, twin in zip(self.clean, self.attacked, self.twin, strict=True)
         ]
 
-    def could_fall(self, node: str, target: Target) -> bool:
+    def could_fall(self, node: str, target: TargetNode) -> bool:
         """Whether the node was asked when clean, did not say the best, and reads what it did then.
 
         What comes before it must be as it was: otherwise it may be right about something else.
@@ -304,7 +305,7 @@ class Trial:
             for clean, (by_attack, by_twin) in zip(self.clean, self.changes, strict=True)
         )
 
-    def fell(self, node: str, target: Target, *, by_twin: bool = False) -> bool:
+    def fell(self, node: str, target: TargetNode, *, by_twin: bool = False) -> bool:
         """Whether this node fell: with its answer the case turned, or a way to a pass opened."""
         runs = self.twin if by_twin else self.attacked
 
@@ -319,7 +320,7 @@ class Trial:
         )
 
 
-def _favour_of(node: str, run: AttackRun, target: Target) -> Favour:
+def _favour_of(node: str, run: AttackRun, target: TargetNode) -> Favour:
     verdict = dict(run.path).get(node)
     return CLOSED if verdict is None else target.favours.get(verdict, CLOSED)
 
@@ -342,15 +343,14 @@ def share_of(hits: Iterable[bool]) -> Share:
 def mean_change(values: Iterable[float | None]) -> Change:
     """The mean of changes of scores."""
     numbers = present(values)
-    value = mean_score(numbers)
-    interval = mean_of(numbers)
+    value, interval = mean_score(numbers), mean_of(numbers)
     if isinstance(interval, Interval):
         return Change(value, interval.low, interval.high, len(numbers))
     return Change(value, cases=len(numbers))
 
 
 def cells_of(
-    metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, Target]
+    metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, TargetNode]
 ) -> list[Cell]:
     """The whole metric, then every node that some case could fall at."""
     cells: list[Cell] = []
@@ -363,7 +363,7 @@ def cells_of(
 
 
 def falls_at(
-    trials: Iterable[Trial], node: str, target: Target | None
+    trials: Iterable[Trial], node: str, target: TargetNode | None
 ) -> Iterator[tuple[Trial, tuple[bool, bool]]]:
     """Whether the attack and its twin won at a node (None: at the whole metric), by trial.
 
@@ -394,9 +394,9 @@ def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
 def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) -> FamilyFigures:
     """Further figures of a family, over the trials that lost no run."""
     complete = [trial for trial in trials if trial.complete]
-    clean = [trial.clean for trial in complete]
-    attacked = [trial.attacked for trial in complete]
-    twin = [trial.twin for trial in complete]
+    clean = list(map(attrgetter("clean"), complete))
+    attacked = list(map(attrgetter("attacked"), complete))
+    twin = list(map(attrgetter("twin"), complete))
     return FamilyFigures(
         metric,
         family,

@@ -229,8 +229,9 @@ def _complete(row: Any) -> None:
 
 def _dicts_in(value: Any, name: str) -> Iterator[dict[str, Any]]:
     parts = value.get(name) if isinstance(value, dict) else None
-    if isinstance(parts, list):
-        yield from (part for part in parts if isinstance(part, dict))
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            yield part
 
 
 def _line_values(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:

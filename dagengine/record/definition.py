@@ -128,7 +128,8 @@ def judges_of(
     `prices` are the caller's own: they come before the public list.
     """
     records = []
-    for judge in [judges[index] for index in plan.asked]:
+    for index in plan.asked:
+        judge = judges[index]
         identity, model, standing = identity_of(judge), model_of(judge), find_standing(judge)
         price = find_price(model, prices)
         records.append(JudgeRecord(identity=identity, model=model, price=price, standing=standing))

@@ -210,14 +210,14 @@ def _standing_file(identity: str) -> Path:
 def standing_lines(
     records: Iterable[JudgeRecord], asked: Iterable[Judge] = (), words: str | None = None
 ) -> list[str]:
-    """The standings in the records, and a line on how to check the `asked` judges without any.
+    """The standings in the records, and a line on how to check `asked` judges that have none.
 
     `words` are the options that name these judges to `judge check` (None: `--judge` and a name).
     """
     standings = {record.identity: str(record.standing) for record in records if record.standing}
-    models = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
+    judges = (judge for judge in asked if model_of(judge) and not judge.capabilities.batched)
     lines = list(standings.values())
-    if names := [display_name(judge) for judge in models if identity_of(judge) not in standings]:
+    if names := [display_name(judge) for judge in judges if identity_of(judge) not in standings]:
         hint = f"dagengine judge check {words or '--judge ' + names[0]}"
         lines.append(f"not known whether {few(names)} can judge; a minute tells: {hint}")
     return lines

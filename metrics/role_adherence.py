@@ -38,23 +38,23 @@ class RoleAdherenceTemplate:
 
 
 class RoleAdherenceMetric(PrebuiltMetric):
-    """The share of the assistant's turns that stay in the given role.
+    """The share of the assistant's turns (replies) that stay in the given role.
 
-    Reads `turns` and `chatbot_role`; 1 call. Score: in role / assistant turns; a conversation
-    without an assistant turn has no score.
+    Reads `turns` and `chatbot_role`; 1 call. Score: replies in role / replies; a conversation
+    without a reply has no score.
     """
 
     title = "Role Adherence"
     judged = (("turns",),)
 
     def graph(self) -> Graph:
-        spoken = CodeNode(names_of_replies, evaluation_params=["turns"], output_label="replies")
-        # The judge sees the whole conversation with its turns named, not every reply by itself: a
-        # reply may fit a role only because of what was said before.
+        names = CodeNode(names_of_replies, evaluation_params=["turns"], output_label="replies")
+        # The judge sees the whole conversation (`ConversationVerdicts`), not every reply by itself:
+        # a reply may fit a role only because of what was said before.
         fields = ["turns", "chatbot_role"]
         wording = self.wording(RoleAdherenceTemplate, "generate_verdicts", *fields, "replies")
         verdicts = self.judge_items(
-            IN_ROLE, spoken, "role adherence", wording, fields, kind=ConversationVerdicts
+            IN_ROLE, names, "role adherence", wording, fields, kind=ConversationVerdicts
         )
         score = CodeNode(
             in_role_share, evaluation_params=["turns"], inputs=[verdicts], name="score"

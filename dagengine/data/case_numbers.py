@@ -1,13 +1,15 @@
 """Which case a row of another table is about, and which cases are one and the same to a judge.
 
-Labels and verdicts are joined to cases by name, or by place, never by both in one file. Two cases
-are equal if everything that is read of them is equal; their names do not matter.
+Rows of labels and verdicts call a case by its name or by its place (its number in the data set,
+from 0). All rows of one file do it in the same way. Two cases are equal if everything that is read
+of them is equal; their names do not matter.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -38,77 +40,76 @@ def whole_number(cell: Any) -> int | None:
     return int(match[1]) if match else None
 
 
-def read_digest(case: TestCase, paths: Collection[str], *, blanks: bool = True) -> str:
-    """SHA-256 (hex) of what is read of a case: its values at `paths`, or all of `JUDGED`.
-
-    Equal in every process. Without `blanks`, texts that differ in blanks only have one digest.
-    """
-    text = json.dumps([as_data(read_field(case, path)) for path in sorted(paths) or JUDGED])
-    if not blanks:
-        text = re.sub(r"(?:\\[nrt]|\s)+", "", text)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def is_gap(cell: Any) -> bool:
-    """Whether a cell says nothing: none, an empty text, not a number."""
-    return cell != cell if isinstance(cell, float) else cell is None or cell == ""
+    """Whether a cell says nothing: None, an empty text, or NaN."""
+    return math.isnan(cell) if isinstance(cell, float) else cell is None or cell == ""
 
 
 def named_cells(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The cells of those columns `names` that are there, None for one that says nothing.
+    """The cells of a row by column, of `names` those that it has; None for a cell that is a gap.
 
-    Small and capital letters are one. Raises ValueError if two columns may be meant.
+    Small and capital letters are equal. Raises ValueError if a name may mean two columns.
     """
     cells: dict[str, Any] = {}
-    for name, column in _meant(tuple(row), tuple(names)):
+    for name, column in _columns_by_name(tuple(row), tuple(names)):
         cell = row[column]
         cells[name] = None if is_gap(cell) else cell
     return cells
 
 
-@lru_cache(64)
-def _meant(columns: tuple[Any, ...], names: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
-    """Names with the columns that they mean: rows of a table have the same columns."""
-    spelt: dict[str, list[Any]] = {}
+@lru_cache(64)  # All rows of a table have the same columns.
+def _columns_by_name(
+    columns: tuple[Any, ...], names: tuple[str, ...]
+) -> tuple[tuple[str, Any], ...]:
+    """Pair each name with the column that it means; names without a column are left out."""
+    by_spelling: dict[str, list[Any]] = {}
     for column in columns:
-        spelt.setdefault(str(column).strip().casefold(), []).append(column)
-    meant = {name: [name] if name in columns else spelt[name] for name in names if name in spelt}
-    for name, own in meant.items():
-        if len(own) > 1:
-            raise ValueError(f"{' and '.join(map(repr, own))} may both be `{name}`: rename one")
-    return tuple((name, column) for name, (column,) in meant.items())
+        by_spelling.setdefault(str(column).strip().casefold(), []).append(column)
+    pairs: list[tuple[str, Any]] = []
+    for name in names:
+        candidates = [name] if name in columns else by_spelling.get(name, [])
+        if len(candidates) > 1:
+            both = " and ".join(map(repr, candidates))
+            raise ValueError(f"{both} may both be `{name}`: rename one")
+        pairs += [(name, column) for column in candidates]
+    return tuple(pairs)
 
 
 class Places:
-    """The places of cases, from 0, by what the rows of one file call them: names, or places."""
+    """The places of cases, by what the rows of one file call them: all by name, or all by place."""
 
     def __init__(self, cases: Sequence[TestCase]) -> None:
-        self._count = len(cases)
-        self._named: dict[str | int | None, list[int]] = {}
-        self._first: dict[str, str] = {}  # row of each kind
-        self._known: dict[str, int] = {}
+        self._end = len(cases) or math.inf  # without any cases every whole number is a place
+        self._by_name: dict[str | int | None, list[int]] = {}
+        self._first_rows: dict[str, str] = {}  # in words, the first by name and the first by place
+        self._by_cell: dict[str, int] = {}  # of cells that were looked up before
         for index, case in enumerate(cases):
             name = case_label(case, index)
-            # A whole number is also a name, in each of its forms; the very same text goes first.
-            for key in (name, whole_number(name)):
-                self._named.setdefault(key, []).append(index)
+            self._by_name.setdefault(name, []).append(index)
+            # A name that is a whole number is also found in its other forms (7, "007").
+            if (number := whole_number(name)) is not None:
+                self._by_name.setdefault(number, []).append(index)
 
-    def has_name(self, given: Any) -> bool:
-        """Whether a case is called so."""
-        return str(given) in self._named or whole_number(given) in (self._named.keys() - {None})
+    def has_name(self, cell: Any) -> bool:
+        """Return whether a case is called so."""
+        return bool(self._places_of_name(cell))
 
-    def of(self, given: Any, where: str = "a row") -> int:
-        """The place of the case; without any cases every whole number is one.
+    def _places_of_name(self, cell: Any) -> list[int]:
+        """All cases of a name; the very same text goes before another form of the number."""
+        return self._by_name.get(str(cell)) or self._by_name.get(whole_number(cell), [])
 
-        `where` is the place of the row in its file. Raises ValueError for what is no name and no
-        place, for the name of several cases, and where rows before have named cases otherwise.
+    def of(self, cell: Any, where: str = "a row") -> int:
+        """The place of the case that a cell names; without any cases every whole number is a place.
+
+        `where` is the position of the row in its file. Raises ValueError for what is no name and no
+        place, for the name of several cases, and for a name after rows with places, or the reverse.
         """
-        if isinstance(given, str) and given in self._known:
-            return self._known[given]
-        if given is None or given == "":
+        if isinstance(cell, str) and cell in self._by_cell:
+            return self._by_cell[cell]
+        if cell is None or cell == "":
             raise ValueError("`case` is empty or missing")
-        name, number = str(given), whole_number(given)
-        named = self._named.get(name) or self._named.get(-1 if number is None else number, [])
+        name, number = str(cell), whole_number(cell)
+        named = self._places_of_name(cell)
         if len(named) > 1:
             first = ", ".join(map(str, named[:_LISTED]))
             more = ", …" if len(named) > _LISTED else ""
@@ -118,18 +119,30 @@ class Places:
             )
         if named:
             kind, number = _NAME, named[0]
-        elif number is None or number >= self._count > 0:
-            hint = near_hint(name, (key for key in self._named if isinstance(key, str)))
-            raise ValueError(f"no case has the name or the place {name!r}{hint}")
-        else:
+        elif number is not None and number < self._end:
             kind = _PLACE
+        else:
+            hint = near_hint(name, (key for key in self._by_name if isinstance(key, str)))
+            raise ValueError(f"no case has the name or the place {name!r}{hint}")
         self._require_one_kind(f"{name!r}", where, kind)
-        return self._known.setdefault(name, number)
+        return self._by_cell.setdefault(name, number)
 
     def _require_one_kind(self, name: str, where: str, kind: str) -> None:
-        before = self._first.get(_NAME if kind == _PLACE else _PLACE)
+        before = self._first_rows.get(_NAME if kind == _PLACE else _PLACE)
         if before is not None:
             raise ValueError(
                 f"{name} is {kind}, but {before}: write names in all rows, or places in all rows"
             )
-        self._first.setdefault(kind, f"{name} ({where}) is {kind}")
+        self._first_rows.setdefault(kind, f"{name} ({where}) is {kind}")
+
+
+def read_digest(case: TestCase, paths: Collection[str], *, blanks: bool = True) -> str:
+    """SHA-256 (hex) of what is read of a case: its values at `paths`, or all of `JUDGED`.
+
+    Equal in every process. Without `blanks`, texts that differ in blanks only have one digest.
+    """
+    text = json.dumps([as_data(read_field(case, path)) for path in sorted(paths) or JUDGED])
+    if not blanks:
+        # JSON writes the blanks inside of a text as \n, \r and \t.
+        text = re.sub(r"(?:\\[nrt]|\s)+", "", text)
+    return hashlib.sha256(text.encode()).hexdigest()

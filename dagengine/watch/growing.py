@@ -1,6 +1,7 @@
-"""A run that has no last case: its folder is continued by the next process, also after a kill.
+"""The folder of a run that has no last case: the next process continues it, also after a kill.
 
-Beside its record are what a day has spent, and lines of what was asked again.
+A `GrowingRun` writes its record. A `DailyAccount` keeps beside it what a day has spent. `OldCases`
+are read from it to be asked again.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from dagengine.watch.strata import JudgedTrace
 
 T = TypeVar("T")
 SPENT = "spent.json"
-_INSTEAD = "restore it, or choose another folder for --out"
+_REMEDY = "restore it, or choose another folder for --out"
 
 
 class GrowingRun(RunWriter):
     """Writes rows in the order in which they are finished, after those that are there.
 
-    The caller is the sole writer of the folder. What the processes before have spent is added,
-    as far as they ended by themselves.
+    The caller is the sole writer of the folder. The record also counts what processes before have
+    spent; what a killed process spent since its start is not known.
     """
 
     def __init__(
@@ -57,13 +58,13 @@ class GrowingRun(RunWriter):
             earlier = load_run(self.folder).manifest
             # Rows of one folder are compared with each other, so they have to be alike.
             facts: dict[str, Callable[[Manifest], object]] = {
-                "another kind of run": lambda of: "watch" in of.settings,
-                "other metrics": lambda of: [metric.hash for metric in of.metrics],
-                # A run adds the judges that code of nodes has asked.
-                "another judge": lambda of: [
-                    judge.identity for judge in of.judges[: len(manifest.judges)]
+                "another kind of run": lambda run: "watch" in run.settings,
+                "other metrics": lambda run: [metric.hash for metric in run.metrics],
+                # In the end a run adds the judges that code of nodes has asked.
+                "another judge": lambda run: [
+                    judge.identity for judge in run.judges[: len(manifest.judges)]
                 ],
-                "other settings of --texts or --redact": lambda of: (of.texts, of.redacted),
+                "other settings of --texts or --redact": lambda run: (run.texts, run.redacted),
             }
             for what, fact in facts.items():
                 if fact(earlier) != fact(manifest):
@@ -72,21 +73,22 @@ class GrowingRun(RunWriter):
             self.manifest = self.manifest.model_copy(update={"started": earlier.started})
 
     def take_up(self, take: Callable[[CaseResult], None]) -> None:
-        """Hand over the rows that are there, in order; before the first `append`.
+        """Hand the rows that are there to `take`, in order; before the first `add`.
 
         What a kill left of a row that it did not finish is removed.
         """
-        self._begun = True
+        self._begun = True  # else the first row would remove what is there
         self.folder.mkdir(parents=True, exist_ok=True)
-        count = shorten(self.folder / ROWS, lambda line, place: index_of(line) == place)
+        count = shorten(self.folder / ROWS, lambda line, number: index_of(line) == number)
         for name in (CASES, TIMES):
-            shorten(self.folder / name, lambda line, place: index_in(line) == place, count)
+            shorten(self.folder / name, lambda line, number: index_in(line) == number, count)
         if count:
             for row in read_rows(self.folder / ROWS):
                 self._summing.add(row)
                 self._costs.add(row)
                 self._last = row.index
                 take(row)
+        # Until this process ends, the record says what those before have spent.
         spent = {} if self._earlier is None else spent_together([self._earlier])
         self._replace(self.manifest.model_copy(update={"ended": None, **spent}))
 
@@ -109,10 +111,10 @@ def today_in_utc() -> str:
 
 
 class DailyAccount(Account):
-    """Calls and US dollars of the day, which begin anew with the next one (UTC).
+    """Calls and US dollars of the day (UTC); each day begins with none.
 
-    They are in `spent.json` of the run folder after every row. So calls in progress at a kill are
-    not counted.
+    `save` writes them to `spent.json` of the run folder after every row. So calls in progress at a
+    kill are not counted.
     """
 
     def __init__(self, folder: Path, today: Callable[[], str] = today_in_utc) -> None:
@@ -131,6 +133,7 @@ class DailyAccount(Account):
                 raise InputError(f"{self._path} does not say what was spent: {error!r}") from None
 
     def __enter__(self) -> Account:
+        # Whoever reads or changes the sums enters first, so the next day begins here.
         day = self._today()
         if day != self._day:
             self._day, self.calls, self.spent = day, 0, 0.0
@@ -152,21 +155,20 @@ class OldCases:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._rows, self._cases = folder / ROWS, folder / CASES
-        self._places = [0, 0]
-        self.next = 0
+        self._paths = folder / ROWS, folder / CASES
+        self._offsets = [0, 0]  # bytes of each file that were read
+        self._next_row = 0
 
     def skip_to(self, row: int) -> None:
         """Leave out the rows before this one."""
-        while self.next < row and self._lines() is not None:
+        while self._next_row < row and self._read_lines() is not None:
             pass
 
     def take(self, most: int, before: float = math.inf) -> Iterator[tuple[CaseResult, LLMTestCase]]:
-        """The next cases that have a score, with their rows, all of them before a row."""
+        """The next cases that have a score, at most `most`, with their rows, all < `before`."""
         count = 0
-        while count < most and self.next < before and (lines := self._lines()) is not None:
-            line, source = lines[0], f"{self._rows} row {self.next - 1}"
-            row = row_of(value_of(line), source)
+        while count < most and self._next_row < before and (lines := self._read_lines()):
+            row = row_of(value_of(lines[0]), f"{self._paths[0]} row {self._next_row - 1}")
             fields = value_of(lines[1])
             judged = JudgedTrace.of(row)
             if fields.get("type") == LLMTestCase.__name__ and judged is not None and judged.scores:
@@ -174,41 +176,44 @@ class OldCases:
                 own = {k: v for k, v in fields.items() if k not in ("index", "hash", "type")}
                 yield row, LLMTestCase(**own)
 
-    def _lines(self) -> tuple[bytes, bytes] | None:
-        """The lines of the next row and of its case; None if there is none yet."""
-        lines = [_line_at(self._rows, self._places[0]), _line_at(self._cases, self._places[1])]
+    def _read_lines(self) -> list[bytes] | None:
+        """Read the lines of the next row and of its case; None if one is not there as a whole."""
+        lines = [*map(_line_at, self._paths, self._offsets)]
         if not all(line.endswith(b"\n") for line in lines):
             return None
-        for number, line in enumerate(lines):
-            self._places[number] += len(line)
-        self.next += 1
-        return lines[0], lines[1]
+        self._offsets = [end + len(line) for end, line in zip(self._offsets, lines, strict=True)]
+        self._next_row += 1
+        return lines
 
 
-def _line_at(path: Path, place: int) -> bytes:
+def _line_at(path: Path, offset: int) -> bytes:
     if not is_there(path):
         return b""
     with open_to_read(path) as file:
-        file.seek(place)
+        file.seek(offset)
         return file.readline()
 
 
-def pairs_of(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:
-    """The changes of the scores of one case, for every metric that gave one both times."""
+def score_changes(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:
+    """The changes of the scores of one case, for every metric that gave one both times.
+
+    For `asked` see `ScoreChange`. A case weighs as much as the traces that it was sampled from.
+    """
     judged = JudgedTrace.of(old)
-    assert judged is not None
-    later = {result.metric: result.score for result in new.metrics}
+    assert judged is not None  # `OldCases` takes only such rows
+    scores = {result.metric: result.score for result in new.metrics}
     return [
         ScoreChange(old.index, asked, metric, round(score - before, 12), 1 / judged.probability)
         for metric, before in judged.scores.items()
-        if (score := later.get(metric)) is not None
+        if (score := scores.get(metric)) is not None
     ]
 
 
 def shorten(path: Path, fits: Callable[[bytes, int], bool], most: float = math.inf) -> int:
-    """Shorten a file to its first `most` whole lines; how many there are.
+    """Shorten a file to its first `most` whole lines; returns the number of those that stay.
 
-    Raises InputError for a whole line that does not fit its place: only half a line is of a kill.
+    A kill leaves half a line, and nothing else. So a whole line that does not fit its number (from
+    0) is damage: raises InputError.
     """
     if not is_there(path):
         return 0
@@ -218,21 +223,21 @@ def shorten(path: Path, fits: Callable[[bytes, int], bool], most: float = math.i
             if not line.endswith(b"\n") or count >= most:
                 break
             if not fits(line, count):
-                raise InputError(f"{path} line {count + 1} is damaged; {_INSTEAD}")
+                raise InputError(f"{path} line {count + 1} is damaged; {_REMEDY}")
             count, end = count + 1, end + len(line)
     if end < path.stat().st_size:
         os.truncate(path, end)
     return count
 
 
-def read_lines(path: Path, kind: type[T]) -> list[T]:
-    """Read the whole lines of a file; raises InputError for a damaged one."""
-    shorten(path, lambda line, place: True)
+def mend_and_read(path: Path, kind: type[T]) -> list[T]:
+    """Remove half a line that a kill left, and read the others; raises InputError for damage."""
+    shorten(path, lambda line, number: True)
     read, items = TypeAdapter(kind).validate_json, list[T]()
     for source, line in complete_lines(path, whole=True) if is_there(path) else ():
         try:
             items.append(read(line))
         except ValidationError as error:
             why = error.errors(include_url=False)[0]["msg"]
-            raise InputError(f"{source} is damaged ({why}); {_INSTEAD}") from None
+            raise InputError(f"{source} is damaged ({why}); {_REMEDY}") from None
     return items

@@ -47,7 +47,13 @@ from dagengine.traces.mapping import CaseUnit, parts_in, trace_case
 from dagengine.traces.records import DAMAGES
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms, SeriesDeparture
 from dagengine.watch.causes import Again, Alert, ScoreChange, alarm_of
-from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, pairs_of, read_lines
+from dagengine.watch.growing import (
+    DailyAccount,
+    GrowingRun,
+    OldCases,
+    mend_and_read,
+    score_changes,
+)
 from dagengine.watch.sequences import Bettor
 from dagengine.watch.strata import PERIODS, JudgedTrace, Sampling, group_digest, trace_share
 from dagengine.watch.tailing import DAMAGED, Folder, Pending
@@ -172,8 +178,8 @@ class Watch(RunObserver):
         self._old = OldCases(self._folder) if remembers and self._how.again else None
         self._known: set[tuple[int, str, str]] = set()
         self._folder.mkdir(parents=True, exist_ok=True)
-        alerts = read_lines(self._folder / ALERTS, Alert)
-        again = read_lines(self._folder / AGAIN, Again)
+        alerts = mend_and_read(self._folder / ALERTS, Alert)
+        again = mend_and_read(self._folder / AGAIN, Again)
         self._alert_lines = JsonLines(self._folder / ALERTS, emptied=False)
         self._again_lines = JsonLines(self._folder / AGAIN, emptied=False)
         with ExitStack() as stack:
@@ -438,7 +444,7 @@ class Watch(RunObserver):
         self._is_back()
         changes: list[ScoreChange] = []
         for (row, _), new in zip(old, rows, strict=True):
-            pairs = pairs_of(row, new, asked)
+            pairs = score_changes(row, new, asked)
             self._again_lines.write(dataclasses.asdict(Again(row.index, pairs)))
             self._asked_again += 1
             self._compare(pairs)

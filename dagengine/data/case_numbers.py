@@ -50,29 +50,24 @@ def named_cells(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
 
     Small and capital letters are equal. Raises ValueError if a name may mean two columns.
     """
-    cells: dict[str, Any] = {}
-    for name, column in _columns_by_name(tuple(row), tuple(names)):
-        cell = row[column]
-        cells[name] = None if is_gap(cell) else cell
-    return cells
+    columns = _columns_of(tuple(names), tuple(row))
+    return {name: None if is_gap(row[own]) else row[own] for name, own in columns.items()}
 
 
 @lru_cache(64)  # All rows of a table have the same columns.
-def _columns_by_name(
-    columns: tuple[Any, ...], names: tuple[str, ...]
-) -> tuple[tuple[str, Any], ...]:
-    """Pair each name with the column that it means; names without a column are left out."""
+def _columns_of(names: tuple[str, ...], columns: tuple[Any, ...]) -> dict[str, Any]:
+    """The column that each name means; names without a column are left out."""
     by_spelling: dict[str, list[Any]] = {}
     for column in columns:
         by_spelling.setdefault(str(column).strip().casefold(), []).append(column)
-    pairs: list[tuple[str, Any]] = []
+    meant: dict[str, Any] = {}
     for name in names:
-        candidates = [name] if name in columns else by_spelling.get(name, [])
-        if len(candidates) > 1:
-            both = " and ".join(map(repr, candidates))
-            raise ValueError(f"{both} may both be `{name}`: rename one")
-        pairs += [(name, column) for column in candidates]
-    return tuple(pairs)
+        own = [name] if name in columns else by_spelling.get(name, [])
+        if len(own) > 1:
+            raise ValueError(f"{' and '.join(map(repr, own))} may both be `{name}`: rename one")
+        if own:
+            meant[name] = own[0]
+    return meant
 
 
 class Places:

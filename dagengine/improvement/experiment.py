@@ -1,4 +1,4 @@
-"""Labelled cases in folds, how often a metric is right on them, and whether gains are chance.
+"""Labelled cases in folds, whether gains on them are chance, and how often a metric is right.
 
 Candidates are compared on the same cases, and most of them mend the same ones. So their p values
 come from one permutation of the whole search: under "no gain" the difference of a case is as likely
@@ -28,93 +28,16 @@ from dagengine.reliability.statistics.sums import mean, needs
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
 from dagengine.test_case import TestCase
 
-Shares = Mapping[int, float]
-"""The share of right repetitions, by the number of the case."""
 FOLDS = 4
 LEAST_TRIED = 20
 """Fewer cases (or groups) to try on show nothing."""
 LEVEL = 0.05
-_CHANGES = 4000
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A metric repeated on labelled cases, by number; `first` are the results of sample 0."""
-
-    metric: Metric
-    runs: Mapping[int, Sequence[Run]]
-    first: Mapping[int, MetricResult]
-    asking: LabelledExperiment
-
-    def right(self, of: Reader | None = None) -> dict[int, float]:
-        """The share of right repetitions, by case; one without a score is wrong."""
-        labels, right = self.asking.labels, dict[int, float]()
-        reader = of or reader_of(self.metric, labels)
-        for number, runs in self.runs.items():
-            scored = [reader(run) for run in runs if run.score is not None]
-            if runs:
-                right[number] = scored.count(labels.by_case[number]) / len(runs)
-        return right
-
-
-def reader_of(metric: Metric, labels: Labels, task: str = "an improvement needs") -> Reader:
-    """Reader of the part of a run that is compared with its label; raises InputError for none."""
-    spec = metric.spec()
-    reader = reading(labels.kind, 1.0 if spec.strict else spec.threshold)
-    if reader is None:
-        raise InputError(
-            f"{spec.name!r} has no threshold, or its labels are numbers: {task} labels that say "
-            "pass or fail, or name verdicts"
-        )
-    return reader
-
-
-@dataclass(kw_only=True)
-class LabelledExperiment(Experiment):
-    """Cases and their labels, and how a metric is asked about them."""
-
-    cases: Sequence[TestCase]
-    labels: Labels
-    groups: Mapping[int, Hashable]
-
-    async def judge(self, metric: Metric, chosen: Sequence[int]) -> Judged:
-        """Ask a metric about some of the cases."""
-        rows: list[CaseResult] = []
-        cases = [self.cases[number] for number in chosen]
-        observations = await self.ask(cases, [metric], rows.append)
-        if OutcomeKind.OVER_BUDGET in {row.outcome for row in observations}:
-            raise InputError(
-                "the limit of calls or money is reached: allow more, and run it again with the "
-                "same store; no answered question is asked again"
-            )
-        runs = runs_of(observations, Counterfactual(metric))
-        by_case = {number: runs.of(index) for index, number in enumerate(chosen)}
-        first_results = {chosen[row.index]: row.metrics[0] for row in rows}
-        return Judged(metric, by_case, first_results, self)
-
-    def share(self, right: Shares) -> Interval | Unknown:
-        """The mean share of right results, with its interval over cases or groups."""
-        numbers = sorted(right)
-        shares = [*map(right.__getitem__, numbers)]
-        interval = bootstrap(shares, mean, groups=self._groups(numbers))
-        return interval or Unknown("too few items", len(shares))
-
-    def gain(self, before: Shares, after: Shares) -> Comparison | Unknown:
-        """The gain on the cases that both have, case by case.
-
-        A case counts by the share of its repetitions that are right. So the differences have the
-        noise of the judge in them, as well as that of the choice of cases.
-        """
-        numbers = sorted(before.keys() & after.keys())
-        pairs = [(before[number], after[number]) for number in numbers]
-        return compare_repeated(pairs, groups=self._groups(numbers))
-
-    def _groups(self, numbers: Iterable[int]) -> list[Hashable] | None:
-        names = [self.groups.get(number, number) for number in numbers]
-        return names if len(set(names)) < len(names) else None
-
-
-# Sealed cases, and those that are tried on, in folds: by content, once for all.
+"""Gains with a greater p value may be chance."""
+_SIGN_CHANGES = 4000  # draws of one permutation test
+Shares = Mapping[int, float]
+"""The share of right repetitions, by the number of the case."""
+Gains = Mapping[int, float]
+"""The change of that share, by the number of the case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,20 +84,19 @@ def split_cases(
     digests = {name: hashlib.sha256(f"{salt} {name}".encode()) for name in names.values()}
     draws = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
     sealed_cases = tuple(case for case in sorted(labels) if draws[names[case]] < sealed)
-    free = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
-    if len(free) < LEAST_TRIED:
+    tried = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
+    if len(tried) < LEAST_TRIED:
         raise InputError(
-            f"{len(labels)} labelled cases leave {len(free)} to try changes on beside the sealed "
+            f"{len(labels)} labelled cases leave {len(tried)} to try changes on beside the sealed "
             f"part; {LEAST_TRIED} are the least that can show anything: label more cases "
             "(`dagengine labels plan` says which)"
         )
+    fold_of = {name: number % FOLDS for number, name in enumerate(tried)}
     folds: list[list[int]] = [[] for _ in range(FOLDS)]
-    turn = {name: number % FOLDS for number, name in enumerate(free)}
     for case in sorted(labels):
-        if names[case] in turn:
-            folds[turn[names[case]]].append(case)
-    contents = sorted(f"{content[case]} {labels[case]!r}" for case in sealed_cases)
-    sha256 = hashlib.sha256("\n".join(contents).encode()).hexdigest()
+        if names[case] in fold_of:
+            folds[fold_of[names[case]]].append(case)
+    sha256 = labels_digest(cases, {case: labels[case] for case in sealed_cases}, reads)
     return Split(sealed_cases, tuple(map(tuple, folds)), sha256)
 
 
@@ -187,10 +109,18 @@ def _group_names(content: Mapping[int, str], groups: Mapping[int, Hashable]) -> 
     return {case: least[groups.get(case, digest)] for case, digest in content.items()}
 
 
-# Gains that are more than chance, all tries counted together: a law, it asks nothing.
+def labels_digest(
+    cases: Sequence[TestCase], labels: Mapping[int, Any], reads: Collection[str]
+) -> str:
+    """SHA-256 (hex) of labels and of what is read of their cases, in whatever order these are."""
+    lines = sorted(f"{read_digest(cases[case], reads)} {labels[case]!r}" for case in labels)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
-Gains = Mapping[int, float]
-"""The change of the share of right results, by the number of the case."""
+
+def dependent_groups(cases: Iterable[int], groups: Mapping[int, Hashable]) -> list[Hashable] | None:
+    """The group of each case, the case itself if it has none; None if no two cases share one."""
+    names = [groups.get(case, case) for case in cases]
+    return names if len(set(names)) < len(names) else None
 
 
 def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[float]:
@@ -203,30 +133,110 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
     if not gains:
         return []
     numpy = needs("numpy")
-    cases = [groups.get(n, n) for gain_by_case in gains for n in sorted(gain_by_case)]
-    names = dict(zip(dict.fromkeys(cases), itertools.count()))
-    sums = numpy.zeros((len(names), len(gains)))
-    sizes = numpy.zeros_like(sums)
-    for column, gain_by_case in enumerate(gains):
-        for number, gain in gain_by_case.items():
-            row = names[groups.get(number, number)]
+    names = (groups.get(n, n) for by_case in gains for n in sorted(by_case))
+    rows = dict(zip(dict.fromkeys(names), itertools.count()))
+    # A row is a group, a column a candidate. The mean is 0 for a group that a candidate lacks.
+    sums = numpy.zeros((len(rows), len(gains)))
+    counts = numpy.zeros_like(sums)
+    for column, by_case in enumerate(gains):
+        for number, gain in by_case.items():
+            row = rows[groups.get(number, number)]
             sums[row, column] += gain
-            sizes[row, column] += 1
-    means = numpy.divide(sums, sizes, out=numpy.zeros_like(sums), where=sizes > 0)
-    sample_sizes = (sizes > 0).sum(axis=0)
-    squares = (means**2).sum(axis=0)
+            counts[row, column] += 1
+    means = numpy.divide(sums, counts, out=numpy.zeros_like(sums), where=counts > 0)
+    sizes, squares = (counts > 0).sum(axis=0), (means**2).sum(axis=0)
     # One draw of signs for all candidates: those that mend the same cases change together.
-    signs = numpy.random.default_rng(0).choice((-1.0, 1.0), size=(_CHANGES, len(names)))
-    statistic = _t(means.sum(axis=0), squares, sample_sizes)
-    chance = _t(signs @ means, squares, sample_sizes).max(axis=1)
-    # Rounding must not let the signs as they are fall below what was seen with them.
-    exceed = (chance[:, None] >= statistic[None, :] - 1e-9).sum(axis=0)
-    return [min(1.0, 2 * float(value)) for value in (exceed + 1) / (_CHANGES + 1)]
+    signs = numpy.random.default_rng(0).choice((-1.0, 1.0), size=(_SIGN_CHANGES, len(rows)))
+    observed = _t(means.sum(axis=0), squares, sizes)
+    highest = _t(signs @ means, squares, sizes).max(axis=1)
+    # A draw that changes no sign counts, even if rounding makes its t a little smaller.
+    exceed = (highest[:, None] >= observed[None, :] - 1e-9).sum(axis=0)
+    return [min(1.0, 2 * float(p)) for p in (exceed + 1) / (_SIGN_CHANGES + 1)]
 
 
-def _t(total: Any, squares: Any, size: Any) -> Any:
-    """The t of sums; a change of signs leaves the squares as they are."""
+def _t(sums: Any, squares: Any, sizes: Any) -> Any:
+    """The t of means by their sums; a change of signs leaves the sums of squares as they are."""
     numpy = needs("numpy")
-    mean = total / numpy.maximum(size, 1)
-    variance = numpy.maximum(squares / numpy.maximum(size, 1) - mean**2, 1e-12)
-    return mean / numpy.sqrt(variance / numpy.maximum(size - 1, 1))
+    mean = sums / numpy.maximum(sizes, 1)
+    # Above 0: all gains may be equal.
+    variance = numpy.maximum(squares / numpy.maximum(sizes, 1) - mean**2, 1e-12)
+    return mean / numpy.sqrt(variance / numpy.maximum(sizes - 1, 1))
+
+
+@dataclass(kw_only=True)
+class LabelledExperiment(Experiment):
+    """Cases and their labels, and how a metric is asked about them."""
+
+    cases: Sequence[TestCase]
+    labels: Labels
+    groups: Mapping[int, Hashable]
+
+    async def judge(self, metric: Metric, chosen: Sequence[int]) -> Judged:
+        """Ask a metric about some of the cases."""
+        rows: list[CaseResult] = []
+        cases = [self.cases[number] for number in chosen]
+        observations = await self.ask(cases, [metric], rows.append)
+        if OutcomeKind.OVER_BUDGET in {row.outcome for row in observations}:
+            raise InputError(
+                "the limit of calls or money is reached: allow more, and run it again with the "
+                "same store; no answered question is asked again"
+            )
+        runs = runs_of(observations, Counterfactual(metric))
+        by_case = {number: runs.of(index) for index, number in enumerate(chosen)}
+        first_results = {chosen[row.index]: row.metrics[0] for row in rows}
+        return Judged(metric, by_case, first_results, self)
+
+    def share(self, right: Shares) -> Interval | Unknown:
+        """The mean share of right results, with its interval over cases or groups."""
+        numbers = sorted(right)
+        shares = [*map(right.__getitem__, numbers)]
+        interval = bootstrap(shares, mean, groups=dependent_groups(numbers, self.groups))
+        return interval or Unknown("too few items", len(shares))
+
+    def gain(self, before: Shares, after: Shares) -> Comparison | Unknown:
+        """The gain on the cases that both have, case by case.
+
+        A case counts by the share of its repetitions that are right. So the differences have the
+        noise of the judge in them, as well as that of the choice of cases.
+        """
+        numbers = sorted(before.keys() & after.keys())
+        pairs = [(before[number], after[number]) for number in numbers]
+        return compare_repeated(pairs, groups=dependent_groups(numbers, self.groups))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A metric that an experiment (`asking`) has repeated on labelled cases.
+
+    `runs` and the `first` result (sample 0) are by the number of the case.
+    """
+
+    metric: Metric
+    runs: Mapping[int, Sequence[Run]]
+    first: Mapping[int, MetricResult]
+    asking: LabelledExperiment
+
+    def right(self, reader: Reader | None = None) -> dict[int, float]:
+        """The share of right repetitions, by case; a repetition without a score is wrong."""
+        labels, right = self.asking.labels, dict[int, float]()
+        reader = reader or reader_of(self.metric, labels)
+        for number, runs in self.runs.items():
+            answers = [reader(run) for run in runs if run.score is not None]
+            if runs:
+                right[number] = answers.count(labels.by_case[number]) / len(runs)
+        return right
+
+
+def reader_of(metric: Metric, labels: Labels, task: str = "an improvement needs") -> Reader:
+    """The reader of what in a run is compared with its label (passed, or a verdict).
+
+    Raises InputError, which says that the `task` needs other labels, if there is none.
+    """
+    spec = metric.spec()
+    reader = reading(labels.kind, 1.0 if spec.strict else spec.threshold)
+    if reader is None:
+        raise InputError(
+            f"{spec.name!r} has no threshold, or its labels are numbers: {task} labels that say "
+            "pass or fail, or name verdicts"
+        )
+    return reader

@@ -47,13 +47,7 @@ from dagengine.traces.mapping import CaseUnit, parts_in, trace_case
 from dagengine.traces.records import DAMAGES
 from dagengine.watch.alarms import ALPHA, BASELINE, Alarms, SeriesDeparture
 from dagengine.watch.causes import Again, Alert, ScoreChange, alarm_of
-from dagengine.watch.growing import (
-    DailyAccount,
-    GrowingRun,
-    OldCases,
-    mend_and_read,
-    score_changes,
-)
+from dagengine.watch.growing import DailyAccount, GrowingRun, OldCases, mend_and_read, score_changes
 from dagengine.watch.sequences import Bettor
 from dagengine.watch.strata import PERIODS, JudgedTrace, Sampling, group_digest, trace_share
 from dagengine.watch.tailing import DAMAGED, Folder, Pending

@@ -1,9 +1,10 @@
-"""The commands that fit numbers to human labels: `fit escalation`."""
+"""The commands that fit numbers to human labels: `fit escalation`, the threshold of a cascade."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dagengine.metrics.common.base import BaseMetric
 
 LEAST = 100  # labelled cases (or groups of them); fewer cannot show what a threshold is worth
-_ARMS = {
+_ARMS = {  # what a `Proof` compares
     "small": "small judge alone", "cascade": "cascade", "chance": "as many by chance",
     "large": "large judge alone",
 }  # fmt: skip
@@ -109,7 +110,7 @@ class EscalationOptions(shared.ColumnOptions):
         labels, groups = self.labels or seen.labels, self.groups or seen.groups
         return replay_judges(seen.metric, rows, seen.cases, labels, groups, columns)
 
-    def replay_tree(self, metric: BaseMetric | None, to: str | None) -> Replayed:
+    def replay_tree(self, metric: BaseMetric | None, large_model: str | None) -> Replayed:
         """Both judges at each node of a metric, from runs or from a store."""
         from dagengine.execution.interrupts import sync
         from dagengine.improvement import escalation
@@ -130,23 +131,25 @@ class EscalationOptions(shared.ColumnOptions):
             else:
                 stored = partial(escalation.observe_store, self.store, metric, cases, side)
                 rows += sync(partial(stored, load_judge(source, self.base_url)))
-        cascade = metric if panel is not None else with_escalation(metric, 0.5, to or "large")
+        # Any threshold makes a cascade to replay; the one to write comes from the fit.
+        cascade = metric if panel else with_escalation(metric, 0.5, large_model or "large")
         return escalation.replay_judges(cascade, rows, cases, self.labels, self.groups)
 
-    def judges(self) -> tuple[str | None, tuple[float, float] | None]:
-        """The name of the large judge, and what a judgement of each costs, where they are known."""
+    def model_and_prices(self) -> tuple[str | None, tuple[float, float] | None]:
+        """The model of the large judge, and what a judgement of each costs, if they are known."""
         from dagengine.improvement.escalation import judge_of
         from dagengine.loading import is_code
         from dagengine.record.run import run_at
 
-        to = self.large if self.store and not is_code(self.large) else None
-        paid = None
+        large_model = self.large if self.store and not is_code(self.large) else None
+        prices = None
         if self.store is None and run_at(self.small) and run_at(self.large):
-            (_, cheap), (to, dear) = judge_of(Path(self.small)), judge_of(Path(self.large))
-            paid = None if cheap is None or dear is None else (cheap, dear)
+            _, cheap = judge_of(Path(self.small))
+            large_model, dear = judge_of(Path(self.large))
+            prices = None if cheap is None or dear is None else (cheap, dear)
         if self.prices is not None:
-            paid = shared.two_numbers(self.prices, "--prices is SMALL,LARGE")
-        return to, paid
+            prices = shared.two_numbers(self.prices, "--prices is SMALL,LARGE")
+        return large_model, prices
 
 
 @app.command()
@@ -163,27 +166,27 @@ def escalation(options: EscalationOptions) -> None:
     from dagengine.improvement.folder import RECORD, PatchFolder
 
     metric = None if options.metrics is None else shared.sole_metric(options.metrics)
-    to, paid = options.judges()
+    large_model, prices = options.model_and_prices()
     files = options.data is None and options.store is None
-    replayed = options.replay_files() if files else options.replay_tree(metric, to)
+    replayed = options.replay_files() if files else options.replay_tree(metric, large_model)
     warn(*replayed.notes)
-    _check(replayed, options.sealed)
+    _require_enough(replayed, options.sealed)
     options.out.mkdir(parents=True, exist_ok=True)
     with sole(options.out / RECORD):
-        _fit(options, replayed, metric, to, paid, PatchFolder(options.out))
+        _fit(options, replayed, metric, large_model, prices, PatchFolder(options.out))
 
 
-def _check(replayed: Replayed, sealed: float) -> None:
-    """Raise InputError before anything is fitted if nothing can be shown; say what is unknown."""
+def _require_enough(replayed: Replayed, sealed: float) -> None:
+    """Raise InputError if labels or confidences are too few to fit; warn if they show little."""
     from dagengine.improvement.escalation import UNKNOWN
     from dagengine.reliability.statistics.comparisons import visible_difference
 
-    judged = replayed.judged
-    sure = [turn[0] for case in judged.values() for way in case.ways for turn in way.turns]
-    unknown = sure.count(UNKNOWN)
-    size = len({replayed.groups.get(number, number) for number in judged})
+    cases = replayed.judged.values()
+    confidences = [sure for case in cases for way in case.ways for sure, _ in way.turns]
+    unknown = confidences.count(UNKNOWN)
+    size = len({replayed.groups.get(number, number) for number in replayed.judged})
     proving = max(1, round(sealed * size))
-    differing = sum(case.small != case.large for case in judged.values()) / max(1, len(judged))
+    differing = sum(case.small != case.large for case in cases) / max(1, len(cases))
     if size < LEAST:
         # A difference that half of the samples show is as large as half of the interval.
         half = visible_difference(proving, differing or 1.0, power=0.5)
@@ -191,7 +194,7 @@ def _check(replayed: Replayed, sealed: float) -> None:
             f"{size} labelled cases (or groups) that both judges judged are too few: on those that "
             f"are sealed a gain is known to ± {100 * half:.0f} points; label at least {LEAST}"
         )
-    if unknown == len(sure):
+    if unknown == len(confidences):
         raise InputError(
             "no confidence of the small judge is known, so every judgement would escalate: give "
             "verdicts a column `confidence`, nodes `options=Options(top_logprobs=5)`, or run "
@@ -203,27 +206,24 @@ def _check(replayed: Replayed, sealed: float) -> None:
         warn(f"about {proving} sealed cases show a gain of {points:.0f} points in 80 of 100 draws: "
              "label more cases to prove a smaller one")  # fmt: skip
     if unknown:
-        judgements = counted(len(sure), "judgement")
+        judgements = counted(len(confidences), "judgement")
         warn(f"{unknown} of {judgements} have no known confidence: they always escalate")
 
 
 def _fit(
-    options: EscalationOptions, replayed: Replayed, metric: BaseMetric | None, to: str | None,
-    paid: tuple[float, float] | None, folder: PatchFolder,
+    options: EscalationOptions, replayed: Replayed, metric: BaseMetric | None,
+    large_model: str | None, prices: tuple[float, float] | None, folder: PatchFolder,
 ) -> None:  # fmt: skip
-    """Fit on one part, prove on the other, and say and write what came of it."""
+    """Fit on one part, prove on the other, and say and write the result."""
     from pydantic_core import to_jsonable_python
 
-    from dagengine.data.case_numbers import read_digest
     from dagengine.improvement import escalation as law
-    from dagengine.improvement.experiment import split_cases
+    from dagengine.improvement.experiment import dependent_groups, labels_digest, split_cases
     from dagengine.improvement.findings import FORMAT
 
-    def cascade(part: Iterable[int]) -> law.Cascade:
-        own = [*part]
-        names = [replayed.groups.get(number, number) for number in own]
-        several = len(set(names)) < len(names)
-        return law.Cascade([replayed.judged[n] for n in own], names if several else None)
+    def cascade(part: Sequence[int]) -> law.Cascade:
+        judged = [replayed.judged[number] for number in part]
+        return law.Cascade(judged, dependent_groups(part, replayed.groups))
 
     labels = {number: replayed.labels[number] for number in sorted(replayed.judged)}
     split = split_cases(
@@ -231,58 +231,58 @@ def _fit(
         f"escalation {options.seed}",
     )  # fmt: skip
     tried = cascade(split.tried)
-    fitted = law.fit_escalation(tried, distance=options.distance / 100, prices=paid or (0.0, 1.0))
+    fitted = law.fit_escalation(tried, distance=options.distance / 100, prices=prices or (0.0, 1.0))
     segments = replayed.segments(options.segments or (), split.tried)
     worse = law.worse_segments(tried.cases, segments)
-    # A look with another seed, or at other judges, is one more look at the same labels.
-    read = [f"{read_digest(replayed.cases[n], replayed.reads)} {labels[n]!r}" for n in labels]
-    sha256 = hashlib.sha256("\n".join(sorted(read)).encode()).hexdigest()
-    proof, earlier, left = None, 0, None
+    # Of all labels: another seed, or other judges, are one more look at the same ones.
+    sha256 = labels_digest(replayed.cases, labels, replayed.reads)
+    proof, earlier_looks, hint = None, 0, None
     if fitted.below != law.NEVER:
-        look = repr((options.seed, options.sealed, options.distance, paid, replayed.judged))
-        earlier = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
-        proof = law.prove_escalation(cascade(split.sealed), fitted.below, prices=paid)
+        look = repr((options.seed, options.sealed, options.distance, prices, replayed.judged))
+        earlier_looks = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
+        proof = law.prove_escalation(cascade(split.sealed), fitted.below, prices=prices)
     if metric is not None and proof is not None and proof.proved:
-        left = _write(fitted.below, str(options.metrics), metric, to, folder)
-    for line in _lines(fitted, proof, options.distance, split, left):
+        hint = _write_patch(fitted.below, str(options.metrics), metric, large_model, folder)
+    for line in _result_lines(fitted, proof, options.distance, split, hint):
         say(line)
     for name, cases, loss in worse:
         where = f"{name} ({counted(cases, 'case')} to fit on)"
         say(f"  worse    the large judge is, by {100 * loss:.1f} points, in {where}")
-    if earlier:
-        warn(f"these labels were looked at {counted(earlier, 'time')} before, for other judges or "
-             "seeds: they are no longer cases that nobody has seen")  # fmt: skip
+    if earlier_looks:
+        times = counted(earlier_looks, "time")
+        warn(f"these labels were looked at {times} before, for other judges or seeds: they are no "
+             "longer cases that nobody has seen")  # fmt: skip
     record = {
         "format": FORMAT, "sealed_part": {"sha256": sha256, "looks": folder.looks(sha256)},
         "seed": options.seed, "distance": options.distance, "fitted": fitted._asdict(),
-        "proof": proof, "proved": proof is not None and proof.proved, "worse": worse, "next": left,
+        "proof": proof, "proved": proof is not None and proof.proved, "worse": worse, "next": hint,
     }  # fmt: skip
     report(**record)
     folder.record(to_jsonable_python(record, inf_nan_mode="null"))
     say(f"\nrecord: {folder.path / 'improve.json'}")
 
 
-def _write(
-    below: float, target: str, metric: BaseMetric, to: str | None, folder: PatchFolder
+def _write_patch(
+    below: float, target: str, metric: BaseMetric, large_model: str | None, folder: PatchFolder
 ) -> str | None:
-    """Write the threshold into what the metric is written in; returns how it is applied."""
+    """Write the threshold into what the metric is written in; returns how to apply it, if it is."""
     from dagengine.improvement.findings import Candidate
     from dagengine.improvement.rungs import escalation_of, with_escalation
 
     panel = escalation_of(metric)
     if panel is not None and panel.below == below:
         return "nothing: this is the threshold that it has"
-    if not 0 < below <= 1 or (panel is None and to is None):
+    if not 0 < below <= 1 or (panel is None and large_model is None):
         return None
-    detail: dict[str, Any] = {"below": below, **({} if panel else {"to": to})}
+    detail: dict[str, Any] = {"below": below, **({} if panel else {"to": large_model})}
     change = [Candidate("escalation", "escalation", "", detail=detail)]
     return folder.change(target, metric, change, with_escalation(metric, **detail))
 
 
-def _lines(
-    fitted: FittedEscalation, proof: Proof | None, distance: float, split: Split, left: str | None
+def _result_lines(
+    fitted: FittedEscalation, proof: Proof | None, distance: float, split: Split, hint: str | None
 ) -> Iterator[str]:
-    """The headline, what to do next, the figures by judge, and what they are of."""
+    """The headline, what to do next, the figures of each arm, and what they were measured on."""
     labels = f"  labels   {len(split.tried):,} to fit on, {len(split.sealed):,} sealed"
     best = f"within {distance:g} points of the best ({100 * fitted.best:.1f} % right)"
     if proof is None:
@@ -293,7 +293,7 @@ def _lines(
     if proof.proved:
         gain = gains["small"].partition(" ")[0]
         yield f"✓ Escalate below {fitted.below}: {gain} points on cases it was not fitted on\n"
-        yield f"  next     {left or f'write below={fitted.below}'}\n"
+        yield f"  next     {hint or f'write below={fitted.below}'}\n"
     else:
         yield f"○ Escalating below {fitted.below} is not proved to be worth it\n"
         yield "  next     keep the small judge, or label more cases\n"
@@ -302,7 +302,7 @@ def _lines(
         price = _figure(proof.price[arm], ".3g", 1) if proof.price else "not known: --prices"
         right, gain = _figure(proof.accuracy[arm], ".1f"), gains[arm] if arm != "cascade" else ""
         yield f"  {name:18}{right:>22}{gain:>22}{price:>32}"
-    low = "never" if fitted.low < -1e300 else f"{fitted.low:g}"
+    low = "never" if math.isinf(fitted.low) else f"{fitted.low:g}"
     yield (
         f"\n  below    {fitted.below}: the cheapest {best}; {low} to {fitted.high:g} are as good"
     )
@@ -313,9 +313,10 @@ def _lines(
 
 
 def _figure(measured: Any, form: str, factor: float = 100) -> str:
-    """A figure with its interval; of one that is not known why."""
+    """The text of an Interval or a Comparison; for Unknown the reason."""
     interval = getattr(measured, "interval", measured)
     if not hasattr(interval, "low"):
         return f"not known: {interval.reason}"
-    low, high = (f"{factor * end:{form.lstrip('+')}}" for end in (interval.low, interval.high))
+    unsigned = form.lstrip("+")
+    low, high = (f"{factor * end:{unsigned}}" for end in (interval.low, interval.high))
     return f"{factor * measured.value:{form}} ({low} to {high})"

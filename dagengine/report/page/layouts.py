@@ -1,4 +1,8 @@
-"""Which part of a graph is drawn, and where Graphviz puts it: boxes and curves without words."""
+"""Which part of a graph is drawn, and where Graphviz puts it: boxes and curves without words.
+
+`_Folding` chooses the nodes, and `_Drawing` lays them out. Stubs are drawn for the other nodes. The
+page adds the words itself, so Graphviz only gets empty labels of their width.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,11 @@ _NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels
 _BOLD, _SMALL = 7.4, 6.0  # pixels of a character
 _NAME, _VERDICT = 26, 24  # characters that are shown
 _GAP = 9  # pixels between the middle of an edge and its label
-_BESIDE, _FULL = (544, 560), (1212, 620)  # the picture beside the list, and above it
+_BESIDE, _FULL = (544, 560), (1212, 620)  # pixels of a picture beside the list, and above it
 _SHARE = 0.9  # of the failures that a picture beside the list has to show
-_OPENED = 12  # groups that can be opened one by one
-_TRIED = 16  # branches that are tried after the first that has no room
-_INCH = 72
+_MOST_OPENED = 12  # stubs that can be opened one by one
+_MOST_TRIED = 16  # branches that are tried after the first that has no room
+_INCH = 72  # pixels
 _ENDS = attrgetter("source", "target")
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
@@ -36,10 +40,10 @@ Box = tuple[float, float, float, float]
 def layouts(
     graph: MetricGraph, ways: Sequence[tuple[Any, int, int]], cases: int
 ) -> tuple[list[dict[str, Any]], dict[int, dict[str, Any]]]:
-    """The whole graph; if that has no room also folded to fit, and with each group open.
+    """The drawings of the metric, and one by the number of each node that stands for a metric.
 
-    Then the picture in which a metric under a verdict is unfolded, by the number of the node that
-    stands for it. `ways` are (way, cases, failed), see `MetricKinds.as_drawn`.
+    First the whole graph. If that has no room, then the graph folded to fit, and with each stub
+    opened. In the drawing of a node its metric is unfolded. `ways` are (`Kind`, cases, failures).
 
     A picture fits by folding and is never shrunk: beside the list of ends, or, if that leaves out
     more than a tenth of the failures, over the full width. Empty if there is no Graphviz, and for a
@@ -53,8 +57,8 @@ def layouts(
         drawings = [folding.whole]
         if chosen is not None:
             drawings.append(folded := folding.draw(chosen))
-            for stub in folded.stubs[:_OPENED]:
-                drawings.append(folding.draw(chosen | set(stub.nodes)))
+            opened = (chosen | set(stub.nodes) for stub in folded.stubs[:_MOST_OPENED])
+            drawings += map(folding.draw, opened)
         inside = {}
         for owner in sorted(graph.owners()):
             frames = graph.around(owner)
@@ -67,28 +71,24 @@ def layouts(
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """Nodes that are not drawn, and the answers that lead into them."""
+    """Nodes that hang together and are not drawn; `by` are the drawn answers that lead to them."""
 
     nodes: tuple[int, ...]
     by: tuple[int, ...]
 
 
 def _drawn_nodes(graph: MetricGraph, owner: int | None = None) -> list[int]:
-    """The nodes of a metric (None: the outermost) that ask or decide.
-
-    Those of nested metrics are behind one of these; what only hands on a field of the case is
-    in no picture.
-    """
+    """The nodes of a metric itself (None: the outermost), without those that only give a field."""
     own = graph.inner(owner)
     return [number for number in own if graph.nodes[number].kind != "field"] or own
 
 
 class _Folding:
-    """The parts of a graph that may be drawn: the branches with most failures, the rest as stubs.
+    """The parts of a graph (sets of nodes) that may be drawn; stubs stand for the rest.
 
-    `parts` are ever larger ones: from the roots on, always the branch with most failures next.
-    Where nothing failed the branch with most cases is next; what no case reached comes last, all at
-    once. What hands data on comes with the node that reads it.
+    `parts` are ever larger ones: from the roots on, always the branch with most failures next. If
+    nothing failed, that with most cases is next; what no case reached comes last, all at once. A
+    node comes with all that it reads.
     """
 
     def __init__(
@@ -96,37 +96,37 @@ class _Folding:
     ) -> None:
         self._graph, self._ways, self._cases = graph, ways, cases
         taken = set[int]().union(*(way.answers for way, count, _ in ways if count))
-        # The answers that no case took; none before the first case.
-        self._never = set(range(len(graph.answers))) - taken if taken else set[int]()
+        # Before the first case, answers are not marked as those that no case took.
+        self._untaken = set(range(len(graph.answers))) - taken if taken else set[int]()
         self.parts = [*self._growing_parts()]
 
     def _growing_parts(self) -> Iterator[set[int]]:
-        graph, top = self._graph, set(_drawn_nodes(self._graph))
-        failed, came = Counter[int](), Counter[int]()
-        for way, cases, failures in self._ways:
-            failed.update(dict.fromkeys(way.nodes, failures))
-            came.update(dict.fromkeys(way.nodes, cases))
-        reads: nx.DiGraph[int] = nx.DiGraph()
-        reads.add_nodes_from(top)
-        reads.add_edges_from(filter(top.issuperset, map(_ENDS, graph.feeds)))
-        gated = graph.targets()
-        roots = {node for node in top if node not in gated and not reads.out_degree(node)}
+        graph, nodes = self._graph, set(_drawn_nodes(self._graph))
+        failures, cases = Counter[int](), Counter[int]()
+        for way, count, failed in self._ways:
+            failures.update(dict.fromkeys(way.nodes, failed))
+            cases.update(dict.fromkeys(way.nodes, count))
+        readers: nx.DiGraph[int] = nx.DiGraph()  # from what is read to what reads it
+        readers.add_nodes_from(nodes)
+        readers.add_edges_from(filter(nodes.issuperset, map(_ENDS, graph.feeds)))
+        roots = {node for node in nodes - graph.targets() if not readers.out_degree(node)}
 
         def with_inputs(shown: set[int]) -> set[int]:
             """Nodes with all that they read, directly or not."""
-            return shown.union(*(nx.ancestors(reads, node) for node in shown))
+            return shown.union(*(nx.ancestors(readers, node) for node in shown))
 
-        yield (part := with_inputs(roots or {min(top)}))
-        reached = top.intersection(+came) or top
-        while ahead := self._heads(part) & reached:
-            worst = max(ahead, key=lambda node: (failed[node], came[node], -node))
+        yield (part := with_inputs(roots or {min(nodes)}))
+        # Nodes with more than 0 cases; before the first case all.
+        reached = nodes.intersection(+cases) or nodes
+        while heads := self._heads(part) & reached:
+            worst = max(heads, key=lambda node: (failures[node], cases[node], -node))
             yield (part := with_inputs(part | {worst}))
-        if part != top:
-            yield top
+        if part != nodes:
+            yield nodes
 
     def draw(self, shown: set[int], frames: Sequence[int] = ()) -> _Drawing:
         """The drawing of some nodes, with what is inside of the metrics `frames`."""
-        return _Drawing(self._graph, shown, self._cases, self._never, frames)
+        return _Drawing(self._graph, shown, self._cases, self._untaken, frames)
 
     @cached_property
     def whole(self) -> _Drawing:
@@ -134,9 +134,9 @@ class _Folding:
         return self.draw(self.parts[-1])
 
     def largest(self, room: tuple[int, int]) -> set[int] | None:
-        """The largest part whose picture has room: branch after branch, past those without.
+        """The largest part whose picture has room (width, height); None if the whole graph has.
 
-        None if the whole graph has room.
+        Branches that have no room are left out, so that some after them may be in it.
         """
 
         def without_room(part: set[int]) -> bool:
@@ -149,10 +149,10 @@ class _Folding:
         position = max(0, bisect.bisect_left(self.parts, True, key=without_room) - 1)
         chosen, tried = self.parts[position], 0
         for before, after in pairwise(self.parts[position:]):
-            more = after - before
-            if tried < _TRIED and more & self._heads(chosen):
+            branch = after - before
+            if tried < _MOST_TRIED and branch & self._heads(chosen):
                 tried += 1
-                chosen = chosen if without_room(chosen | more) else chosen | more
+                chosen = chosen if without_room(chosen | branch) else chosen | branch
         return chosen
 
     def _heads(self, shown: set[int]) -> set[int]:
@@ -162,19 +162,20 @@ class _Folding:
         return {*chain.from_iterable(answers), *feeds} - shown
 
     def leaves_out(self, chosen: set[int]) -> bool:
-        """Return whether the ends of too many failures are not drawn."""
-        # One that broke off before any node has no end to draw.
-        drawn = {None, *chosen}
+        """Return whether too many failures end at nodes that are not chosen."""
+        ends = {None, *chosen}  # A failure before any node has no end to draw.
         failures = sum(failed for *_, failed in self._ways)
-        there = sum(failed for way, _, failed in self._ways if way.end[0] in drawn)
-        return bool(failures) and there / failures < _SHARE
+        drawn = sum(failed for way, _, failed in self._ways if way.end[0] in ends)
+        return bool(failures) and drawn / failures < _SHARE
 
 
 class _Drawing:
     """One layout: some nodes, and stubs for the others.
 
     In the place of the nodes `frames` there are those of the metrics that they stand for. What led
-    to such a node leads to the first one inside.
+    to such a node leads to the first one inside. Answers of a node that no case took (`never`)
+    share one pill. A name in the DOT text is a letter and numbers: boxes are n (a node), l (the
+    score of an answer), u (a pill) and s (a stub), edges e (of an answer), u (to a pill) and f.
     """
 
     def __init__(
@@ -189,15 +190,14 @@ class _Drawing:
         inner = {owner: _drawn_nodes(graph, owner) for owner in frames}
         self._shown = shown.union(*inner.values()) - set(frames)
         # What is drawn for a node: itself, or the first one inside of its frame.
-        self._at = dict(zip(self._shown, self._shown, strict=True))
-        led = graph.targets() | {feed.target for feed in graph.feeds if feed.runs}
+        self._drawn_for = {number: number for number in self._shown}
+        targets = graph.targets() | {feed.target for feed in graph.feeds if feed.runs}
         for owner, own in inner.items():
-            entrance = next((number for number in own if number not in led), own[0])
-            self._at[owner] = self._at[entrance]
-        self.group(shown, never)
-        # How many answers lead to each node
-        self._entries = Counter(chain.from_iterable(set(a.targets) for a in graph.answers))
-        self._digits = len(f"{cases:,}")
+            entrance = next((number for number in own if number not in targets), own[0])
+            self._drawn_for[owner] = self._drawn_for[entrance]
+        self.group_untaken(shown, never)
+        self._answers_to = Counter(chain.from_iterable(set(a.targets) for a in graph.answers))
+        self._digits = len(f"{cases:,}")  # of the largest count
         self._dot = graphviz.Digraph(
             graph_attr={"nodesep": "0.17", "ranksep": "0.3"},
             node_attr={"shape": "box", "fixedsize": "true", "label": ""},
@@ -205,36 +205,37 @@ class _Drawing:
         )
         # A frame stands in the one around it, or in the drawing itself. It has room for its name,
         # and for the button that folds it.
-        self._parts = dict[int, graphviz.Digraph]()
+        self._clusters = dict[int, graphviz.Digraph]()
         for owner in frames:
             wide = round(_BOLD * min(len(graph.nodes[owner].name), _NAME)) + 60
-            self._parts[owner] = graphviz.Digraph(
-                f"cluster_{owner}", graph_attr={"margin": "12", "labeljust": "l", **_room_for(wide)}
+            self._clusters[owner] = graphviz.Digraph(
+                f"cluster_{owner}",
+                graph_attr={"margin": "12", "labeljust": "l", **_empty_label(wide)},
             )
         self.draw()
-        for owner, part in self._parts.items():
-            self._around(owner).subgraph(part)
+        for owner, cluster in self._clusters.items():
+            self._cluster_of(owner).subgraph(cluster)
         drawing = json.loads(laid_out(str(self._dot.source), "json0"))
         _, _, self._width, self._height = map(float, drawing["bb"].split(","))
-        self._boxes = {part["name"]: self.box(part) for part in drawing.get("objects", [])}
+        self._boxes = {item["name"]: self._box(item) for item in drawing.get("objects", [])}
         self._edges = drawing.get("edges", [])
 
-    def group(self, shown: set[int], never: set[int]) -> None:
-        """Put together what no case took: one pill of its node, with the groups behind it alone."""
+    def group_untaken(self, shown: set[int], never: set[int]) -> None:
+        """Put together what no case took: one pill of its node, with the stubs behind it alone."""
         self._untaken: defaultdict[int, list[int]] = defaultdict(list)
         for number in filter(self.leads_away, sorted(never)):
             self._untaken[self._graph.answers[number].node].append(number)
         self._never = set(chain.from_iterable(self._untaken.values()))
-        self.stubs, self._hidden = list[Stub](), list[Stub]()
+        self.stubs, self._untaken_stubs = list[Stub](), list[Stub]()
         for stub in _stubs(self._graph, shown):
-            hidden = self._never.issuperset(stub.by)
-            (self._hidden if hidden else self.stubs).append(stub)
+            behind = self._never.issuperset(stub.by)
+            (self._untaken_stubs if behind else self.stubs).append(stub)
 
     def leads_away(self, number: int) -> bool:
         """Return whether an answer leads somewhere, and to no node of the drawing."""
         answer = self._graph.answers[number]
         leads = bool(answer.targets) or answer.score is not None
-        return leads and self._at.keys().isdisjoint(answer.targets)
+        return leads and self._drawn_for.keys().isdisjoint(answer.targets)
 
     def draw(self) -> None:
         self.draw_nodes()
@@ -242,80 +243,84 @@ class _Drawing:
             if answer.node in self._shown and number not in self._never:
                 self.draw_answer(number)
         for owner in sorted(self._untaken.keys() & self._shown):
-            wide = 96 + 60 * bool(self._groups(owner))
-            self._place(f"u{owner}", wide, _LEAF, self._around(owner))
-            label = _room_for(self._wide(self._untaken[owner][0]))
+            wide = 96 + 60 * bool(self._untaken_nodes(owner))
+            self._add_box(f"u{owner}", wide, _LEAF, self._cluster_of(owner))
+            label = _empty_label(self._label_width(self._untaken[owner][0]))
             self._dot.edge(f"n{owner}", f"u{owner}", id=f"u{owner}", **label)
         for feed in self._graph.feeds:
-            source, target = self._at.get(feed.source), self._at.get(feed.target)
+            source, target = self._drawn_for.get(feed.source), self._drawn_for.get(feed.target)
             if source is not None and target is not None and source != target:
                 key = f"f{feed.source}-{feed.target}-{int(feed.runs)}"
                 self._dot.edge(f"n{source}", f"n{target}", id=key)
 
     def draw_nodes(self) -> None:
+        # Only nodes of items have answers that lead nowhere and have no score.
         lists = {a.node for a in self._graph.answers if not a.targets and a.score is None}
         for number in sorted(self._shown):
             node = self._graph.nodes[number]
             kind = node.kind.replace("binary ", "")
-            under = 2 * self._digits + 3 + (0 if kind == "judgement" else len(kind) + 3)
+            second_line = 2 * self._digits + 3 + (0 if kind == "judgement" else len(kind) + 3)
             least, tall = (210, _ITEMS) if number in lists else (104, _NODE)
-            wide = max(_BOLD * min(len(node.name), _NAME), _SMALL * under) + 26
-            self._place(f"n{number}", max(wide, least), tall, self._around(number))
+            wide = max(_BOLD * min(len(node.name), _NAME), _SMALL * second_line) + 26
+            self._add_box(f"n{number}", max(wide, least), tall, self._cluster_of(number))
         for number in range(len(self.stubs)):
-            self._place(f"s{number}", 128 + 6 * self._digits, _STUB, self._dot)
+            self._add_box(f"s{number}", 128 + 6 * self._digits, _STUB, self._dot)
 
     def draw_answer(self, number: int) -> None:
         answer = self._graph.answers[number]
         # Targets may be in one frame or stub of this drawing.
-        drawn = dict.fromkeys(self._at[target] for target in answer.targets if target in self._at)
+        drawn = dict.fromkeys(
+            self._drawn_for[target] for target in answer.targets if target in self._drawn_for
+        )
         targets = [f"n{target}" for target in drawn]
         targets += [f"s{index}" for index, stub in enumerate(self.stubs) if number in stub.by]
         if answer.score is not None:
             wide = _SMALL * (self._digits + 6) + 28
-            self._place(f"l{number}", wide, _LEAF, self._around(answer.node))
+            self._add_box(f"l{number}", wide, _LEAF, self._cluster_of(answer.node))
             targets.append(f"l{number}")
-        label = _room_for(self._wide(number))
+        label = _empty_label(self._label_width(number))
         for name in targets:
             self._dot.edge(f"n{answer.node}", name, id=f"e{number}", **label)
 
-    def _groups(self, node: int) -> set[int]:
+    def _untaken_nodes(self, node: int) -> set[int]:
         """The nodes that only answers of a node lead to that no case took."""
         own = set(self._untaken[node])
-        return set[int]().union(*(stub.nodes for stub in self._hidden if own & set(stub.by)))
+        return set[int]().union(*(stub.nodes for stub in self._untaken_stubs if own & set(stub.by)))
 
     def fits(self, room: tuple[int, int]) -> bool:
         """Return whether the drawing has room in a box of so many pixels."""
         return self._width + 6 <= room[0] and self._height + 6 <= room[1]
 
-    def _place(self, name: str, width: float, height: float, part: graphviz.Digraph) -> None:
-        part.node(name, width=f"{width / _INCH:.4f}", height=f"{height / _INCH:.4f}")
+    def _add_box(self, name: str, width: float, height: float, cluster: graphviz.Digraph) -> None:
+        cluster.node(name, width=f"{width / _INCH:.4f}", height=f"{height / _INCH:.4f}")
 
-    def _around(self, node: int) -> graphviz.Digraph:
+    def _cluster_of(self, node: int) -> graphviz.Digraph:
         """The frame that a node stands in, or the drawing."""
         owner = self._graph.nodes[node].inside
-        return self._dot if owner is None else self._parts.get(owner, self._dot)
+        return self._dot if owner is None else self._clusters.get(owner, self._dot)
 
-    def _wide(self, number: int) -> int:
+    def _label_width(self, number: int) -> int:
         """The width of the words beside an edge, with the way to its middle."""
-        shown = min(len(self._verdicts(number)), _VERDICT)
+        shown = min(len(self._label_text(number)), _VERDICT)
         return round(_BOLD * (shown + (self._digits + 1 if self._is_shared(number) else 0)) + _GAP)
 
-    def _verdicts(self, number: int) -> str:
+    def _label_text(self, number: int) -> str:
         """The words beside an edge; answers that no case took stand together."""
         own = self._untaken[self._graph.answers[number].node] if number in self._never else [number]
         return ", ".join(self._graph.answers[each].verdict for each in own)
 
     def _is_shared(self, number: int) -> bool:
-        """Whether another answer leads to the same node: then the edge says its own count."""
+        """Return whether another answer leads to the same node: then the edge says its count."""
         targets = self._graph.answers[number].targets
-        return max(map(self._entries.__getitem__, targets), default=0) > 1
+        return max(map(self._answers_to.__getitem__, targets), default=0) > 1
 
-    def box(self, part: dict[str, Any]) -> Box:
-        if "bb" in part:  # of a frame
-            left, low, right, high = map(float, part["bb"].split(","))
+    def _box(self, item: dict[str, Any]) -> Box:
+        """The box of a node or a frame that Graphviz laid out; it counts from below."""
+        if "bb" in item:  # of a frame
+            left, low, right, high = map(float, item["bb"].split(","))
             return _round_box(left, self._height - high, right - left, high - low)
-        x, y = map(float, part["pos"].split(","))
-        width, height = (float(part[side]) * _INCH for side in ("width", "height"))
+        x, y = map(float, item["pos"].split(","))
+        width, height = (float(item[side]) * _INCH for side in ("width", "height"))
         return _round_box(x - width / 2, self._height - y - height / 2, width, height)
 
     def as_dict(self) -> dict[str, Any]:
@@ -330,18 +335,17 @@ class _Drawing:
                 target, runs = ends
                 feeds.append({"from": number, "to": target, "path": path, "runs": bool(runs)})
             elif key.startswith("u"):
-                answers = self._untaken[number]
-                words = {"answers": answers, "words": self._verdicts(answers[0])}
-                box = {"box": self._boxes[key], "path": path}
-                label = self._words(edge, answers[0])
-                groups = len(self._groups(number))
-                never.append({"node": number, "nodes": groups, **words, **box, "label": label})
+                answers, nodes = self._untaken[number], len(self._untaken_nodes(number))
+                words = {"answers": answers, "words": self._label_text(answers[0])}
+                label = self._label_start(edge, answers[0])
+                box = {"box": self._boxes[key], "path": path, "label": label}
+                never.append({"node": number, "nodes": nodes, **words, **box})
             elif (before := edges[number]) is not None:
                 before["path"] += path  # an answer with several targets has several curves
             else:
-                label, shared = self._words(edge, number), self._is_shared(number)
+                label, shared = self._label_start(edge, number), self._is_shared(number)
                 edges[number] = {"path": path, "label": label, "shared": shared}
-        hidden = set(_drawn_nodes(graph)) - self._at.keys()
+        hidden = set(_drawn_nodes(graph)) - self._drawn_for.keys()
         return {
             "width": round(self._width + 2),
             "height": round(self._height + 2),
@@ -351,7 +355,7 @@ class _Drawing:
             "feeds": feeds,
             "frames": [
                 {"node": owner, "box": self._boxes[f"cluster_{owner}"]}
-                for owner in reversed(self._frames)
+                for owner in reversed(self._frames)  # the outermost first
             ],
             "never": never,
             "stubs": [
@@ -372,26 +376,28 @@ class _Drawing:
         first, *rest = (f"{x:.1f},{self._height - y:.1f}" for x, y in pairs)
         return f"M{first}C{' '.join(rest)}"
 
-    def _words(self, edge: dict[str, Any], number: int) -> tuple[float, float] | None:
+    def _label_start(self, edge: dict[str, Any], number: int) -> tuple[float, float] | None:
         """Start of the first line of a label."""
         if "lp" not in edge:
             return None
         x, y = map(float, edge["lp"].split(","))
-        left, top, *_ = _round_box(x - self._wide(number) / 2 + _GAP, self._height - y + 4, 0, 0)
+        left, top, *_ = _round_box(
+            x - self._label_width(number) / 2 + _GAP, self._height - y + 4, 0, 0
+        )
         return left, top
 
 
 def _stubs(graph: MetricGraph, shown: set[int]) -> list[Stub]:
     """The rest of the graph, as subtrees that hang together."""
     hidden = set(_drawn_nodes(graph)) - shown
-    parts: nx.Graph[int] = nx.Graph()
-    parts.add_nodes_from(hidden)
-    parts.add_edges_from(filter(hidden.issuperset, map(_ENDS, graph.feeds)))
+    rest: nx.Graph[int] = nx.Graph()
+    rest.add_nodes_from(hidden)
+    rest.add_edges_from(filter(hidden.issuperset, map(_ENDS, graph.feeds)))
     for answer in graph.answers:
         ends = zip(repeat(answer.node), answer.targets, strict=False)
-        parts.add_edges_from(filter(hidden.issuperset, ends))
+        rest.add_edges_from(filter(hidden.issuperset, ends))
     stubs = []
-    for group in nx.connected_components(parts):
+    for group in nx.connected_components(rest):
         by = [
             number
             for number, answer in enumerate(graph.answers)
@@ -402,8 +408,8 @@ def _stubs(graph: MetricGraph, shown: set[int]) -> list[Stub]:
     return sorted(stubs, key=lambda stub: stub.by)
 
 
-def _room_for(width: int) -> dict[str, str]:
-    """An empty table in the place of words of this width."""
+def _empty_label(width: int) -> dict[str, str]:
+    """Attributes of an edge or a cluster that keep room for words of this width (pixels)."""
     size = f'width="{width}" height="18"'
     return {"label": f'<<table border="0" fixedsize="true" {size}><tr><td></td></tr></table>>'}
 

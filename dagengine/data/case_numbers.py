@@ -60,14 +60,14 @@ def _columns_of(names: tuple[str, ...], columns: tuple[Any, ...]) -> dict[str, A
     by_spelling: dict[str, list[Any]] = {}
     for column in columns:
         by_spelling.setdefault(str(column).strip().casefold(), []).append(column)
-    meant: dict[str, Any] = {}
+    columns_by_name: dict[str, Any] = {}
     for name in names:
         own = [name] if name in columns else by_spelling.get(name, [])
         if len(own) > 1:
             raise ValueError(f"{' and '.join(map(repr, own))} may both be `{name}`: rename one")
         if own:
-            meant[name] = own[0]
-    return meant
+            columns_by_name[name] = own[0]
+    return columns_by_name
 
 
 class Places:
@@ -119,16 +119,13 @@ class Places:
         else:
             hint = near_hint(name, (key for key in self._by_name if isinstance(key, str)))
             raise ValueError(f"no case has the name or the place {name!r}{hint}")
-        self._require_one_kind(f"{name!r}", where, kind)
-        return self._by_cell.setdefault(name, number)
-
-    def _require_one_kind(self, name: str, where: str, kind: str) -> None:
-        before = self._first_rows.get(_NAME if kind == _PLACE else _PLACE)
-        if before is not None:
+        row = self._first_rows.get(_PLACE if named else _NAME)
+        if row is not None:
             raise ValueError(
-                f"{name} is {kind}, but {before}: write names in all rows, or places in all rows"
+                f"{name!r} is {kind}, but {row}: write names in all rows, or places in all rows"
             )
-        self._first_rows.setdefault(kind, f"{name} ({where}) is {kind}")
+        self._first_rows.setdefault(kind, f"{name!r} ({where}) is {kind}")
+        return self._by_cell.setdefault(name, number)
 
 
 def read_digest(case: TestCase, paths: Collection[str], *, blanks: bool = True) -> str:

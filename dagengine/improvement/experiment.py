@@ -84,14 +84,14 @@ def split_cases(
     digests = {name: hashlib.sha256(f"{salt} {name}".encode()) for name in names.values()}
     draws = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
     sealed_cases = tuple(case for case in sorted(labels) if draws[names[case]] < sealed)
-    tried = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
-    if len(tried) < LEAST_TRIED:
+    unsealed = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
+    if len(unsealed) < LEAST_TRIED:
         raise InputError(
-            f"{len(labels)} labelled cases leave {len(tried)} to try changes on beside the sealed "
+            f"{len(labels)} labelled cases leave {len(unsealed)} to try changes on beside the sealed "
             f"part; {LEAST_TRIED} are the least that can show anything: label more cases "
             "(`dagengine labels plan` says which)"
         )
-    fold_of = {name: number % FOLDS for number, name in enumerate(tried)}
+    fold_of = {name: number % FOLDS for number, name in enumerate(unsealed)}
     folds: list[list[int]] = [[] for _ in range(FOLDS)]
     for case in sorted(labels):
         if names[case] in fold_of:
@@ -206,10 +206,7 @@ class LabelledExperiment(Experiment):
 
 @dataclass(frozen=True)
 class Judged:
-    """A metric that an experiment (`asking`) has repeated on labelled cases.
-
-    `runs` and the `first` result (sample 0) are by the number of the case.
-    """
+    """A metric that `asking` has repeated on labelled cases, by number; `first` is sample 0."""
 
     metric: Metric
     runs: Mapping[int, Sequence[Run]]
@@ -228,10 +225,7 @@ class Judged:
 
 
 def reader_of(metric: Metric, labels: Labels, task: str = "an improvement needs") -> Reader:
-    """The reader of what in a run is compared with its label (passed, or a verdict).
-
-    Raises InputError, which says that the `task` needs other labels, if there is none.
-    """
+    """The reader of what a label is compared with (pass or verdict); raises InputError for none."""
     spec = metric.spec()
     reader = reading(labels.kind, 1.0 if spec.strict else spec.threshold)
     if reader is None:

@@ -35,15 +35,17 @@ _INCH = 72  # pixels
 _ENDS = attrgetter("source", "target")
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
+Ways = Sequence[tuple[Any, int, int]]
+"""How results went: a `Kind` of results, its cases, and those that failed."""
 
 
 def layouts(
-    graph: MetricGraph, ways: Sequence[tuple[Any, int, int]], cases: int
+    graph: MetricGraph, ways: Ways, cases: int
 ) -> tuple[list[dict[str, Any]], dict[int, dict[str, Any]]]:
     """The drawings of the metric, and one by the number of each node that stands for a metric.
 
     First the whole graph. If that has no room, then the graph folded to fit, and with each stub
-    opened. In the drawing of a node its metric is unfolded. `ways` are (`Kind`, cases, failures).
+    opened. In the drawing of a node its metric is unfolded.
 
     A picture fits by folding and is never shrunk: beside the list of ends, or, if that leaves out
     more than a tenth of the failures, over the full width. Empty if there is no Graphviz, and for a
@@ -91,13 +93,11 @@ class _Folding:
     node comes with all that it reads.
     """
 
-    def __init__(
-        self, graph: MetricGraph, ways: Sequence[tuple[Any, int, int]], cases: int
-    ) -> None:
+    def __init__(self, graph: MetricGraph, ways: Ways, cases: int) -> None:
         self._graph, self._ways, self._cases = graph, ways, cases
         taken = set[int]().union(*(way.answers for way, count, _ in ways if count))
-        # Before the first case, answers are not marked as those that no case took.
-        self._untaken = set(range(len(graph.answers))) - taken if taken else set[int]()
+        # The answers that no case took; none before the first case.
+        self._never = set(range(len(graph.answers))) - taken if taken else set[int]()
         self.parts = [*self._growing_parts()]
 
     def _growing_parts(self) -> Iterator[set[int]]:
@@ -126,7 +126,7 @@ class _Folding:
 
     def draw(self, shown: set[int], frames: Sequence[int] = ()) -> _Drawing:
         """The drawing of some nodes, with what is inside of the metrics `frames`."""
-        return _Drawing(self._graph, shown, self._cases, self._untaken, frames)
+        return _Drawing(self._graph, shown, self._cases, self._never, frames)
 
     @cached_property
     def whole(self) -> _Drawing:
@@ -179,23 +179,18 @@ class _Drawing:
     """
 
     def __init__(
-        self,
-        graph: MetricGraph,
-        shown: set[int],
-        cases: int,
-        never: set[int],
-        frames: Sequence[int],
+        self, graph: MetricGraph, part: set[int], cases: int, never: set[int], frames: Sequence[int]
     ) -> None:
         self._graph, self._frames = graph, frames
         inner = {owner: _drawn_nodes(graph, owner) for owner in frames}
-        self._shown = shown.union(*inner.values()) - set(frames)
+        self._shown = part.union(*inner.values()) - set(frames)
         # What is drawn for a node: itself, or the first one inside of its frame.
-        self._drawn_for = {number: number for number in self._shown}
+        self._stand_in = {number: number for number in self._shown}
         targets = graph.targets() | {feed.target for feed in graph.feeds if feed.runs}
         for owner, own in inner.items():
             entrance = next((number for number in own if number not in targets), own[0])
-            self._drawn_for[owner] = self._drawn_for[entrance]
-        self.group_untaken(shown, never)
+            self._stand_in[owner] = self._stand_in[entrance]
+        self.group_untaken(part, never)
         self._answers_to = Counter(chain.from_iterable(set(a.targets) for a in graph.answers))
         self._digits = len(f"{cases:,}")  # of the largest count
         self._dot = graphviz.Digraph(
@@ -208,10 +203,8 @@ class _Drawing:
         self._clusters = dict[int, graphviz.Digraph]()
         for owner in frames:
             wide = round(_BOLD * min(len(graph.nodes[owner].name), _NAME)) + 60
-            self._clusters[owner] = graphviz.Digraph(
-                f"cluster_{owner}",
-                graph_attr={"margin": "12", "labeljust": "l", **_empty_label(wide)},
-            )
+            attributes = {"margin": "12", "labeljust": "l", **_empty_label(wide)}
+            self._clusters[owner] = graphviz.Digraph(f"cluster_{owner}", graph_attr=attributes)
         self.draw()
         for owner, cluster in self._clusters.items():
             self._cluster_of(owner).subgraph(cluster)
@@ -220,14 +213,14 @@ class _Drawing:
         self._boxes = {item["name"]: self._box(item) for item in drawing.get("objects", [])}
         self._edges = drawing.get("edges", [])
 
-    def group_untaken(self, shown: set[int], never: set[int]) -> None:
+    def group_untaken(self, part: set[int], never: set[int]) -> None:
         """Put together what no case took: one pill of its node, with the stubs behind it alone."""
         self._untaken: defaultdict[int, list[int]] = defaultdict(list)
         for number in filter(self.leads_away, sorted(never)):
             self._untaken[self._graph.answers[number].node].append(number)
         self._never = set(chain.from_iterable(self._untaken.values()))
         self.stubs, self._untaken_stubs = list[Stub](), list[Stub]()
-        for stub in _stubs(self._graph, shown):
+        for stub in _stubs(self._graph, part):
             behind = self._never.issuperset(stub.by)
             (self._untaken_stubs if behind else self.stubs).append(stub)
 
@@ -235,7 +228,7 @@ class _Drawing:
         """Return whether an answer leads somewhere, and to no node of the drawing."""
         answer = self._graph.answers[number]
         leads = bool(answer.targets) or answer.score is not None
-        return leads and self._drawn_for.keys().isdisjoint(answer.targets)
+        return leads and self._stand_in.keys().isdisjoint(answer.targets)
 
     def draw(self) -> None:
         self.draw_nodes()
@@ -248,13 +241,13 @@ class _Drawing:
             label = _empty_label(self._label_width(self._untaken[owner][0]))
             self._dot.edge(f"n{owner}", f"u{owner}", id=f"u{owner}", **label)
         for feed in self._graph.feeds:
-            source, target = self._drawn_for.get(feed.source), self._drawn_for.get(feed.target)
+            source, target = self._stand_in.get(feed.source), self._stand_in.get(feed.target)
             if source is not None and target is not None and source != target:
                 key = f"f{feed.source}-{feed.target}-{int(feed.runs)}"
                 self._dot.edge(f"n{source}", f"n{target}", id=key)
 
     def draw_nodes(self) -> None:
-        # Only nodes of items have answers that lead nowhere and have no score.
+        # Answers about items lead nowhere and have no score.
         lists = {a.node for a in self._graph.answers if not a.targets and a.score is None}
         for number in sorted(self._shown):
             node = self._graph.nodes[number]
@@ -269,9 +262,7 @@ class _Drawing:
     def draw_answer(self, number: int) -> None:
         answer = self._graph.answers[number]
         # Targets may be in one frame or stub of this drawing.
-        drawn = dict.fromkeys(
-            self._drawn_for[target] for target in answer.targets if target in self._drawn_for
-        )
+        drawn = dict.fromkeys(self._stand_in[n] for n in answer.targets if n in self._stand_in)
         targets = [f"n{target}" for target in drawn]
         targets += [f"s{index}" for index, stub in enumerate(self.stubs) if number in stub.by]
         if answer.score is not None:
@@ -345,7 +336,7 @@ class _Drawing:
             else:
                 label, shared = self._label_start(edge, number), self._is_shared(number)
                 edges[number] = {"path": path, "label": label, "shared": shared}
-        hidden = set(_drawn_nodes(graph)) - self._drawn_for.keys()
+        hidden = set(_drawn_nodes(graph)) - self._stand_in.keys()
         return {
             "width": round(self._width + 2),
             "height": round(self._height + 2),
@@ -381,10 +372,8 @@ class _Drawing:
         if "lp" not in edge:
             return None
         x, y = map(float, edge["lp"].split(","))
-        left, top, *_ = _round_box(
-            x - self._label_width(number) / 2 + _GAP, self._height - y + 4, 0, 0
-        )
-        return left, top
+        left = x - self._label_width(number) / 2 + _GAP
+        return _round_box(left, self._height - y + 4, 0, 0)[:2]
 
 
 def _stubs(graph: MetricGraph, shown: set[int]) -> list[Stub]:

@@ -87,8 +87,8 @@ def split_cases(
     unsealed = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
     if len(unsealed) < LEAST_TRIED:
         raise InputError(
-            f"{len(labels)} labelled cases leave {len(unsealed)} to try changes on beside the sealed "
-            f"part; {LEAST_TRIED} are the least that can show anything: label more cases "
+            f"{len(labels)} labelled cases leave {len(unsealed)} to try changes on beside the "
+            f"sealed part; {LEAST_TRIED} are the least that can show anything: label more cases "
             "(`dagengine labels plan` says which)"
         )
     fold_of = {name: number % FOLDS for number, name in enumerate(unsealed)}

@@ -1,7 +1,6 @@
 """The folder of a run that has no last case: the next process continues it, also after a kill.
 
-A `GrowingRun` writes its record. A `DailyAccount` keeps beside it what a day has spent. `OldCases`
-are read from it to be asked again.
+Beside its record is what a day has spent, and its old cases are read to be asked again.
 """
 
 from __future__ import annotations
@@ -195,10 +194,7 @@ def _line_at(path: Path, offset: int) -> bytes:
 
 
 def score_changes(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:
-    """The changes of the scores of one case, for every metric that gave one both times.
-
-    For `asked` see `ScoreChange`. A case weighs as much as the traces that it was sampled from.
-    """
+    """The change of each score that a case has both times, weighed by the traces it stands for."""
     judged = JudgedTrace.of(old)
     assert judged is not None  # `OldCases` takes only such rows
     scores = {result.metric: result.score for result in new.metrics}

@@ -19,8 +19,7 @@ from dagengine.errors import near_hint
 from dagengine.prompts.evidence import as_data
 from dagengine.test_case import TestCase, case_label, read_field
 
-# Places that a message lists.
-_LISTED = 4
+_LISTED = 4  # places that a message lists
 _NAME, _PLACE = "the name of a case", "only a place (from 0)"
 # Also of a column with gaps (3.0), and with zeros that a spreadsheet takes away (007).
 _WHOLE = re.compile(r"\s*\+?0*(\d+)(?:\.0*)?\s*")

@@ -257,7 +257,7 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
             if source.slot not in below:
                 together = _live_with([source.slot], causes)
                 inner = chain.from_iterable(dominated.get(top, ()) for top in together)
-                later = set(reach(inner, lambda top: dominated.get(top, ())))
+                later: set[Any] = set(reach(inner, lambda top: dominated.get(top, ())))
                 below[source.slot] = together | later, len(together - later) > 1
             after, several = below[source.slot]
             # Dominators see one slot at a time. Where several ways lead to the reader, each by

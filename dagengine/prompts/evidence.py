@@ -86,7 +86,7 @@ _json = _JSON.encode
 # The fields of a case that are long and read by most questions come first: what questions share is
 # then the beginning of their prompts. Other fields follow by name.
 _ORDER = ("retrieval_context", "context", "turns", "actual_output", "expected_output", "input")
-_INDICES = dict(zip(_ORDER, itertools.count()))
+_INDICES: dict[str, int] = dict(zip(_ORDER, itertools.count()))
 
 
 def canonical_place(path: str) -> tuple[int, str]:

@@ -199,13 +199,14 @@ class SharedAnswers(CommonAnswers):
         self, key: bytes, waiting: AbstractContextManager[None]
     ) -> AsyncIterator[Claim]:
         waited, claim = 0.0, Claim()
-        for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
-            place, mine = self._claim(key)
-            if mine or place.length or waited >= _PATIENCE:
-                break
+        looks = itertools.chain(LOOKS, itertools.repeat(LOOKS[-1]))
+        place, mine = self._claim(key)
+        while not mine and not place.length and waited < _PATIENCE:
+            wait = next(looks)
             with waiting:
                 await anyio.sleep(wait)
             waited += wait
+            place, mine = self._claim(key)
         if not mine and place.length:
             with self._answers_of(place.process).open("rb") as file:
                 file.seek(place.begin)

@@ -143,7 +143,7 @@ class _Writer:
             for name in parameters_of(kind):
                 if hasattr(spec, _SPEC.get(name, name)):
                     own[name] = getattr(spec, _SPEC.get(name, name))
-            metric = kind(**own) if tree else source
+            metric = kind(**own) if tree or source is None else source
         settings: dict[str, Any] = {}
         for name, parameter in parameters_of(type(metric)).items():
             value = _attribute(metric, name, parameter.default)

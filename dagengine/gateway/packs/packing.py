@@ -401,6 +401,7 @@ class PackSender:
     async def _outcomes(self, questions: Sequence[Question[Any]], ahead: int = 0) -> list[Outcome]:
         """Send one request; if that is too much, one without what comes ahead, then halves."""
         make = partial(self.judge.answer_all, questions, on_request=self._count, ahead=ahead)
+        outcomes: list[Outcome]
         try:
             outcomes = await self.in_time(self.judge, make)
         except JudgeError as error:

@@ -232,10 +232,11 @@ def counts(graph: MetricGraph, tally: MetricTally) -> View:
     # The cases of a run, and how many of them failed
     pieces: list[tuple[str, Tone]] = [(counted(whole.cases, "case"), "")]
     if whole.failed:
-        pieces += [(", ", ""), (f"{SIGNS['failed']} {whole.failed:,} failed", "fail")]
+        pieces.extend([(", ", ""), (f"{SIGNS['failed']} {whole.failed:,} failed", "fail")])
         pieces.append((f", {whole.failed / whole.cases:.0%} of them", ""))
     if whole.unscored:
-        pieces += [(", ", ""), (f"{SIGNS['no_score']} {whole.unscored:,} without a score", "none")]
+        unscored = f"{SIGNS['no_score']} {whole.unscored:,} without a score"
+        pieces.extend([(", ", ""), (unscored, "none")])
     view = View("counts", tuple(pieces), cases=whole.cases)
     for number, node in enumerate(graph.nodes):
         came = _came(tally, node.name)

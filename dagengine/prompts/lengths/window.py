@@ -45,11 +45,6 @@ class Overflow(NamedTuple):
     needed: int | None
     window: int | None
 
-    @property
-    def is_of_prompt(self) -> bool:
-        """Return whether the prompt alone is too long, whatever room is left for an answer."""
-        return self.needed is not None and self.window is not None and self.needed > self.window
-
 
 def overflow_in(text: str, body: Any = None) -> Overflow | None:
     """The overflow that a server's error speaks of; None if it is about anything else.

@@ -1,4 +1,4 @@
-"""Every block of the published documents, tried: the table is in tests/support/folders/seed_blocks.py.
+"""Every block of the published documents, tried: the table is in `folders/seed_blocks.py`.
 
 The documents lie outside the project; the tests find them through the environment variable
 DAGENGINE_SEEDS (by default a folder beside the checkout) and skip without them.

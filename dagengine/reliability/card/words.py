@@ -5,6 +5,7 @@ All sentences are made of figures that are on the card.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,6 +95,11 @@ def full(measure: Figure) -> str:
     bounds = interval(measure)
     sure = text_if(bounds, f" ({100 * measure.confidence:g} % interval {bounds})")
     return f"{number(measure)}{sure}, n = {measure.items}"
+
+
+def identity_hash(identity: str) -> str:
+    """The SHA-256 of a judge's whole identity, settings included; the page's template shows it."""
+    return hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
 
 
 def judges_of(card: JudgeCard) -> str:

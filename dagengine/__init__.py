@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from dagengine.evaluation import evaluate as evaluate
     from dagengine.evaluation import stream as stream
     from dagengine.gateway.budget import Account as Account
-    from dagengine.gateway.limits import Limits as Limits
     from dagengine.improvement.search import a_improve as a_improve
     from dagengine.improvement.search import improve as improve
+    from dagengine.limits import Limits as Limits
     from dagengine.metrics.arena_g_eval import compare as compare
     from dagengine.metrics.criteria import Criteria as Criteria
     from dagengine.metrics.criteria import EvaluatorType as EvaluatorType
@@ -52,7 +52,7 @@ _HOME = {
     "EngineClosedError": "errors",
     "ErrorConfig": "configs",
     "EvaluatorType": "metrics.criteria",
-    "Limits": "gateway.limits",
+    "Limits": "limits",
     "PromptTemplate": "prompts.instructions",
     "Store": "store.answers",
     "a_attack": "attacking.campaign",

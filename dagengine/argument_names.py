@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from dagengine.errors import did_you_mean
-from dagengine.gateway.limits import Limits
+from dagengine.limits import Limits
 from dagengine.unknown import answer_argument
 
 # What other tools and the command line call an argument.

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 from dagengine.errors import InputError
-from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.limits import DEFAULT_LIMITS
 from dagengine.unknown import Answering
 
 Show = bool | Literal["progress", "table"]

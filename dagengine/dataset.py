@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from dagengine.data.app import App
 from dagengine.data.dataset_columns import (
     CONTEXTS,
     DELIMITERS,
@@ -16,7 +17,6 @@ from dagengine.data.dataset_columns import (
 )
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.evaluation import evaluate
-from dagengine.execution.app import App
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, EvaluationResult

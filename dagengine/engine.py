@@ -37,11 +37,11 @@ from dagengine.execution.local_executor import (
     check_settings,
 )
 from dagengine.execution.runner import failed_row
-from dagengine.gateway.answering import node_at_work
 from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks
-from dagengine.gateway.inner_metrics import Host, current_host, working_for
+from dagengine.gateway.inner_metrics import Host, current_host
 from dagengine.graph.graph import Metric, as_metrics
+from dagengine.graph.node_at_work import node_at_work, working_for
 from dagengine.results import CaseResult, Failure, OutcomeKind
 from dagengine.system.threads import EventLoop, KeptOpen, in_daemon_thread
 from dagengine.test_case import CASE_TYPES, InvalidCase

@@ -27,10 +27,10 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from dagengine.compiler.plan import Plan
 from dagengine.configs import NAMES, Show, translate_settings
+from dagengine.data.app import as_app
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.readers import CHECKED
 from dagengine.errors import InputError, metric_failed
-from dagengine.execution.app import as_app
 from dagengine.execution.cluster.coordinator import Executor, Workers, cluster_of
 from dagengine.execution.flow import OnRow, Pace, Source, rows_as_read
 from dagengine.execution.interrupts import kept_judges, sync

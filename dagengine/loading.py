@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any, Self
 
 from dagengine import metrics as _metrics
+from dagengine.data.app import App
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import InputError
-from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.judging import Quotes
 from dagengine.graph.node import BaseNode

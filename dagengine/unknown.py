@@ -54,9 +54,20 @@ def absent_names(module: str) -> Callable[[str], Any]:
     return missing
 
 
-def answer_absent(module: str) -> None:
-    """Let a module answer missing names in words; type checkers do not see that it does."""
-    vars(sys.modules[module])["__getattr__"] = absent_names(module)
+def answer_absent(module: str, homes: Mapping[str, str] | None = None) -> None:
+    """Let a module answer missing names in words; type checkers do not see that it does.
+
+    `homes` has the modules of names that the module loads when they are first used.
+    """
+    missing, later = absent_names(module), homes or {}
+
+    def load(name: str) -> Any:
+        if name not in later:
+            return missing(name)
+        value = getattr(import_module(later[name]), name)
+        return vars(sys.modules[module]).setdefault(name, value)
+
+    vars(sys.modules[module])["__getattr__"] = load
 
 
 def absent_attributes(hints: Mapping[str, str] | None = None) -> Callable[[Any, str], Any]:

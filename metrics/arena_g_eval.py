@@ -13,14 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError, MissingFieldError
-from dagengine.evaluation import evaluate
-from dagengine.execution.flow import Source
-from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
@@ -39,6 +36,10 @@ from dagengine.prompts.instructions import in_one_text, messages_for
 from dagengine.question import Decision, Option, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
+
+if TYPE_CHECKING:
+    from dagengine.execution.flow import Source
+    from dagengine.execution.local_executor import Settings
 
 TIE = "tie"
 _CONTESTANTS = "contestants"
@@ -373,6 +374,8 @@ def compare(
     A case without an outcome is not counted. `name` is the identifier of the run. `settings` and
     errors are those of `evaluate`, which also gives rows with reasons and margins.
     """
+    from dagengine.evaluation import evaluate  # whoever only builds metrics needs no engine
+
     labels: Any = {} if name is None else {"identifier": name}
     rows = evaluate(test_cases, [metric], show=show, **settings, **labels)
     outcomes = [outcome_in(row.metrics[0]) for row in rows]

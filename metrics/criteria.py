@@ -19,11 +19,11 @@ from typing import (
 
 from dagengine.argument_names import check_names
 from dagengine.errors import InputError
-from dagengine.execution.interrupts import sync
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.judging import Unsupported
 from dagengine.graph.nodes import JudgingNode, judged_value, verdict_of
 from dagengine.graph.values import Ask, Given, NodeValue
+from dagengine.metrics.common.base import wait_for
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.principles import (
     LETTERS,
@@ -333,7 +333,7 @@ class CriteriaEvalChain:
         and MetricFailedError if the judge gives no valid answer.
         """
         case = self._case(prediction, input, reference)
-        return sync(lambda: self._evaluate(case))
+        return wait_for(lambda: self._evaluate(case))
 
     async def aevaluate_strings(
         self, *, prediction: str, input: str | None = None, reference: str | None = None

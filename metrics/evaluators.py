@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from dagengine.argument_names import check_names
 from dagengine.errors import InputError
-from dagengine.execution.interrupts import sync
 from dagengine.metrics.arena_g_eval import ArenaGEval
 from dagengine.metrics.classic import as_json
+from dagengine.metrics.common.base import wait_for
 from dagengine.metrics.common.principles import GivenCriteria, criteria_of
 from dagengine.metrics.tool_correctness import agreement
 from dagengine.scorer import Scorer
@@ -113,7 +113,7 @@ class PairwiseEvaluator:
         Raises InputError for a text that is missing, MetricFailedError without a valid answer.
         """
         case = self._case(prediction, prediction_b, input, reference)
-        return sync(lambda: self._compare(case))
+        return wait_for(lambda: self._compare(case))
 
     async def aevaluate_string_pairs(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -238,3 +239,50 @@ def test_the_help_of_the_command_line_loads_no_heavy_library() -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+_POLITE = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
+from dagengine.test_case import LLMTestCaseParams
+
+scores = [VerdictNode(True, score=10), VerdictNode(False, score=0)]
+seen = [LLMTestCaseParams.ACTUAL_OUTPUT]
+dag = DAG([BinaryJudgementNode("Is it polite?", evaluation_params=seen, children=scores)])
+metrics = [DAGMetric("Polite", dag=dag)]
+"""
+_OF_TREES = ("benchmark", "metrics.py", "--data", "cases.jsonl", "--verdicts", "verdicts.csv")
+_OF_ANY_JUDGE = ("benchmark", "--verdicts", "scores.csv", "--labels", "labels.csv")
+
+
+@pytest.mark.parametrize("arguments", [_OF_TREES, _OF_ANY_JUDGE], ids=["tree", "any judge"])
+def test_a_card_of_verdicts_that_exist_loads_nothing_that_asks_judges(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    pytest.importorskip("scipy")
+    cases = [{"name": f"c{number}", "input": "q", "actual_output": "a"} for number in range(6)]
+    numbers = range(6)
+    files = {
+        "metrics.py": _POLITE,
+        "cases.jsonl": "\n".join(json.dumps(case) for case in cases),
+        "verdicts.csv": "\n".join(
+            ["case,verdict", *(f"c{n},{('yes', 'no')[n % 2]}" for n in numbers)]
+        ),
+        "scores.csv": "\n".join(["case,score", *(f"c{n},{n % 3 / 2}" for n in numbers)]),
+        "labels.csv": "\n".join(["case,label", *(f"c{n},{n % 2}" for n in numbers)]),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text + "\n")
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from dagengine.cli.commands import app\n"
+        "done = CliRunner().invoke(app, sys.argv[1:])\n"
+        "assert done.exit_code == 0, repr(done.exception) + done.output\n"
+        "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('dagengine.')}\n"
+        "asking = {'gateway', 'execution', 'store'} & rooms\n"
+        "assert 'reliability' in rooms and not asking, asking\n"
+    )
+    command = [sys.executable, "-c", code, *arguments, "--out", "out"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    assert (tmp_path / "out" / "card.json").is_file()

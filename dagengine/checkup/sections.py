@@ -25,10 +25,9 @@ from dagengine.checkup.findings import (
     Thinking,
 )
 from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
-from dagengine.execution.node_run import address_question
 from dagengine.gateway.answering import await_answer
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.prompts.decisions import decision_state
+from dagengine.prompts.decisions import address_question, decision_state
 from dagengine.prompts.evidence import as_text
 from dagengine.prompts.probabilities.logprobs import stated_probability
 from dagengine.prompts.probabilities.masses import LEAST_MASS

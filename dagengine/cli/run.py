@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from dagengine.data.cases import Cases, Shard
     from dagengine.execution.cluster.coordinator import Executor
     from dagengine.execution.local_executor import LocalExecutor
-    from dagengine.gateway.limits import Limits
     from dagengine.graph.graph import MetricSpec
+    from dagengine.limits import Limits
     from dagengine.question import Judge
     from dagengine.record.values import Manifest
     from dagengine.record.writer import RunWriter

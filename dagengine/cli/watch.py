@@ -23,7 +23,7 @@ from dagengine.errors import InputError, load_extra
 
 if TYPE_CHECKING:
     from dagengine.execution.local_executor import Settings
-    from dagengine.gateway.limits import Limits
+    from dagengine.limits import Limits
     from dagengine.watch import Watch, WatchSettings
     from dagengine.watch.growing import DailyAccount
 

@@ -32,10 +32,10 @@ from dagengine.estimate.estimates import (
 )
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate, text_tokens
 from dagengine.estimate.walks import Odds, PackWalker, Path, Paths, Walker, answering, writing
-from dagengine.gateway.limits import DEFAULT_LIMITS
-from dagengine.gateway.packs.prompt_cache import SERVER_CHARACTERS
 from dagengine.judges import as_judge
+from dagengine.limits import DEFAULT_LIMITS
 from dagengine.prompts.evidence import as_text
+from dagengine.prompts.instructions import SERVER_CHARACTERS
 from dagengine.question import Judge, display_name
 from dagengine.results import CaseResult, Verdict
 from dagengine.test_case import TestCase, read_field

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from operator import add
 
-from dagengine.gateway.prices import find_price
+from dagengine.results.prices import find_price
 
 Prices = Mapping[str, tuple[float, float]]
 

@@ -22,13 +22,13 @@ from typing import Generic, TypeVar
 from dagengine.compiler.plan import NONE, Plan, Unit
 from dagengine.estimate.estimates import Travel
 from dagengine.estimate.lookahead import UnitEstimate, UnitForecast, text_tokens
-from dagengine.execution.scheduler import CaseState
-from dagengine.execution.speculation import ahead, bringing, deciding_units
 from dagengine.graph.node import AskingNode
 from dagengine.graph.values import NodeValue
 from dagengine.prompts.decisions import state_json, writer_of
 from dagengine.question import Judge, Packs
 from dagengine.results import Failure, OutcomeKind, Verdict
+from dagengine.semantics.scheduler import CaseState
+from dagengine.semantics.speculation import ahead, bringing, deciding_units
 from dagengine.test_case import TestCase
 
 # Beyond this number of paths bounds are taken from the graph, and likelihoods from a sample.

@@ -1,4 +1,4 @@
-"""A plan run over cases: the laws of who runs and what counts, and the tasks that obey."""
+"""A plan run over cases: the tasks that ask, wait and hand on what came."""
 
 from dagengine.execution.cluster.coordinator import Executor, Workers
 from dagengine.execution.flow import OnRow, RunObserver

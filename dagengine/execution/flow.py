@@ -27,9 +27,9 @@ import anyio
 
 from dagengine.compiler.plan import Unit
 from dagengine.errors import InputError
-from dagengine.execution.scheduler import CaseState
 from dagengine.graph.values import Given, NodeValue
 from dagengine.results import CaseResult, Failure
+from dagengine.semantics.scheduler import CaseState
 from dagengine.system.threads import EventLoop, Kept
 from dagengine.test_case import TestCase
 

@@ -20,12 +20,12 @@ from typing import Any, TypedDict
 
 from dagengine.argument_names import check_names, names_of
 from dagengine.compiler.plan import Plan, compile_metrics
+from dagengine.data.app import App, as_app
 from dagengine.data.cases import AsyncCases, Cases, read_cases
 from dagengine.data.converter import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.data.readers import CHECKED
 from dagengine.errors import GraphError, InputError, Problem
-from dagengine.execution.app import App, as_app
 from dagengine.execution.flow import RunObserver, Source
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.node_run import only
@@ -34,12 +34,12 @@ from dagengine.execution.runner import Runner
 from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks, Gateway, LeasedLimits
 from dagengine.gateway.inner_metrics import current_host, joined_threads
-from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.pipeline import Once, Sink
 from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
 from dagengine.graph.first_questions import example_question
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
+from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name

@@ -17,19 +17,18 @@ from dagengine.errors import (
     MissingFieldError,
     NotApplicableError,
     UnparseableError,
-    UnsupportedError,
 )
-from dagengine.execution.scheduler import CaseState
-from dagengine.gateway.answering import is_cancelled
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.inner_metrics import Host
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
 from dagengine.graph.first_questions import first_step
 from dagengine.graph.values import Ballot, Given, NodeValue, Poll
-from dagengine.prompts.decisions import Shows, decision_question, writer_of
+from dagengine.prompts.decisions import address_question
 from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Failure, JudgeCall, OutcomeKind
+from dagengine.semantics.scheduler import CaseState
+from dagengine.system.threads import is_cancelled
 from dagengine.test_case import TestCase, read_field
 
 T = TypeVar("T", bound=BaseModel)
@@ -280,26 +279,6 @@ class GatewayAsk:
                 raise answer
         # Noted in the order of the questions, not in that of the answers.
         return [self._note(answer) for answer in answers if isinstance(answer, Answer)]
-
-
-def address_question(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
-    """The judge for a question put to `judge`, and the question in its form.
-
-    A judge that only decides gets decisions in its own form; what is none goes to its writer.
-    Raises UnsupportedError if there is no writer.
-    """
-    if not judge.capabilities.decides:
-        return judge, question
-    if question.decision is not None:
-        shows: Shows = getattr(judge, "shows", "case")
-        return judge, decision_question(question, question.decision, shows)
-    writer = writer_of(judge)
-    if writer is None:
-        raise UnsupportedError(
-            f"{question.name!r} wants a text, which {judge.identity} cannot give: give the judge "
-            "a writer, for instance DecisionJudge(…, writer='gpt-4o')"
-        )
-    return writer, question
 
 
 async def together(

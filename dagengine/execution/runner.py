@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, Unit
+from dagengine.data.app import App, complete_golden
 from dagengine.data.golden import ConversationalGolden, Golden
-from dagengine.execution.app import App, complete_golden
 from dagengine.execution.flow import (
     Caller,
     CallSource,
@@ -31,13 +31,9 @@ from dagengine.execution.flow import (
     RowsInOrder,
     RunObserver,
 )
-from dagengine.execution.grading import Took
 from dagengine.execution.node_run import Calls, GatewayAsk, judge_unit, questions_of, read_inputs
-from dagengine.execution.path_odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
-from dagengine.execution.scheduler import CaseState
-from dagengine.execution.speculation import ahead, bringing, deciding_units
 from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
@@ -48,6 +44,10 @@ from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge, display_name
 from dagengine.redaction import public_text
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
+from dagengine.semantics.grading import Took
+from dagengine.semantics.path_odds import with_odds
+from dagengine.semantics.scheduler import CaseState
+from dagengine.semantics.speculation import ahead, bringing, deciding_units
 from dagengine.system.threads import in_context
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 

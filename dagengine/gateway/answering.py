@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from traceback import format_exception
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
+from dagengine.graph.node_at_work import node_at_work
 from dagengine.prompts.lengths.window import overflow_in
 from dagengine.question import Answer, Judge
 from dagengine.redaction import (
@@ -30,18 +30,10 @@ from dagengine.redaction import (
     secrets_of_environment,
 )
 from dagengine.results import Failure
+from dagengine.system.threads import is_cancelled
 
 R = TypeVar("R")
 T = TypeVar("T", bound=BaseModel)
-
-
-node_at_work: ContextVar[Any] = ContextVar("dagengine node at work", default=None)
-"""The node that code belongs to (a `host.Host`); None outside of a run."""
-
-
-def is_cancelled() -> bool:
-    """Return whether a cancellation comes from the gateway, and not from the judge's code."""
-    return anyio.current_effective_deadline() == -math.inf
 
 
 async def await_answer(

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from dagengine.errors import InputError, OverBudgetError
-from dagengine.gateway.limits import Limits
-from dagengine.gateway.prices import Price, find_price
+from dagengine.limits import Limits
 from dagengine.question import NO_USAGE, Judge, Question, Usage, model_of
 from dagengine.results import Spent
+from dagengine.results.prices import Price, find_price
 
 _CHARACTERS = 4.0  # per token, in English, before anything is learnt
 _OVERHEAD = 64.0  # tokens around a prompt: roles, the answer's schema

@@ -16,9 +16,6 @@ from dagengine.errors import InputError
 from dagengine.gateway.answering import secrets_of
 from dagengine.gateway.budget import Account, Budget, Ledger
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
-from dagengine.gateway.limits import CHANGEABLE
-from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
-from dagengine.gateway.limits import Limits as Limits
 from dagengine.gateway.packs.packing import Pause
 from dagengine.gateway.packs.prompt_cache import sticky_places
 from dagengine.gateway.pipeline import (
@@ -35,6 +32,9 @@ from dagengine.gateway.request import JudgeState, Request
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.waiting import Resting, Urgency, Waits, merge_waits
 from dagengine.gateway.window.whole_prompts import WholePrompts
+from dagengine.limits import CHANGEABLE
+from dagengine.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
+from dagengine.limits import Limits as Limits
 from dagengine.prompts.decisions import harmless_question
 from dagengine.question import (
     Answer,

@@ -23,20 +23,15 @@ from contextvars import Token
 from functools import partial, wraps
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
-
 from dagengine.errors import InputError
-from dagengine.gateway.answering import node_at_work
 from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
-from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.graph.node_at_work import Change, node_at_work, working_for
+from dagengine.question import NO_USAGE, Answer, Judge
 from dagengine.system.threads import LoopCall
 
-T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
-Change = Callable[[Question[Any]], Question[Any]]
-
 
 # Held while a thread looks whether its node has ended, and leaves its call.
 _closing = threading.RLock()
@@ -118,6 +113,10 @@ class Host:
         if self._over:
             raise _ended_error()
 
+    def with_change(self, change: Change) -> Host:
+        """A host as urgent as the node, which makes a change to every question first."""
+        return Host(self, self.judge, change)
+
     def __enter__(self) -> Host:
         self._outer: Token[Host | None] = node_at_work.set(self)
         return self
@@ -162,37 +161,8 @@ class Host:
                 self.loop.soon(call.start)
 
 
-class _Nobody(Host):
-    """Where code is only looked at: it can ask nothing."""
-
-    def __init__(self) -> None:
-        self._over = True
-
-    def require_open(self) -> None:
-        raise InputError("no calls are possible here: this code is run only to see what it reads")
-
-    def call(self, make: Callable[[], Awaitable[R]]) -> R:
-        self.require_open()
-        raise AssertionError("unreachable")
-
-
 def _ended_error() -> InputError:
     return InputError("this code belongs to a node that has ended, so it cannot ask questions")
-
-
-class working_for:
-    """Let what is called inside belong to a node; to no run, as a judge's own code, without one."""
-
-    __slots__ = ("_host", "_outer")
-
-    def __init__(self, host: Host | None) -> None:
-        self._host = host
-
-    def __enter__(self) -> None:
-        self._outer = node_at_work.set(self._host)
-
-    def __exit__(self, *_: object) -> None:
-        node_at_work.reset(self._outer)
 
 
 def current_host() -> Host | None:
@@ -261,19 +231,3 @@ def _joined_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
 def _work_for(host: Host, function: Callable[..., R], /, *arguments: Any, **named: Any) -> R:
     with working_for(host):
         return function(*arguments, **named)
-
-
-def asking_nobody() -> working_for:
-    """Refuse whatever is measured by what is called inside, as in a plan."""
-    return working_for(_Nobody())
-
-
-@contextmanager
-def asking_with(change: Change) -> Iterator[None]:
-    """Have `change` made to every question of metrics that a node's own code measures."""
-    host = current_host()
-    if host is None:
-        yield
-        return
-    with Host(host, host.judge, change):  # as urgent as the node
-        yield

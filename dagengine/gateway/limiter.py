@@ -19,8 +19,8 @@ from dagengine.gateway.budget import RateLimit
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
 from dagengine.gateway.laws.throughput import ThroughputLimit
-from dagengine.gateway.limits import Limits
 from dagengine.gateway.waiting import Queue, Resting, Urgency, one_waits, reason
+from dagengine.limits import Limits
 from dagengine.question import Question, Usage, judge_name
 from dagengine.results import Waiting
 

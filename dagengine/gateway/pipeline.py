@@ -48,18 +48,18 @@ from dagengine.errors import (
 from dagengine.gateway.answering import await_answer, hide_secrets, without_secrets
 from dagengine.gateway.budget import Budget, Ledger
 from dagengine.gateway.limiter import UNSAID, JudgeLimiter, Limiter
-from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import PackCounts, PackEntry, PackingJudge, PackSender
 from dagengine.gateway.packs.prompt_cache import PromptCacheOrder, beginning_of, least_shared
-from dagengine.gateway.prices import Price
 from dagengine.gateway.request import JudgeState, Request
 from dagengine.gateway.single_flight import SingleFlight, WithdrawnError
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.waiting import FIRST, Resting, Waits
 from dagengine.gateway.window.whole_prompts import counting, explain_overflow
+from dagengine.limits import Limits
 from dagengine.prompts.parsing import is_enough, read_part, require_last_word
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth
 from dagengine.results import Attempt, JudgeCall, OutcomeKind
+from dagengine.results.prices import Price
 from dagengine.store.answers import Answers
 
 R = TypeVar("R")

@@ -9,11 +9,11 @@ from dagengine.gateway.budget import Estimates
 from dagengine.gateway.limiter import Call, JudgeLimiter
 from dagengine.gateway.packs.packing import Participant, Pause
 from dagengine.gateway.packs.prompt_cache import StickyPlaces
-from dagengine.gateway.prices import Price
 from dagengine.gateway.waiting import Urgency
 from dagengine.gateway.window.whole_prompts import WholePrompts
 from dagengine.question import NO_FACTS, Judge, Question, ServerFacts
 from dagengine.results import JudgeCall
+from dagengine.results.prices import Price
 
 
 @dataclass(slots=True)

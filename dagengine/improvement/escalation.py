@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dagengine.errors import InputError
-from dagengine.gateway.prices import find_price
 from dagengine.graph.graph import Metric
 from dagengine.improvement.experiment import reader_of
 from dagengine.improvement.rungs import with_escalation
@@ -40,6 +39,7 @@ from dagengine.reliability.statistics.intervals import Interval, Unknown, bootst
 from dagengine.reliability.statistics.sums import mean, mean_score, numpy
 from dagengine.reliability.verdict_files import Collected
 from dagengine.results import OutcomeKind
+from dagengine.results.prices import find_price
 from dagengine.store import Store
 from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase, read_field

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from dagengine.errors import UnsupportedError
 from dagengine.prompts.answer_types import VerdictList, judgement_type, output_type
 from dagengine.prompts.evidence import as_data, names_in
 from dagengine.question import (
@@ -82,6 +83,26 @@ def writer_of(judge: Judge) -> Judge | None:
         return judge
     writer: Judge | None = getattr(judge, "writer", None)
     return writer
+
+
+def address_question(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
+    """The judge for a question put to `judge`, and the question in its form.
+
+    A judge that only decides gets decisions in its own form; what is none goes to its writer.
+    Raises UnsupportedError if there is no writer.
+    """
+    if not judge.capabilities.decides:
+        return judge, question
+    if question.decision is not None:
+        shows: Shows = getattr(judge, "shows", "case")
+        return judge, decision_question(question, question.decision, shows)
+    writer = writer_of(judge)
+    if writer is None:
+        raise UnsupportedError(
+            f"{question.name!r} wants a text, which {judge.identity} cannot give: give the judge "
+            "a writer, for instance DecisionJudge(…, writer='gpt-4o')"
+        )
+    return writer, question
 
 
 def decision_question(question: Question[T], decision: Decision, shows: Shows) -> Question[T]:

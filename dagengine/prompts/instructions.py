@@ -25,6 +25,8 @@ _PREFACE = (
 """What every prompt begins with, whatever the question: beginnings that are equal are read once."""
 KEPT_CHARACTERS = 4_096
 """Characters from which on providers keep the beginning of a prompt: 1,024 tokens of English."""
+SERVER_CHARACTERS = 1_024
+"""Characters from which on it is worth a wait that a server of one's own keeps a beginning."""
 _SHORTER_END = len("BEGIN") - len("END")
 _STEP = "This was all the material. The step:\n\n"
 _SOLVED = "solved example "

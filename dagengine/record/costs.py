@@ -16,10 +16,10 @@ from annotated_types import MinLen
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.json_lines import value_of
-from dagengine.gateway.prices import Price
 from dagengine.question import NO_USAGE
 from dagengine.record.values import Manifest
 from dagengine.results.outcomes import JudgeCall, Step
+from dagengine.results.prices import Price
 from dagengine.results.rows import CaseResult, MetricResult
 
 DIGITS = 4

@@ -23,12 +23,11 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.errors import DagengineError, InputError
-from dagengine.gateway.limits import Limits
-from dagengine.gateway.prices import find_price
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.rewriting import SpecMetric
 from dagengine.judges.default import user_file
+from dagengine.limits import Limits
 from dagengine.question import Judge, display_name, durable_identity, model_of
 from dagengine.record.hiding import Hiding
 from dagengine.record.values import (
@@ -44,6 +43,7 @@ from dagengine.record.values import (
 )
 from dagengine.redaction import public_text, public_value
 from dagengine.results import Spent, Totals
+from dagengine.results.prices import find_price
 from dagengine.system.regular_files import file_sha256, read_whole, write_whole
 from dagengine.system.terminal import few
 from dagengine.trees import document_of

@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from dagengine.compiler.plan import ALWAYS, NONE, Unit, compile_metrics
-from dagengine.execution.scheduler import CaseState
-from dagengine.gateway.inner_metrics import asking_nobody
 from dagengine.graph.graph import Metric, MetricSpec
+from dagengine.graph.node_at_work import asking_nobody
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     CodeNode,
@@ -25,6 +24,7 @@ from dagengine.graph.nodes import (
 )
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.results import MetricResult, Verdict
+from dagengine.semantics.scheduler import CaseState
 from dagengine.test_case import TestCase, read_field
 
 _JUDGEMENTS = (BinaryJudgementNode, NonBinaryJudgementNode)

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.gateway.inner_metrics import asking_with
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_at_work import asking_with
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     DecisionNode,

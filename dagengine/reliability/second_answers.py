@@ -21,14 +21,14 @@ import networkx as nx
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.execution.flow import JudgedCase
-from dagengine.execution.grading import step_of
 from dagengine.execution.node_run import read_inputs, together
-from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.values import NodeValue
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.perturbations import later
 from dagengine.results import Failure, Step
+from dagengine.semantics.grading import step_of
+from dagengine.semantics.scheduler import CaseState
 
 _ANSWERS = 2
 # Cases whose second answers are in progress at once; limits of calls hold besides.

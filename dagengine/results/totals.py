@@ -60,7 +60,7 @@ class Totals:
     `damaged` stored answers that were damaged and asked again. `requests` counts requests: fewer
     than calls if several calls share one. `speculated` counts questions that were asked ahead, and
     `unneeded` those of them that were not needed; a needed one counts as a call. `cost` is in US
-    dollars by the known prices (see `dagengine.gateway.prices`); None if a judge has no known
+    dollars by the known prices (see `dagengine.results.prices`); None if a judge has no known
     price. `saved` are US dollars that prompt tokens from caches cost less than others. `in_flight`
     are the calls in progress (0 when a run is over).
     """

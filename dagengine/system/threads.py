@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
@@ -280,6 +281,11 @@ def in_steps(work: Awaitable[T], run: Callable[[Callable[[], Any]], Any]) -> Gen
 def in_context(context: contextvars.Context, work: Awaitable[T]) -> Awaitable[T]:
     """The same work, every step of which runs in a copy of a context, in this task."""
     return in_steps(work, context.copy().run)
+
+
+def is_cancelled() -> bool:
+    """Return whether a cancellation comes from the run, and not from the caller's own code."""
+    return anyio.current_effective_deadline() == -math.inf
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:

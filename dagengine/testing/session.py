@@ -34,9 +34,9 @@ from dagengine.execution.flow import OnRow
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
-from dagengine.gateway.limits import DEFAULT_LIMITS
 from dagengine.gateway.pipeline import Sink
 from dagengine.judges import open_judges
+from dagengine.limits import DEFAULT_LIMITS
 from dagengine.question import Judge, durable_identity
 from dagengine.results import Attempt, CaseResult, Waiting
 from dagengine.store.answers import as_store

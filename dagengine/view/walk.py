@@ -16,12 +16,12 @@ import networkx as nx
 
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanScope, PlanSlot, Unit
 from dagengine.compiler.wiring import SlotKind, material_of
-from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
 from dagengine.results import MetricResult, OutcomeKind, Step, Verdict
+from dagengine.semantics.scheduler import CaseState
 
 Said = Verdict | float | None
 """A person's answer: a verdict, a rating from 0 to 1, or None for "cannot tell"."""

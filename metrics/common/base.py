@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from html import escape
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import anyio
 import sniffio
@@ -19,14 +19,11 @@ from dagengine.errors import (
     MissingExtraError,
     metric_failed,
 )
-from dagengine.evaluation import judged_case
-from dagengine.execution.interrupts import sync
-from dagengine.gateway.inner_metrics import current_host
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_at_work import node_at_work
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.report.pictures.drawing import Picture, draw
-from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
 from dagengine.results.html import cell
 from dagengine.results.passing import passes
@@ -36,7 +33,16 @@ from dagengine.trees.form import parameters_of
 from dagengine.trees.writing import Written
 from dagengine.unknown import Answering
 
+R = TypeVar("R")
+
 _NAME = 60  # characters of a name in a `repr`
+
+
+def wait_for(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
+    """Run a coroutine function to its end (see `execution.sync`), loading the engine for it."""
+    from dagengine.execution.interrupts import sync
+
+    return sync(make, lasting=lasting)
 
 
 class BaseMetric(Answering):
@@ -104,7 +110,7 @@ class BaseMetric(Answering):
         """
         _require_private(args, private)
         alone = type(self).measure is BaseMetric.measure  # not called by an override of it
-        return sync(
+        return wait_for(
             lambda: self.a_measure(test_case) if alone else self._judge(test_case), lasting=True
         )
 
@@ -120,6 +126,8 @@ class BaseMetric(Answering):
 
     async def _judge(self, test_case: Any) -> float:
         """The score of one case by the metric's graph, whatever overrides of `measure` do."""
+        from dagengine.evaluation import judged_case  # whoever only builds metrics needs no engine
+
         graph = _Graph(self)
         try:
             row, totals = await judged_case(test_case, [graph], {}, at_once=bool(self.async_mode))
@@ -131,6 +139,8 @@ class BaseMetric(Answering):
         failure = result.failure
         self._show(result, result.score, failure.message if failure else None)
         if self.verbose_mode:
+            from dagengine.report.tables import print_steps
+
             print_steps(result)
         if failure is not None or result.score is None:
             kind, node = (str(failure.kind), failure.node) if failure else ("no score", None)
@@ -299,7 +309,7 @@ class MeasureNode(BaseNode):
         # Code of this kind may catch the refusal of the call that would have blocked, or wrap it
         # into an error of its own. So it is the host that says whether it happened, not the
         # exception.
-        host, metric = current_host(), self._fresh()
+        host, metric = node_at_work.get(), self._fresh()
         returned: float | None = None
         try:
             returned = await metric.a_measure(case)

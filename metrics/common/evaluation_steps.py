@@ -11,11 +11,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.execution.interrupts import sync
-from dagengine.gateway.gateway import Gateway
 from dagengine.graph.nodes import TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.judges import as_judge, open_judges
+from dagengine.metrics.common.base import wait_for
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.decisions import writer_of
@@ -308,7 +307,7 @@ class StepwiseMetric(PrebuiltMetric):
 
     def generate_steps(self, model: Any = None) -> list[str]:
         """`a_generate_steps` for callers without an event loop (it works inside one, too)."""
-        return sync(lambda: self.a_generate_steps(model))
+        return wait_for(lambda: self.a_generate_steps(model))
 
     async def a_generate_steps(self, model: Any = None) -> list[str]:
         """The steps given, or those that the judge makes of the criterion.
@@ -322,6 +321,8 @@ class StepwiseMetric(PrebuiltMetric):
         writer = writer_of(judge)
         if writer is None:
             raise UnsupportedError(f"{judge.identity} writes no steps: give it a writer=")
+        from dagengine.gateway.gateway import Gateway  # metrics with steps of their own need none
+
         async with open_judges([writer]):
             answer = await Gateway().ask(writer, self._steps_node().steps_question())
         return list(answer.value.steps)

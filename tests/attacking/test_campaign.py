@@ -14,8 +14,8 @@ from dagengine import attack
 from dagengine.attacking import AttackCard, Family, defended
 from dagengine.attacking.trials import Ways
 from dagengine.errors import InputError
-from dagengine.gateway.limits import Limits
 from dagengine.judges import ScriptedJudge
+from dagengine.limits import Limits
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
     DAG,

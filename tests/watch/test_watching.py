@@ -16,8 +16,8 @@ from folders.spans import trace_id, write
 
 from dagengine.errors import InputError, JudgeSetupError, JudgeTimeoutError, ProviderError
 from dagengine.evaluation import RecordTo
-from dagengine.gateway.limits import Limits
 from dagengine.judges import ScriptedJudge
+from dagengine.limits import Limits
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question

@@ -18,8 +18,8 @@ from dagengine.redaction import public_text
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
-    from dagengine.gateway.limits import Limits
     from dagengine.graph.judging import Quotes
+    from dagengine.limits import Limits
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.question import Judge
 
@@ -316,7 +316,7 @@ class JudgeOptions:
 
     def limits(self, **settings: Any) -> Limits:
         """The limits of all calls; raises InputError for invalid values."""
-        from dagengine.gateway.limits import Limits
+        from dagengine.limits import Limits
 
         calls = in_flight(self.max_in_flight, self.judge, self.base_url)
         return Limits(**{"max_in_flight": calls, "prices": self.prices(), **settings})

@@ -375,7 +375,7 @@ class BenchmarkJob:
     def ask(self) -> Observations:
         """Print the number of calls, then ask."""
         from dagengine.evaluation import fields_before
-        from dagengine.gateway.limits import Limits
+        from dagengine.limits import Limits
         from dagengine.reliability.card.words import could_be_seen
 
         options = self.options

@@ -36,10 +36,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import sniffio
 
+from dagengine.data.app import as_app
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.data.converter import Item
 from dagengine.errors import InputError, load_extra
-from dagengine.execution.app import as_app
 from dagengine.execution.cluster.leases import CALLS, MONEY, PLACES, Leases
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
 from dagengine.execution.cluster.worker import (
@@ -58,9 +58,9 @@ from dagengine.execution.flow import PulledSource, RowsInOrder, RunObserver, Sou
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.gateway.budget import Ledger
 from dagengine.gateway.inner_metrics import current_host
-from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.waiting import merge_waits
 from dagengine.graph.graph import Metric
+from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.results import Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
 from dagengine.system.file_locks import available

@@ -20,17 +20,17 @@ from typing import Any, cast
 
 import anyio
 
+from dagengine.data.app import App, as_app
 from dagengine.data.converter import Item
 from dagengine.errors import DagengineError, InputError
-from dagengine.execution.app import App, as_app
 from dagengine.execution.cluster.leases import AMOUNT, CALLS, MONEY, PLACES, QUESTION, SHARE
 from dagengine.execution.cluster.processes import telling
 from dagengine.execution.flow import RunObserver
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.gateway.budget import Account, RateLimit
 from dagengine.gateway.limiter import JudgeLimiter, Limiter
-from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
+from dagengine.limits import Limits
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
 from dagengine.store.claims import Claim, CommonAnswers, SharedAnswers

@@ -22,14 +22,12 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.gateway.waiting import Resting, Urgency
-from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
+from dagengine.prompts.instructions import KEPT_CHARACTERS, SERVER_CHARACTERS, shared_end
 from dagengine.question import Judge, Question, ServerFacts, schema_json
 
 # A beginning that no question used for so long may be gone at the provider.
 WARM_SECONDS = 240.0
 _KEPT = 10_000
-# Characters from which on it is worth a wait that a server of one's own keeps a beginning.
-SERVER_CHARACTERS: Final = 1_024
 # Servers of one's own that keep beginnings, and those that do so by place.
 _KEEPING: Final = frozenset({"llama.cpp", "model file", "vLLM"})
 _BY_PLACE: Final = frozenset({"llama.cpp", "model file"})

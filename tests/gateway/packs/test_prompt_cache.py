@@ -14,7 +14,6 @@ from servers.openai_server import Json, OpenAIServer, Reply
 
 from dagengine import compile_metrics, evaluate
 from dagengine.gateway.packs.prompt_cache import (
-    SERVER_CHARACTERS,
     PromptCacheOrder,
     StickyPlaces,
     beginning_of,
@@ -29,7 +28,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
+from dagengine.prompts.instructions import KEPT_CHARACTERS, SERVER_CHARACTERS, shared_end
 from dagengine.question import (
     NO_FACTS,
     Answer,

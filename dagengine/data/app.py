@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from dagengine.data.golden import CASE_OF, ConversationalGolden, Golden
 from dagengine.errors import InputError
-from dagengine.gateway.answering import is_cancelled
 from dagengine.results import Failure, OutcomeKind
-from dagengine.system.threads import in_daemon_thread
+from dagengine.system.threads import in_daemon_thread, is_cancelled
 from dagengine.test_case import CASE_TYPES, TestCase
 
 

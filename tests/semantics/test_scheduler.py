@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dagengine import compile_metrics
 from dagengine.compiler import Plan
 from dagengine.errors import GraphError
-from dagengine.execution.scheduler import CaseState
 from dagengine.graph import NodeValue
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.results import Failure, MetricResult, OutcomeKind
+from dagengine.semantics.scheduler import CaseState
 
 SLOW = settings(max_examples=60)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import networkx as nx
 
 from dagengine.compiler.plan import ALWAYS, Plan, Unit
-from dagengine.execution.scheduler import CaseState
 from dagengine.graph.node import AskingNode
 from dagengine.question import Judge
+from dagengine.semantics.scheduler import CaseState
 
 
 def bringing(plan: Plan, judges: Sequence[Judge]) -> frozenset[int]:

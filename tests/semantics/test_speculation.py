@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from dagengine import Limits, a_evaluate, compile_metrics
 from dagengine.compiler.plan import ALWAYS
 from dagengine.errors import ProviderError, RefusedError
-from dagengine.execution.scheduler import CaseState
-from dagengine.execution.speculation import ahead, bringing, deciding_units
 from dagengine.graph.values import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -25,6 +23,8 @@ from dagengine.metrics.dag import DAG, RatingNode, TaskNode
 from dagengine.prompts.decisions import read_wording
 from dagengine.question import Packs, Question
 from dagengine.results import Attempt, EvaluationResult
+from dagengine.semantics.scheduler import CaseState
+from dagengine.semantics.speculation import ahead, bringing, deciding_units
 from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(input="the input", context=["first", "second"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dagengine.errors import InputError
-from dagengine.gateway.prices import Price, as_price
+from dagengine.results.prices import Price, as_price
 
 # Whole numbers and the least of each; the optional ones may be None.
 _WHOLE = {"max_in_flight": 1, "attempts": 1, "reasks": 0, "remembered": 0}

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from servers.decision_server import Asked, DecisionServer
 
 from dagengine import compile_metrics, evaluate
-from dagengine.execution.path_odds import MOST_PATHS, odds_of, with_odds
-from dagengine.execution.scheduler import CaseState
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import CriteriaMetric, DAGMetric, GEval
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
+from dagengine.semantics.path_odds import MOST_PATHS, odds_of, with_odds
+from dagengine.semantics.scheduler import CaseState
 from dagengine.test_case import LLMTestCase
 
 READ = ["input"]

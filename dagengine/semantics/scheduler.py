@@ -26,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot, unfounded_slots
-from dagengine.execution.grading import Took, failed_result, final_score, grade, metric_result
-from dagengine.execution.precedence import Ruling, rule
 from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
+from dagengine.semantics.grading import Took, failed_result, final_score, grade, metric_result
+from dagengine.semantics.precedence import Ruling, rule
 
 _UNKNOWN, _LIVE, _DEAD = 0, 1, 2
 _NEW, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import anyio
@@ -25,7 +25,7 @@ from dagengine.gateway.request import Request
 from dagengine.graph.first_questions import first_step
 from dagengine.graph.values import Ballot, Given, NodeValue, Poll
 from dagengine.prompts.decisions import address_question
-from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Failure, JudgeCall, OutcomeKind
 from dagengine.semantics.scheduler import CaseState
 from dagengine.system.threads import is_cancelled
@@ -56,10 +56,7 @@ def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
 def questions_of(
     unit: Unit, judge: Judge, case: TestCase, state: CaseState, most: int
 ) -> list[Question[Any]]:
-    """The first questions of a unit of this library; its first `most` and one more.
-
-    Nothing where it cannot be told, or where it asks somebody else.
-    """
+    """The first `most` questions of a unit, and one more; none if they are not known yet."""
     try:
         reads = read_inputs(unit, case, state)
     except MissingFieldError:
@@ -72,31 +69,21 @@ def questions_of(
 
 
 def judge_unit(
-    unit: Unit,
     gateway: Asks,
     judges: Sequence[Judge],
+    rank: int,
+    unit: Unit,
     read: Callable[[], Given],
-    place: int,
     participant: Participant | None = None,
     calls: Calls | None = None,
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
-    """The outcome of one run of a node, or of all that its panel wants.
-
-    Its questions go before those of a greater `index`; with a `participant` they may
-    travel with others. Those that needed several calls are noted in `calls`.
-    """
+    """The outcome of one run of a node, or of all runs that its panel wants (see `GatewayAsk`)."""
+    context = asker_of(unit), rank, participant, unit.shares, calls
     if unit.node.panel is None:
-        judge = judges[unit.judges[0]]
-        ask = GatewayAsk(
-            gateway, judge, asker_of(unit), place, None, participant, unit.shares, calls
-        )  # fmt: skip
-        return _run_isolated(unit, ask, read)
+        return _run_isolated(unit, GatewayAsk(gateway, judges[unit.judges[0]], *context), read)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
-        judge = judges[unit.judges[ballot.judge]]
-        ask = GatewayAsk(
-            gateway, judge, asker_of(unit), place, ballot, participant, unit.shares, calls
-        )  # fmt: skip
+        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], *context, ballot)
         return await _run_isolated(unit, ask, read)
 
     return _poll_panel(unit.node.panel.poll(), cast, participant)
@@ -168,55 +155,31 @@ def only(error: BaseException) -> BaseException:
     return error
 
 
+@dataclass(slots=True, eq=False)
 class GatewayAsk:
     """What one running node asks with: a judge of its unit, through the gateway.
 
-    Questions are counted for `asker`, a metric and one of its nodes. `index` is that of the
-    node's case. With a `ballot` every question is one vote of several, with a
-    `participant` decisions travel with others of the case. `shares` are the fields that other
-    questions of the plan begin with, too. `calls` gets those of questions that needed several.
+    Questions are counted for `asker`, a metric and one of its nodes; those of a case with a smaller
+    `rank` go first. With a `ballot` every question is one vote of several, with a `participant`
+    decisions travel with others of the case. `shares` are the fields that other questions of the
+    plan begin with, too. `calls` gets those of questions that needed several.
     """
 
-    __slots__ = (
-        "_asker",
-        "_ballot",
-        "_calls",
-        "_gateway",
-        "_judge",
-        "_participant",
-        "_place",
-        "_shares",
-        "answers",
-        "asked",
-        "usage",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        gateway: Asks,
-        judge: Judge,
-        asker: tuple[str, str],
-        place: int = 0,
-        ballot: Ballot | None = None,
-        participant: Participant | None = None,
-        shares: tuple[str, ...] = (),
-        calls: Calls | None = None,
-    ) -> None:
-        self._calls = calls
-        self._participant = participant
-        self._shares = shares
-        self._gateway = gateway
-        self._judge = judge
-        self._asker = asker
-        self._place = place
-        self._ballot = ballot
-        self.usage = NO_USAGE
-        self.answers: list[str] = []
-        self.asked: list[str] = []
+    _gateway: Asks
+    _judge: Judge
+    _asker: tuple[str, str]
+    _rank: int
+    _participant: Participant | None = None
+    _shares: tuple[str, ...] = ()
+    _calls: Calls | None = None
+    _ballot: Ballot | None = None
+    usage: Usage = NO_USAGE
+    answers: list[str] = field(default_factory=list[str])
+    asked: list[str] = field(default_factory=list[str])
 
     def host(self) -> Host:
         """Host of the node's own code: the same gateway, the same kind of vote."""
-        return Host(self._gateway, self._judge, self._own, self._place, self._participant)
+        return Host(self._gateway, self._judge, self._own, self._rank, self._participant)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         request = self._request(question)
@@ -226,14 +189,14 @@ class GatewayAsk:
             self._note_asked(request)
         return self._note(answer)
 
-    def _request(self, question: Question[Any], place: int | None = None) -> Request:
+    def _request(self, question: Question[Any], item: int | None = None) -> Request:
         """The question with its context; raises UnsupportedError where nobody can answer it."""
-        judge, own = self._judge, self._own(question, place)
+        judge, own = self._judge, self._own(question, item)
         if judge.capabilities.decides:
             judge, own = address_question(judge, own)
         # Questions of a judge that takes one at a time, as a writer does, always go alone.
         participant = None if judge.capabilities.packs is None else self._participant
-        return Request(judge, own, self._place, participant)
+        return Request(judge, own, self._rank, participant)
 
     def _note_asked(self, request: Request) -> None:
         """Note what a store has the question under, as it was put in the end, and its calls."""
@@ -248,10 +211,10 @@ class GatewayAsk:
         """Whether the judge takes one decision at a time, and gives no text."""
         return self._judge.capabilities.decides
 
-    def _own(self, question: Question[T], place: int | None = None) -> Question[T]:
+    def _own(self, question: Question[T], item: int | None = None) -> Question[T]:
         """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
-            question = self._ballot.question(question, place)
+            question = self._ballot.question(question, item)
         return question.for_asker(self._asker, self._shares)
 
     def _note(self, answer: Answer[Any]) -> Answer[Any]:
@@ -287,10 +250,10 @@ async def together(
     most: int | None = None,
     participant: Participant | None = None,
 ) -> list[R]:
-    """Results of `work` on every (place, thing), at most so many in parallel.
+    """Results of `work` on every (index, thing), at most so many in parallel.
 
-    A thing is made when there is room for its work. Each of those at once is its own strand for
-    the `participant`; the last to end is that which continues.
+    A thing is made when there is room for its work. Each strand of the `participant` works on one
+    after the other; the last strand to end is that which continues.
     """
     results: dict[int, R] = {}
     coming = enumerate(things)

@@ -9,7 +9,6 @@ from functools import partial
 import anyio
 
 from dagengine.compiler.plan import Plan, Unit
-from dagengine.errors import DagengineError
 from dagengine.execution.node_run import judge_unit
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.single_flight import SingleFlight
@@ -29,7 +28,10 @@ class RunOnce:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._flights: SingleFlight[Outcome] = SingleFlight(len(plan.units) + 1)
+        # What weighs nothing is kept to the end.
+        self._flights: SingleFlight[Outcome] = SingleFlight(
+            0, lambda outcome: isinstance(outcome, Failure) and outcome.may_pass
+        )
 
     def preload(self, outcomes: Mapping[int, Outcome]) -> None:
         """Take outcomes, by the number of their unit, that another process made."""
@@ -42,27 +44,11 @@ class RunOnce:
         make: Callable[[], Awaitable[Outcome]],
         waiting: AbstractContextManager[None] | None = None,
     ) -> Outcome:
-        """The outcome of a unit, which `make` makes unless it is known.
-
-        It waits inside `waiting` for another one who makes it.
-        """
-
-        async def lasting() -> Outcome:  # what may pass is raised, and so not kept
-            outcome = await make()
-            if isinstance(outcome, Failure) and outcome.may_pass:
-                raise _PassingError(outcome)
-            return outcome
-
-        try:
-            return await self._flights.get(unit.index, lasting, waiting=waiting)
-        except _PassingError as error:
-            return error.failure
+        """The outcome of a unit; `waiting` is entered while somebody else makes it."""
+        return await self._flights.get(unit.index, make, waiting=waiting)
 
     async def every(self, judges: Sequence[Judge], gateway: Asks) -> dict[int, Outcome]:
-        """The outcomes of all constant units, failed ones included, by their number.
-
-        What would read the output of a unit that failed is left out.
-        """
+        """The outcomes of all constant units whose inputs have values, by their number."""
         outcomes: dict[int, Outcome] = {}
 
         async def outcome(unit: Unit) -> Outcome | None:
@@ -74,7 +60,7 @@ class RunOnce:
                 inputs.append((label, read.value))
             reads = Given((), tuple(inputs))
             made = await self.get(
-                unit, partial(judge_unit, unit, gateway, judges, lambda: reads, FIRST)
+                unit, partial(judge_unit, gateway, judges, FIRST, unit, lambda: reads)
             )
             outcomes[unit.index] = made
             return made
@@ -84,11 +70,3 @@ class RunOnce:
                 if unit.constant:
                     group.start_soon(outcome, unit)
         return outcomes
-
-
-class _PassingError(DagengineError):
-    """Carries a failure that another attempt may not meet."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(failure.message)

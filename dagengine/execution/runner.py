@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,7 @@ from dagengine.gateway.packs.packing import Ahead, Packing, Participant
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.waiting import FIRST, Resting
 from dagengine.graph.graph import nothing_to_judge
-from dagengine.graph.values import Given, NodeValue
+from dagengine.graph.values import NodeValue
 from dagengine.question import Judge, display_name
 from dagengine.redaction import public_text
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
@@ -108,11 +108,10 @@ class Runner:
         step: int = 1,
         at_once: bool = True,
     ) -> None:
-        """`judges` are in the order of `plan.models`; `observer` follows the run.
+        """`judges` are in the order of `plan.models`; `constants` are those of the whole run.
 
-        `app` completes goldens. `constants` are shared by the sources of one run. `first` is
-        the index of the first case, `step` how far the next one is from it, unless the terms of a
-        case have its index. Without `at_once` one node runs at a time.
+        Cases have the index `first`, `first + step`, …, unless their terms have another one.
+        Without `at_once` one node runs at a time.
         """
         self._observer = observer
         self._spans = spans
@@ -121,6 +120,7 @@ class Runner:
         self._app = app
         self._gateway = gateway
         self._judges = judges
+        self._judge_unit = partial(judge_unit, gateway, judges)
         self._constants = constants or RunOnce(plan)
         self._source: CaseSource[Item | Caller] = PulledSource(())
         most = gateway.run.limits.max_in_flight
@@ -194,9 +194,7 @@ class Runner:
         """Whether there is room for another case: its row, its output, or its first units."""
         if self._rows.waiting >= _REORDER:
             return False
-        if self._app is not None:
-            return self._completing < self._app.max_in_flight
-        return True
+        return self._app is None or self._completing < self._app.max_in_flight
 
     def next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
@@ -236,7 +234,7 @@ class Runner:
             skipped = item.nothing_to_judge
             kind = OutcomeKind.SKIPPED if skipped else OutcomeKind.INVALID_CASE
             failure = Failure(kind, "data set", item.message if skipped else str(item))
-            self._fail_case(index, item.name, failure, item.test_case)
+            self._close(failed_row(self._plan, index, item.name, failure, item.test_case))
         elif isinstance(item, Golden | ConversationalGolden):
             self._goldens.append((index, item, self._limit(terms)))
             self._completing += 1
@@ -269,9 +267,6 @@ class Runner:
         label, took = case_label(active.case, active.index), time.perf_counter() - active.began
         self._close(CaseResult(active.index, label, results, active.case, seconds=took))
 
-    def _fail_case(self, index: int, label: str, failure: Failure, golden: Any = None) -> None:
-        self._close(failed_row(self._plan, index, label, failure, golden))
-
     async def _complete(
         self, index: int, golden: Golden | ConversationalGolden, terms: CaseTerms, _: WorkerScope
     ) -> None:
@@ -284,7 +279,8 @@ class Runner:
         if outcome is None:
             outcome = Failure(OutcomeKind.TIMEOUT, "app", terms.late)
         if isinstance(outcome, Failure):
-            self._fail_case(index, golden.name or f"case {index}", outcome, golden)
+            label = golden.name or f"case {index}"
+            self._close(failed_row(self._plan, index, label, outcome, golden))
         else:
             self._start(index, outcome, terms)
 
@@ -399,16 +395,6 @@ class Runner:
             self._spans.record(span, outcome)
         return outcome
 
-    def _judge_unit(
-        self,
-        place: int,
-        unit: Unit,
-        read: Callable[[], Given],
-        participant: Participant | None = None,
-        calls: Calls | None = None,
-    ) -> Awaitable[NodeValue | Failure]:
-        return judge_unit(unit, self._gateway, self._judges, read, place, participant, calls)
-
     def _riders(self, active: _ActiveCase, most: int) -> Iterator[Ahead]:
         """Later questions of a case's nodes; none if they would take from what is needed."""
         limits = self._gateway.run.limits
@@ -470,9 +456,7 @@ def only_judge(plan: Plan, metric: PlanMetric, judges: Sequence[Judge]) -> str |
     return public_text(names.pop()) if len(names) == 1 else None
 
 
-def failed_row(
-    plan: Plan, index: int, label: str, failure: Failure, case: Any = None
-) -> CaseResult:
+def failed_row(plan: Plan, index: int, label: str, failure: Failure, case: Any) -> CaseResult:
     """The row of a case that no metric can run on."""
     state = CaseState(plan, {metric.index: failure for metric in plan.metrics})
     return CaseResult(index, label, state.results(), case)

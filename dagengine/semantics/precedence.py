@@ -33,25 +33,12 @@ class Ruling:
     pending: frozenset[int]
 
 
-def rule(
-    plan: Plan,
-    metric: int,
-    values: Mapping[int, NodeValue],
-    failures: Container[int],
-    ready: Container[int],
-) -> Ruling:
-    """Judge the state of one metric in which at least one slot has failed.
-
-    `ready` holds the live slots that have all they read, but neither value nor failure.
-    """
-    return _Walk(plan, metric, values, failures, ready).run()
-
-
 @dataclass(slots=True)
-class _Walk:
-    """A walk over everything known, lowest precedence first.
+class Walk:
+    """A walk over all that is known of one metric in which a slot has failed, in precedence order.
 
-    It goes through the case as if nodes ran one by one in the order of the plan. It stops at the
+    `ready` holds the live slots that have all they read, but neither value nor failure. The walk
+    goes through the case as if nodes ran one by one in the order of the plan. It stops at the
     first failure that it meets. Whatever the real order was, it meets the same one. In this graph
     (slots numbered in topological order) both 1 and 3 have failed::
 
@@ -79,11 +66,12 @@ class _Walk:
     pending: set[int] = field(default_factory=set)
     heap: list[tuple[Precedence, int, int]] = field(default_factory=list)
 
-    def run(self) -> Ruling:
+    def ruling(self) -> Ruling:
+        """Walk to the first failure."""
         for number in self.plan.metrics[self.metric].slots:
             if self.plan.slots[number].root:
                 heapq.heappush(self.heap, ((), _LIVE, number))
-        while self.heap:
+        while True:
             precedence, event, number = heapq.heappop(self.heap)
             if event == _LIVE:
                 self._now_live(number, precedence)
@@ -100,7 +88,6 @@ class _Walk:
                 self.pending.add(number)
             elif number not in self.settled:
                 self._now_settled(number, precedence)
-        raise AssertionError("no slot of the metric has failed")
 
     def _now_live(self, number: int, precedence: Precedence) -> None:
         if number in self.live:

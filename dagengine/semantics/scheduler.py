@@ -29,7 +29,7 @@ from dagengine.compiler.plan import NONE, Plan, PlanSlot, unfounded_slots
 from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
 from dagengine.semantics.grading import Took, failed_result, final_score, grade, metric_result
-from dagengine.semantics.precedence import Ruling, rule
+from dagengine.semantics.precedence import Ruling, Walk
 
 _UNKNOWN, _LIVE, _DEAD = 0, 1, 2
 _NEW, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3
@@ -335,7 +335,7 @@ class CaseState:
                 and number not in self.values
                 and number not in self._failures
             }
-            ruling = rule(self.plan, metric, self.values, self._failures, ready)
+            ruling = Walk(self.plan, metric, self.values, self._failures, ready).ruling()
             self._rulings[metric] = ruling
             if not ruling.pending:
                 failure = self._failures[ruling.failed]

@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from pydantic import BaseModel
@@ -45,15 +45,15 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     scopes = [scope.spec for scope in plan.scopes if scope.slots[0] in metric.slots]
     settings = [[_Around().plain(getattr(spec, name)) for name in _SETTINGS] for spec in scopes]
     hashes = {"": digest(settings)}
-    for slot in (plan.slots[number] for number in metric.slots):
+    for slot in plan.slots_at(metric.slots):
         if slot.unit != NONE:
             leads = []
             for verdict, numbers in slot.branches.items():
-                targets = [plan.slots[number] for number in numbers]
+                targets = plan.slots_at(numbers)
                 ends = [t.score if t.kind == "verdict" else t.name for t in targets]
                 leads.append([verdict, ends])
-            reads = [plan.slots[number].name for number in slot.reads]
-            starts = [plan.slots[number].name for number in slot.activates]
+            reads = list(map(attrgetter("name"), plan.slots_at(slot.reads)))
+            starts = list(map(attrgetter("name"), plan.slots_at(slot.activates)))
             node = plan.units[slot.unit].node
             hashes[slot.name] = digest(
                 [type(node).__qualname__, _Around().of_node(node), leads, reads, starts]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import networkx as nx
@@ -53,6 +53,11 @@ class Unit:
     foreign: bool
     urgency: tuple[bool, int]
     shares: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Indices of the units that it reads."""
+        return tuple(map(itemgetter(1), self.sources))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,18 +141,22 @@ class Plan:
         graph: nx.DiGraph[int] = nx.DiGraph()
         for unit in self.units:
             graph.add_node(unit.index, name=unit.name, kind=unit.node.kind)
-            graph.add_edges_from((source, unit.index) for _, source, _ in unit.sources)
-        for slot in (slot for slot in self.slots if slot.unit != NONE):
-            reads = {source for _, source, _ in self.units[slot.unit].sources}
+            graph.add_edges_from(product(unit.inputs, [unit.index]))
+        for slot in self.slots:
+            if slot.unit == NONE:
+                continue
             entered: list[PlanSlot] = []  # a nested metric is entered by its roots
-            for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
-                inner = (self.slots[number] for number in target.activates)
-                entered += [target] if target.nested == NONE else inner
+            for target in self.slots_at((*slot.targets, *slot.activates)):
+                entered += [target] if target.nested == NONE else self.slots_at(target.activates)
             for target in entered:
                 # A pull runs from reader to source; its edge is there already.
-                if target.unit != NONE and target.unit not in reads:
+                if target.unit not in (NONE, *self.units[slot.unit].inputs):
                     graph.add_edge(slot.unit, target.unit)
         return graph
+
+    def slots_at(self, numbers: Iterable[int]) -> Iterator[PlanSlot]:
+        """The slots that have these numbers."""
+        return map(self.slots.__getitem__, numbers)
 
     def judge_of(self, model: Any) -> int:
         """The place in `models` of a judge as a metric names it."""
@@ -203,7 +212,7 @@ def unfounded_slots(
     def supports(cause: int) -> Iterator[int]:
         return (number for number in unknown if cause in plan.slots[number].made_by)
 
-    causes = chain.from_iterable(plan.slots[number].made_by for number in unknown)
+    causes = chain.from_iterable(map(attrgetter("made_by"), plan.slots_at(unknown)))
     stay = set(reach(filter(is_open, set(causes) - unknown), supports))
     return sorted(unknown - stay)
 

@@ -32,8 +32,9 @@ from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import Runner
 from dagengine.gateway.budget import Account
-from dagengine.gateway.gateway import Asks, Gateway, LeasedLimits
+from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.gateway.inner_metrics import current_host, joined_threads
+from dagengine.gateway.limiter import Lease
 from dagengine.gateway.pipeline import Once, Sink
 from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
 from dagengine.graph.first_questions import example_question
@@ -91,7 +92,7 @@ class Asking:
     spans: NoSpans = NO_SPANS
     account: Account | None = None
     shared: Answers | None = None
-    leased: LeasedLimits | None = None
+    leased: Lease | None = None
     returns: bool = False
     once: Once | None = None
 
@@ -323,7 +324,7 @@ class LocalExecutor(Figures):
         self._constants.preload(constants)
 
     def join(
-        self, account: Account, answers: Answers | None = None, leased: LeasedLimits | None = None
+        self, account: Account, answers: Answers | None = None, leased: Lease | None = None
     ) -> None:
         """Have the account, the answers and the limits of several processes; before `open`."""
         self._asking = replace(self._asking, account=account, shared=answers, leased=leased)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 from pydantic import BaseModel
 
-from dagengine.compiler.plan import ALWAYS, Unit
+from dagengine.compiler.plan import Unit
 from dagengine.errors import (
     JudgeError,
     MetricFailedError,
@@ -44,13 +44,8 @@ def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
     absent = [path for path, value in fields if value is None]
     if absent:
         raise MissingFieldError(Failure.missing_field(absent, unit.name, case).message)
-    inputs = [
-        (label, state.output(source).value)
-        for label, source, slot in unit.sources
-        if slot == ALWAYS or state.is_live(slot)
-    ]
     # What is the same for all cases is not shown any case.
-    return Given(tuple(fields), tuple(inputs), None if unit.constant else case)
+    return Given(tuple(fields), state.inputs_of(unit), None if unit.constant else case)
 
 
 def questions_of(

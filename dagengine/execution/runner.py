@@ -100,13 +100,13 @@ class Runner:
         judges: Sequence[Judge],
         gateway: Asks,
         observer: RunObserver,
-        app: App | None = None,
+        app: App | None,
         *,
-        spans: NoSpans = NO_SPANS,
-        constants: RunOnce | None = None,
-        first: int = 0,
-        step: int = 1,
-        at_once: bool = True,
+        spans: NoSpans,
+        constants: RunOnce,
+        first: int,
+        step: int,
+        at_once: bool,
     ) -> None:
         """`judges` are in the order of `plan.models`; `constants` are those of the whole run.
 
@@ -121,7 +121,7 @@ class Runner:
         self._gateway = gateway
         self._judges = judges
         self._judge_unit = partial(judge_unit, gateway, judges)
-        self._constants = constants or RunOnce(plan)
+        self._constants = constants
         self._source: CaseSource[Item | Caller] = PulledSource(())
         most = gateway.run.limits.max_in_flight
         self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.run.resting)
@@ -448,7 +448,7 @@ def asks_first(plan: Plan) -> bool:
 
 def only_judge(plan: Plan, metric: PlanMetric, judges: Sequence[Judge]) -> str | None:
     """Return the name of the judge that a metric asks; None if it asks none, or several."""
-    slots = (plan.slots[number] for number in metric.slots)
+    slots = plan.slots_at(metric.slots)
     units = (plan.units[slot.unit] for slot in slots if slot.unit != NONE)
     names = {
         display_name(judges[index]) for unit in units if unit.node.asks for index in unit.judges

@@ -206,20 +206,6 @@ class Ledger:
         self.saved = 0.0
         self.entries: defaultdict[tuple[str, str, str], Entry] = defaultdict(Entry)
 
-    def count_call(
-        self,
-        question: Question[Any],
-        judge: str,
-        *,
-        failed: bool,
-        usage: Usage,
-        cost: float | None,
-        seconds: float,
-    ) -> None:
-        """Count one attempt to get an answer."""
-        metric, node = question.asker or ("", question.name)
-        self.entries[metric, node, judge].spend(1, failed, usage, cost, seconds)
-
     @property
     def spent(self) -> tuple[Spent, ...]:
         """Questions and tokens so far, by metric, node and judge."""

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from dagengine.errors import InputError
 from dagengine.gateway.answering import secrets_of
 from dagengine.gateway.budget import Account, Budget, Ledger
-from dagengine.gateway.limiter import JudgeLimiter, Limiter
+from dagengine.gateway.limiter import JudgeLimiter, Lease, Limiter
 from dagengine.gateway.packs.packing import Pause
 from dagengine.gateway.packs.prompt_cache import sticky_places
 from dagengine.gateway.pipeline import (
@@ -73,16 +73,6 @@ class Asks(Protocol):
         ...
 
 
-class LeasedLimits(Protocol):
-    """Limits that hold for several processes, of which this one has a part that changes."""
-
-    def limit(self, limiter: Limiter) -> None:
-        """Have a limiter allow only what this process has."""
-
-    def meet(self, judge: JudgeLimiter) -> None:
-        """The same for the rates of a judge."""
-
-
 class Gateway:
     """Asks judges on behalf of one run, and the answers of earlier runs before them."""
 
@@ -93,7 +83,7 @@ class Gateway:
         stored: Answers | None = None,
         spans: NoSpans = NO_SPANS,
         account: Account | None = None,
-        leased: LeasedLimits | None = None,
+        leased: Lease | None = None,
         *,
         returns: bool = False,
         once: Once | None = None,
@@ -239,7 +229,6 @@ class Gateway:
     async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError.
 
-        Where questions wait, those with a smaller `place` (that of their case) go first.
         Of a list of verdicts that does not fit after all re-asks the answer holds the verdicts
         that can be used.
         """
@@ -251,9 +240,10 @@ class Gateway:
             request.question = request.question.with_token_limit(self.limits.max_tokens)
         question = request.question
         request.state = state = self._state(request.judge)
-        self._ledger.asked += 1
         metric, node = question.asker or ("", question.name)
-        self._ledger.entries[metric, node, state.name].asked += 1
+        request.entry = self._ledger.entries[metric, node, state.name]
+        request.entry.asked += 1
+        self._ledger.asked += 1
         request.urgency = Urgency(request.rank)
         if request.participant is not None:
             request.pause = Pause(request.participant)

@@ -43,7 +43,7 @@ class Host:
     What is called inside `with host:` belongs to this node; at the end all of it is stopped.
 
     `judge` is the node's own. `change` is what the run does to the node's questions, for
-    instance another sample for each vote; `place` is that of the node's case. `blocked` is set
+    instance another sample for each vote; `rank` is that of the node's case. `blocked` is set
     once the code has waited, in the thread of the run's event loop, for something that needs
     this loop. `participant` is the node in the packs of its case.
     """
@@ -57,12 +57,12 @@ class Host:
         self,
         gateway: Asks,
         judge: Judge,
-        change: Change | None = None,
-        place: int = 0,
+        change: Change,
+        rank: int = 0,
         participant: Participant | None = None,
     ) -> None:
         self.judge = judge
-        self._place = place
+        self._rank = rank
         self._participant = participant
         self._gateway = gateway
         self._change = change
@@ -87,9 +87,8 @@ class Host:
         meanwhile.
         """
         self.require_open()
-        request.rank = self._place
-        if self._change is not None:
-            request.question = self._change(request.question)
+        request.rank = self._rank
+        request.question = self._change(request.question)
         with self._resting():
             answer = await self._gateway.answer(request)
         self.usage += answer.usage

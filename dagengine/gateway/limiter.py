@@ -68,10 +68,7 @@ class JudgeLimiter:
     def __init__(
         self, name: str, limits: Limits, *, elastic: bool = False, batched: bool = False
     ) -> None:
-        """`name` is the judge's identity; an elastic one needs no careful start.
-
-        Nobody is surprised when a `batched` one is silent for hours.
-        """
+        """An `elastic` judge needs no careful start; a `batched` one may be silent for hours."""
         self.name = name
         self._batched = batched
         self._elastic = elastic
@@ -108,10 +105,11 @@ class JudgeLimiter:
             ceiling = min(self._ceiling, places + 1)
             self.throughput = ThroughputLimit(ceiling, self.time_limit, places)
 
-    def seconds_for(self, *, late: bool) -> float | None:
-        """Seconds that the call of a question may take; one that was late before gets more."""
-        if self.time_limit is None or not late:
-            return self.time_limit
+    @property
+    def late_limit(self) -> float | None:
+        """Seconds that a call may take which is repeated because it was late."""
+        if self.time_limit is None:
+            return None
         return max(self.time_limit, MORE_TIME * self._given_limit)
 
     def opens_at(self) -> float:
@@ -299,7 +297,13 @@ class JudgeLimiter:
 
 
 class Lease(Protocol):
-    """What a limiter may use of limits that hold for several processes."""
+    """Limits that hold for several processes, of which this one has a part that changes."""
+
+    def limit(self, limiter: Limiter) -> None:
+        """Have a limiter allow only what this process has."""
+
+    def meet(self, judge: JudgeLimiter) -> None:
+        """The same for the rates of a judge."""
 
     def look(self) -> None:
         """A call waits, perhaps for what others have."""

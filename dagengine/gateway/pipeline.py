@@ -30,6 +30,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -119,15 +120,14 @@ class Remembered:
         return (state.limiter.name, question.key) in self.of(state)
 
 
+@dataclass(slots=True)
 class Shared:
     """The first stage: equal questions to one judge are asked once."""
 
-    def __init__(
-        self, stored: Stored, remembered: Remembered, resting: Resting, once: Once | None
-    ) -> None:
-        self._next, self._once = stored, once
-        self._remembered = remembered
-        self._resting = resting
+    _next: Stored
+    _remembered: Remembered
+    _resting: Resting
+    _once: Once | None
 
     async def __call__(self, request: Request) -> Answer[Any]:
         state, pause = request.state, request.pause
@@ -144,6 +144,7 @@ class Shared:
             pause.resume()
 
 
+@dataclass(slots=True)
 class Stored:
     """The second stage: the stored answer if there is one, else a new one, which is stored.
 
@@ -151,21 +152,12 @@ class Stored:
     again than the calls in progress.
     """
 
-    def __init__(
-        self,
-        retried: Retried,
-        answers: Answers | None,
-        limiter: Limiter,
-        ledger: Ledger,
-        attempts: Attempts,
-        resting: Resting,
-    ) -> None:
-        self._next = retried
-        self._answers = answers
-        self._ledger = ledger
-        self._limiter = limiter
-        self._attempts = attempts
-        self._resting = resting
+    _next: Retried
+    _answers: Answers | None
+    _limiter: Limiter
+    _ledger: Ledger
+    _attempts: Attempts
+    _resting: Resting
 
     async def __call__(self, request: Request) -> Answer[Any]:
         judge, question = request.judge, request.question
@@ -189,6 +181,7 @@ class Stored:
         return answer
 
 
+@dataclass(slots=True)
 class Retried:
     """The third stage: ask until the answer fits, or the limits are reached.
 
@@ -197,11 +190,10 @@ class Retried:
     with more time: the judge may still be at work on it.
     """
 
-    def __init__(self, limited: Limited, limits: Limits, waits: Waits, resting: Resting) -> None:
-        self._next = limited
-        self._limits = limits
-        self._waits = waits
-        self._resting = resting
+    _next: Limited
+    _limits: Limits
+    _waits: Waits
+    _resting: Resting
 
     async def __call__(self, request: Request) -> Answer[Any]:
         limits, limiter = self._limits, request.state.limiter
@@ -387,10 +379,8 @@ class Limited:
             self.packs.questions += 1
             self.packs.consumed += 1
             self._ledger.calls += 1
-            self._ledger.count_call(
-                question, state.name, failed=False, usage=answer.usage, seconds=seconds,
-                cost=_cost(state.price, answer, answer.usage),
-            )  # fmt: skip
+            cost = _cost(state.price, answer, answer.usage)
+            request.entry.spend(1, 0, answer.usage, cost, seconds)
             if self._attempts:
                 self._attempts.note(
                     Attempt(
@@ -454,11 +444,9 @@ class Limited:
             ledger.usage += usage
             if usage.cached_tokens and state.price is not None:
                 ledger.saved += state.price.savings(usage)
-            ledger.failed += failure is not None
-            ledger.count_call(
-                question, state.name, failed=failure is not None, usage=usage, seconds=seconds,
-                cost=cost,
-            )  # fmt: skip
+            failed = failure is not None
+            ledger.failed += failed
+            request.entry.spend(1, failed, usage, cost, seconds)
             budget.charge(reserved, cost)
             if self.estimating and usage.input_tokens:
                 state.estimates.learn(question, usage)
@@ -568,7 +556,7 @@ def in_time(
     limiter: JudgeLimiter, judge: Judge, make: Callable[[], Awaitable[R]], *, late: bool = False
 ) -> Awaitable[R]:
     """The answer of a judge within its time limit; whatever else it does is a JudgeError."""
-    limit = limiter.seconds_for(late=True) if late else limiter.time_limit
+    limit = limiter.late_limit if late else limiter.time_limit
     return await_answer(make, None if judge.capabilities.batched else limit, limiter.clock)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dagengine.compiler.plan import ALWAYS, NONE, Unit, compile_metrics
+from dagengine.compiler.plan import NONE, Unit, compile_metrics
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.node_at_work import asking_nobody
 from dagengine.graph.nodes import (
@@ -78,9 +78,7 @@ class Counterfactual:
                 isinstance(unit.node, CodeNode)
                 and not inspect.iscoroutinefunction(unit.node.function)
             )
-            self._computed[unit.index] = plain and sources.issuperset(
-                source for _, source, _ in unit.sources
-            )
+            self._computed[unit.index] = plain and sources.issuperset(unit.inputs)
             if self._computed[unit.index] or isinstance(unit.node, (*_JUDGEMENTS, RatingNode)):
                 sources.add(unit.index)
         speakers: dict[str, Speaker] = {}
@@ -110,9 +108,9 @@ class Counterfactual:
         """Whether a unit's answer decides or scores, here or in code that is computed again."""
         if self._computed[unit.index]:
             return False
-        slots = (self.plan.slots[number] for number in unit.slots)
-        rates = isinstance(unit.node, RatingNode)
-        return rates or any(slot.branches or slot.grades for slot in slots)
+        if isinstance(unit.node, RatingNode):
+            return True
+        return any(slot.branches or slot.grades for slot in self.plan.slots_at(unit.slots))
 
     def units_to_run(self, unit: Unit) -> list[int]:
         """The units that have to run again for another answer of a speaker, sources first.
@@ -123,7 +121,7 @@ class Counterfactual:
         numbers = {unit.index}
         waiting = [] if unit.node.asks else [unit]
         while waiting:
-            for _, number, _ in waiting.pop().sources:
+            for number in waiting.pop().inputs:
                 source = self.plan.units[number]
                 if number not in numbers and not self._computed[number] and not self.speaks(source):
                     numbers.add(number)
@@ -133,7 +131,7 @@ class Counterfactual:
     def _asked_before(self, unit: Unit) -> set[str]:
         """Names of the asking nodes that code works on, through other code."""
         names: set[str] = set()
-        waiting = [source for _, source, _ in unit.sources]
+        waiting = [*unit.inputs]
         while waiting:
             source = self.plan.units[waiting.pop()]
             if source.node.asks:
@@ -201,12 +199,8 @@ class Counterfactual:
 def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue | None:
     """Run code on its inputs; None if it fails or waits for something."""
     fields = tuple((path, None if case is None else read_field(case, path)) for path in unit.reads)
-    inputs = tuple(
-        (label, state.output(source).value)
-        for label, source, slot in unit.sources
-        if slot == ALWAYS or state.is_live(slot)
-    )
-    work: Coroutine[Any, Any, NodeValue] = unit.node.run(Given(fields, inputs, case), _no_ask)
+    reads = Given(fields, state.inputs_of(unit), case)
+    work: Coroutine[Any, Any, NodeValue] = unit.node.run(reads, _no_ask)
     try:
         with asking_nobody():
             # One step: what waits for nothing is done after it, and all else is closed below.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import networkx as nx
@@ -65,9 +66,9 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
         for number in plan.metrics[metric].slots
         if number in values and plan.slots[number].unit != NONE
     }
-    reads = nx.DiGraph(
-        (source, number) for number in judged for _, source, _ in plan.units[number].sources
-    )
+    reads: nx.DiGraph[int] = nx.DiGraph()
+    for number in judged:
+        reads.add_edges_from(product(plan.units[number].inputs, [number]))
     # What might have been another one, with odds that are known. A rating that other nodes read
     # counts as it stands: they read its expectation.
     opened = {
@@ -122,8 +123,11 @@ def _after(reads: nx.DiGraph[int], numbers: Iterable[int]) -> set[int]:
 
 def _as_it_stands(items: Sequence[Judgement]) -> float:
     """Joint probability of the verdicts of a list."""
-    judged = (judgement for judgement in items if judgement.odds is not None)
-    return math.prod(dict(judgement.odds or ()).get(judgement.verdict, 0.0) for judgement in judged)
+    sure = 1.0
+    for judgement in items:
+        if judgement.odds is not None:
+            sure *= dict(judgement.odds).get(judgement.verdict, 0.0)
+    return sure
 
 
 class _Enumeration:
@@ -195,7 +199,7 @@ class _Enumeration:
 
     def _reads_otherwise(self, unit: Unit, choices: Mapping[int, Any]) -> bool:
         """Return whether a node read a verdict that this path does not have."""
-        for source in (source for _, source, _ in unit.sources if source in choices):
+        for source in choices.keys() & unit.inputs:
             value = self._judged[source]
             if choices[source] != (value.value if value.verdict is None else value.verdict):
                 return True

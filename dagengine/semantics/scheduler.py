@@ -24,8 +24,9 @@ not chosen. It brings its metric one step nearer to its result.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from dagengine.compiler.plan import NONE, Plan, PlanSlot, unfounded_slots
+from dagengine.compiler.plan import ALWAYS, NONE, Plan, PlanSlot, Unit, unfounded_slots
 from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
 from dagengine.semantics.grading import Took, failed_result, final_score, grade, metric_result
@@ -97,6 +98,14 @@ class CaseState:
         value = self._outputs[unit]
         assert isinstance(value, NodeValue)
         return value
+
+    def inputs_of(self, unit: Unit) -> tuple[tuple[str, Any], ...]:
+        """The values of all that a unit reads of others and that is there, by their labels."""
+        inputs: list[tuple[str, Any]] = []
+        for label, source, slot in unit.sources:
+            if slot == ALWAYS or self._live[slot] == _LIVE:
+                inputs.append((label, self.output(source).value))
+        return tuple(inputs)
 
     def may_start(self, unit: int) -> bool:
         """Return whether a unit is not wanted yet, may be later, and could start as it is.

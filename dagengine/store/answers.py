@@ -14,7 +14,7 @@ import shlex
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -120,7 +120,7 @@ class Store:
         try:
             # Two connections: reads go on beside a write, which may wait for other processes.
             with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
-                answers = OpenStore(path, reader, writer, self.patience, rewords=self.rewords)
+                answers = OpenStore(self, reader, writer)
                 try:
                     with answers.scope:
                         yield answers
@@ -182,23 +182,15 @@ def as_store(store: Store | str | os.PathLike[str]) -> Store:
 
 
 class OpenStore:
-    """An open store."""
+    """An open store; without a `writer` it is only read."""
 
     def __init__(
-        self,
-        path: Path,
-        reader: sqlite3.Connection,
-        writer: sqlite3.Connection | None,
-        patience: float,
-        *,
-        rewords: bool,
+        self, store: Store, reader: sqlite3.Connection, writer: sqlite3.Connection | None
     ) -> None:
-        self._path = path
-        self._rewords = rewords
-        self._patience = patience
+        self._store, self._path = store, Path(store.path)
         self._reader = reader
-        self.replays = writer is None  # it is only read
-        self._writing = None if writer is None else (Journal(writer), Claims(path))
+        self.replays = writer is None
+        self._writing = None if writer is None else (Journal(writer), Claims(self._path))
         self._names = DurableNames(partial(_log.warning, _NAMELESS))
         self._in_use: set[str] = set()
         self._codes: dict[str, str | None] = {}
@@ -283,7 +275,7 @@ class OpenStore:
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
             raise self.failure from self.failure.__cause__
-        if stored and not self._rewords:
+        if stored and not self._store.rewords:
             self._note_words(question, stored, node)
         return answer
 
@@ -301,19 +293,15 @@ class OpenStore:
         return [words for (_, asker), words in self._words.items() if asker != node[1]]
 
     async def _ask_with_claim(
-        self,
-        claims: Claims,
-        key: bytes,
-        question: Question[T],
-        ask: Ask[T],
-        waiting: Wait,
+        self, claims: Claims, key: bytes, question: Question[T], ask: Ask[T], waiting: Wait
     ) -> Answer[T]:
         """Ask, unless another process that asks the same question is faster.
 
         That one may have been stopped, or wait for something itself: patience has an end.
         """
-        until = anyio.current_time() + self._patience
-        for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
+        until = anyio.current_time() + self._store.patience
+        looks = itertools.chain(LOOKS, itertools.repeat(LOOKS[-1]))
+        while True:
             with claims.of(key) as mine:
                 # Others may have stored it since the last look.
                 with explain_errors(self._path):
@@ -323,8 +311,7 @@ class OpenStore:
                 if mine or anyio.current_time() >= until:
                     return await ask()
             with waiting or nullcontext():
-                await anyio.sleep(wait)
-        raise AssertionError("unreachable")
+                await anyio.sleep(next(looks))
 
     def close(self) -> None:
         """Let other processes ask what is not answered."""
@@ -342,12 +329,7 @@ class OpenStore:
         return revive(question, fields, "replayed" if self.replays else "cached")
 
     async def _ask_and_store(
-        self,
-        journal: Journal,
-        key: bytes,
-        name: str,
-        question: Question[T],
-        ask: Ask[T],
+        self, journal: Journal, key: bytes, name: str, question: Question[T], ask: Ask[T]
     ) -> Answer[T]:
         """Ask and store the answer; also when that is the judge's own failure."""
         try:
@@ -379,16 +361,14 @@ class OpenStore:
         return None
 
 
+@dataclass(slots=True)
 class _Batch:
     """Entries that are committed together."""
 
-    __slots__ = ("all_new", "done", "entries", "error")
-
-    def __init__(self) -> None:
-        self.entries: list[AnswerEntry] = []
-        self.done = anyio.Event()
-        self.all_new = False
-        self.error: sqlite3.Error | None = None
+    entries: list[AnswerEntry] = field(default_factory=list[AnswerEntry])
+    done: anyio.Event = field(default_factory=anyio.Event)
+    all_new: bool = False
+    error: sqlite3.Error | None = None
 
 
 class Journal:

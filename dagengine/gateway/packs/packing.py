@@ -193,10 +193,7 @@ class Packing:
             entry.moved.set()
 
     def _fill(self, lots: Mapping[_Lot, list[Pack]], keys: set[str]) -> None:
-        """Let what nodes may ask later ride along where all of it has room.
-
-        `keys` are those of the questions that leave.
-        """
+        """Let what nodes may ask later ride along if there is room; `keys` are of what leaves."""
         most = max(packs[0].sender.packs.ahead for packs in lots.values())
         if most <= self._ahead_so_far:
             return
@@ -264,7 +261,9 @@ class Pack:
         count = len(self.entries) + len(self.riders)
         tokens = sum(entry.tokens for entry in self.entries)
         urgency = min((entry.urgency for entry in self.entries), key=lambda turn: turn.rank)
-        call = await self.sender.enter(tokens, urgency, count, self.entries[0].question)
+        call = await self.sender.limiter.enter(
+            self.sender.judge_limiter, tokens, urgency, count, self.entries[0].question
+        )
         self._call = call
         for _ in range(count - len(self.entries) - len(self.riders)):  # who went meanwhile
             self.sender.leave(call)
@@ -376,12 +375,6 @@ class PackSender:
         """Key of a question of this judge."""
         return self.judge_limiter.name, question.key
 
-    async def enter(
-        self, tokens: int, urgency: Urgency, places: int, question: Question[Any]
-    ) -> Call:
-        """Wait for so many places; raises ProviderError when the judge is given up."""
-        return await self.limiter.enter(self.judge_limiter, tokens, urgency, places, question)
-
     def leave(self, call: Call) -> None:
         """Give one place back."""
         self.limiter.leave(self.judge_limiter, call, UNSAID)
@@ -424,10 +417,7 @@ def _is_too_much(outcome: Outcome) -> bool:
 
 
 def _lot(judge: Judge, question: Question[Any]) -> _Lot:
-    """Key that is equal for questions that may travel together.
-
-    Repetitions do not: they are to be answered independently of one another.
-    """
+    """Key of questions that may travel together; repetitions are answered by themselves."""
     return id(judge), state_text(question), question.options.sample
 
 

@@ -67,7 +67,7 @@ _MASS, _OWN, _LONGER = attrgetter("mass"), attrgetter("own"), attrgetter("longer
 
 
 def expected_score(
-    answer: Answer[Any], stated: float | None, scale: Scale, place: Span | None
+    answer: Answer[Any], stated: float | None, scale: Scale, span: Span | None
 ) -> Reading:
     """The rating as the expectation over the alternatives of its token, else as it is stated.
 
@@ -76,16 +76,15 @@ def expected_score(
     """
     if answer.tokens is None:
         return Reading(stated, "raw (the judge gave no token probabilities)")
-    if place is None:
+    if span is None:
         return Reading(stated, "raw (it is not known where the answer states the score)")
-    path = tokens_from(place[0], answer.raw, answer.tokens)
+    path, text = tokens_from(span[0], answer.raw, answer.tokens), answer.raw[slice(*span)]
     if path and _whole_of(path[0]) > _WHOLE:
         return Reading(stated, "raw (the server's probabilities add up to more than 1)")
-    around = _around(path[0].token, answer.raw[slice(*place)], scale) if path else None
+    around = _around(path[0].token, text, scale) if path else None
     if around is None:
         return Reading(stated, "raw (the score is not exactly one token of the answer)")
-    stated_whole = path[0].token == answer.raw[slice(*place)].join(around)
-    first_parts = _first_parts(path, scale, around, stated_whole)
+    first_parts = _first_parts(path, scale, around, path[0].token == text.join(around))
     parts = list(filter(_MASS, first_parts))
     mass = min(1.0, math.fsum(map(_MASS, parts)))
     if not parts:

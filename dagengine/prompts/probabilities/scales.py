@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -26,63 +26,13 @@ _ALONE: Around = ("", "")
 _AFTER_A_NUMBER = ' \t\r\n,}]"'
 
 
-class Scale(Protocol):
-    """What ratings may be, how they are asked for, and how they are read."""
-
-    point: str
-    """What one rating is called in messages."""
-    doubt: str
-    """What a token that begins `longer` ratings is, in messages."""
-    reads_on: bool
-    """Whether ratings may be several tokens, which `read_on` puts together."""
-
-    @property
-    def ends(self) -> Ends:
-        """The lowest and the highest number."""
-        ...
-
-    @property
-    def steps(self) -> dict[str, float]:
-        """Every rating that may be given, and its number, the worst first.
-
-        Empty for more than 101 of them, which nobody chooses from.
-        """
-        ...
-
-    def instructions(self, criteria: str) -> str:
-        """The system text of a rating."""
-        ...
-
-    def answer_type(self, parsed: bool) -> type[BaseModel]:
-        """The type of an answer, given as JSON or read out of prose by a parser."""
-        ...
-
-    def number(self, stated: Any) -> float | None:
-        """The number that a stated rating stands for; None if it is none of the scale."""
-        ...
-
-    def read(self, token: str, around: Around) -> float | None:
-        """The number that a token states in place of the one with `around`, or None."""
-        ...
-
-    def longer(self, token: str, around: Around, seen: Sequence[float]) -> Ends | None:
-        """The lowest and the highest rating that a token may belong to besides what it states.
-
-        `seen` are the ratings that were seen as one token, the lowest first.
-        """
-        ...
-
-    def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
-        """The rating that a start and the token after it state, and those that they may begin.
-
-        `stop` is what comes after the rating in the answer: its first character.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class WholeNumbers:
-    """The whole numbers from `low` to `high`."""
+    """The whole numbers from `low` to `high`.
+
+    `point` is what messages call one rating, `doubt` a token that begins `longer` ones. A rating
+    may be several tokens, which `read_on` puts together.
+    """
 
     low: int
     high: int
@@ -92,31 +42,45 @@ class WholeNumbers:
 
     @property
     def ends(self) -> Ends:
+        """The lowest and the highest number."""
         return self.low, self.high
 
     @property
     def steps(self) -> dict[str, float]:
+        """Every rating by its word, the worst first; none of over 101: nobody chooses from them."""
         numbers = range(self.low, self.high + 1)
         return {} if len(numbers) > 101 else {str(number): float(number) for number in numbers}
 
     def instructions(self, criteria: str) -> str:
+        """The system text of a rating."""
         return rating_instructions(criteria, self.low, self.high)
 
     def answer_type(self, parsed: bool) -> type[BaseModel]:
+        """The type of an answer, given as JSON or read out of prose by a parser."""
         return rating_type(self.low, self.high)
 
     def number(self, stated: Any) -> float | None:
+        """The number that a stated rating stands for; None if it is none of the scale."""
         return float(stated)
 
     def read(self, token: str, around: Around) -> float | None:
+        """The number that a token states in place of the one with `around`, or None."""
         whole = _WHOLE_TOKEN.fullmatch(token)
         return float(whole[1]) if whole and self.low <= int(whole[1]) <= self.high else None
 
     def longer(self, token: str, around: Around, seen: Sequence[float]) -> Ends | None:
+        """The lowest and the highest rating that a token may belong to besides what it states.
+
+        `seen` are the ratings that were seen as one token, the lowest first.
+        """
         # Where one has been seen the tokenizer has longer numbers as single tokens.
         return None if seen and seen[-1] >= 10 else self._longer_numbers(token.strip())
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
+        """The rating that a start and the token after it state, and those that they may begin.
+
+        `stop` is what comes after the rating in the answer: its first character.
+        """
         tail = token.lstrip("0123456789")
         digits = token[: len(token) - len(tail)]
         if digits and not tail:
@@ -204,6 +168,10 @@ class Labels:
 
     def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
         return None, None
+
+
+Scale = WholeNumbers | Labels
+"""What ratings may be, how they are asked for, and how they are read."""
 
 
 def scale_of(given: GivenScale) -> Scale:

@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import networkx as nx
@@ -43,7 +44,7 @@ _BACKTICKS = re.compile(r"`([^`\n]+)`")
 def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
     """Every problem of one metric, and its wiring when it has one."""
     problems = list(graph_problems(spec, (), set()))
-    if any(problem.severity == "error" and problem.code in UNWIRABLE for problem in problems):
+    if not UNWIRABLE.isdisjoint(map(attrgetter("code"), problems)):
         return problems, None
     wiring = wire(spec)
     for scope in dict.fromkeys([wiring.scope, *(slot.scope for slot in wiring.slots)]):
@@ -73,11 +74,12 @@ def require_no_errors(problems: Iterable[Problem]) -> None:
 
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Problems that only a wired graph shows."""
-    nodes = [(slot, slot.node) for slot in scope.slots.values() if slot.node is not None]
-    labels = set(filter(None, (node.output_label for _, node in nodes)))
-    fields = set(chain.from_iterable(slot.fields for slot, _ in nodes))
-    sources = set(chain.from_iterable(slot.reads() for slot, _ in nodes))
-    for slot, node in nodes:
+    nodes, slots = scope.spec.graph.nodes(), scope.slots.values()
+    labels = set(filter(None, map(attrgetter("output_label"), nodes)))
+    fields = set(chain.from_iterable(map(attrgetter("fields"), slots)))
+    sources = set(chain.from_iterable(map(Slot.reads, slots)))
+    for node in nodes:
+        slot = scope.slots[node]
         yield from _reads(slot, node, report)
         if node.template is not None:
             yield from _placeholders(slot, node, node.template, wiring, report)

@@ -7,7 +7,7 @@ is all tuples and integers: the scheduler walks it without looking at a node.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
@@ -218,10 +218,7 @@ def unfounded_slots(
 
 
 def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
-    """Check metrics and compile them together.
-
-    Raises GraphError listing every problem, and InputError for something that is not a metric.
-    """
+    """Check metrics and compile them; raises GraphError with every problem, and InputError."""
     sources = as_metrics(metrics)
     specs = [metric.spec() for metric in sources]
     problems = name_problems([spec.name for spec in specs])
@@ -295,7 +292,7 @@ class _Compiler:
         required: list[tuple[str, str]] = []  # what is read whatever the verdicts are
         for slot in slots:
             if slot.always:
-                required += ((path, slot.name) for path in slot.fields)
+                required += product(slot.fields, [slot.name])
         source = self.sources[index]
         return PlanMetric(index, scope.spec, scope.number, span, tuple(required), source)
 
@@ -371,8 +368,7 @@ class _Compiler:
         return index
 
     def _slots(self) -> Iterator[PlanSlot]:
-        causes: list[list[int]] = [[] for _ in self.slots]
-        feeds: list[list[int]] = [[] for _ in self.slots]
+        causes, feeds = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
         for slot in self.slots:
             for target in slot.leads_to():
                 causes[target.number].append(slot.number)

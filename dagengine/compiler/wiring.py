@@ -122,6 +122,14 @@ class Slot:
         """The inputs, which become live with this slot."""
         return (source.slot for source in self.sources if source.pulled)
 
+    def computes(self) -> bool:
+        """Return whether code gives its score."""
+        return isinstance(self.node, CodeNode)
+
+    def stated_scores(self) -> list[Slot]:
+        """The scores that its verdicts lead to."""
+        return [target for target in self.targets() if target.kind == "verdict"]
+
     def leads_to(self) -> Iterator[Slot]:
         """Slots whose liveness has this slot as a cause."""
         yield from self.targets()
@@ -220,11 +228,7 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
 
 
 def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[Slot | Start]:
-    """Slots that are never live without one of `slots` being live.
-
-    These are the slots themselves, their readers and the parents that hand on to them,
-    and so on.
-    """
+    """Slots that are never live without one of `slots` being live."""
 
     # From `n` backwards: its parent `p` hands on to it, and `r` reads it, so neither is ever live
     # without it. The gate may be live and choose `no`: verdicts have no part in it.
@@ -302,11 +306,15 @@ def wire(spec: MetricSpec) -> Wiring:
     slots = [slot for scope in scopes for slot in scope.slots.values()]
     for scope in scopes:
         _connect(scope)
-        _count_depths(set(scope.slots.values()))
+        # Depths count within one metric: nested or not, its prompts and last score are the same.
+        own = set(scope.slots.values())
+        for depth, generation in enumerate(nx.topological_generations(_flow(own).subgraph(own))):
+            for slot in generation:
+                slot.generation = depth
     for slot in slots:
         slot.sources.sort(key=lambda source: (-1, "") if source.pulled else order(source.slot))
-        if slot.grades and _computes(slot):
-            slot.material = material_of(slot, Slot.reads, _computes, _stated_scores)
+        if slot.grades and slot.computes():
+            slot.material = material_of(slot, Slot.reads, Slot.computes, Slot.stated_scores)
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
@@ -319,21 +327,6 @@ def wire(spec: MetricSpec) -> Wiring:
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
-
-
-def _count_depths(own: set[Slot]) -> None:
-    """Count depths within one metric: nested or not, its prompts and last score are the same."""
-    for depth, generation in enumerate(nx.topological_generations(_flow(own).subgraph(own))):
-        for slot in generation:
-            slot.generation = depth
-
-
-def _computes(slot: Slot) -> bool:
-    return isinstance(slot.node, CodeNode)
-
-
-def _stated_scores(slot: Slot) -> Iterable[Slot]:
-    return (target for target in slot.targets() if target.kind == "verdict")
 
 
 def _make_slots(scope: Scope) -> None:

@@ -243,8 +243,7 @@ class LocalExecutor(Figures):
         store = self._asking.store
         if self._gateway.replays or (store is not None and store.replay):
             return []
-        asked = set[int]().union(*(unit.judges for unit in self.plan.units if unit.node.asks))
-        judges = [self.judges[index] for index in sorted(asked)]
+        judges = [self.judges[index] for index in self.plan.asked]
         writers = (writer for writer in map(writer_of, judges) if writer is not None)
         return list(dict.fromkeys([*judges, *writers]))
 
@@ -388,10 +387,7 @@ class LocalExecutor(Figures):
 
 
 def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
-    """The cases of a source; of a data set its test cases, and its goldens for an app.
-
-    A single case is a source of one.
-    """
+    """The cases of a source, or a single one; of a data set also its goldens, for an app."""
     if isinstance(source, (*CASE_TYPES, *GOLDEN_TYPES)):
         source = [source]
     first = source[0] if isinstance(source, list | tuple) and source else source
@@ -407,10 +403,7 @@ def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
 
 
 def check_cases(plan: Plan, items: Sequence[Item]) -> None:
-    """Raise InputError when a field that is read exists in no case's type.
-
-    Also for what is wrong with one of the first 1,000 cases as a metric sees it.
-    """
+    """Raise InputError for a field that no case's type has, and for what `case_problems` finds."""
     kinds: set[Any] = {CASE_OF.get(kind, kind) for kind in set(map(type, items))}
     for unit in plan.units:
         for path in unit.reads:
@@ -468,8 +461,8 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
             for index in unit.judges:
                 judge = judges[index]
                 add(f"node {unit.name!r}", judge, _refusal(judge, unit.node, unit.metric))
-    for spec in (metric.spec for metric in plan.metrics):
-        judge = judges[plan.judge_of(spec.model)]
+    for metric in plan.metrics:
+        spec, judge = metric.spec, judges[plan.judge_of(metric.spec.model)]
         if spec.judged_reason and spec.include_reason and writer_of(judge) is None:
             name = judge_name(judge.identity)
             why = f"judged_reason=True needs a written reason, but {name} gives no text"

@@ -12,6 +12,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -57,34 +58,31 @@ Item = TestCase | Golden | ConversationalGolden | InvalidCase
 _REORDER = 10_000
 
 
+@dataclass(slots=True, eq=False)
 class _ActiveCase:
-    """One case in progress."""
+    """One case in progress; `packing` is where some of its questions may travel together."""
 
-    __slots__ = ("began", "case", "index", "packing", "scopes", "span", "state", "terms")
-
-    def __init__(
-        self, index: int, case: TestCase, state: CaseState, terms: CaseTerms, span: Any
-    ) -> None:
-        self.packing: Packing | None = None  # where some of its questions may travel together
-        self.index = index
-        self.case = case
-        self.state = state
-        self.terms = terms
-        self.span = span
-        self.scopes: dict[int, anyio.CancelScope] = {}
-        self.began = time.perf_counter()
+    index: int
+    case: TestCase
+    state: CaseState
+    terms: CaseTerms
+    span: Any
+    packing: Packing | None = None
+    scopes: dict[int, anyio.CancelScope] = field(default_factory=dict[int, anyio.CancelScope])
+    began: float = field(default_factory=time.perf_counter)
 
 
+@dataclass(slots=True)
 class _Units:
-    """Units of one kind: those that wait for a worker in a heap, and how many are at work."""
+    """Units of one kind: those that wait for a worker in a heap, and how many are at work.
 
-    __slots__ = ("_most", "_resting", "at_work", "ready")
+    At most so many are at work, and one more for each question that is resting.
+    """
 
-    def __init__(self, most: int, resting: Resting) -> None:
-        """At most so many are at work, and one more for each question that is `resting`."""
-        self.ready: list[tuple[int, tuple[bool, int], int, _ActiveCase]] = []
-        self.at_work = 0
-        self._most, self._resting = most, resting
+    _most: int
+    _resting: Resting
+    ready: list[tuple[int, tuple[bool, int], int, _ActiveCase]] = field(default_factory=list)
+    at_work: int = 0
 
     @property
     def have_room(self) -> bool:
@@ -140,10 +138,7 @@ class Runner:
         self._judge_names = [only_judge(plan, metric, judges) for metric in plan.metrics]
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item] | CallSource) -> None:
-        """Run everything; returns when every case has its row.
-
-        Raises InputError, after that, when the source broke off.
-        """
+        """Give every case its row; raises InputError after that if the source broke off."""
         try:
             with self._gateway.run.resting.telling(self._workers.wake):
                 async with anyio.create_task_group() as group:

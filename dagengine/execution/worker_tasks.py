@@ -154,10 +154,7 @@ class WorkerTasks:
         self._idle.clear()
 
     def wake(self) -> None:
-        """Have one more worker look for work while there may be some.
-
-        One after the other: who finds some calls the next.
-        """
+        """Have one more worker look if there may be work; who finds some calls the next."""
         if self._coming or not self._source.busy:
             return
         if self._idle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -170,7 +170,7 @@ class Gateway:
 
     @property
     def withdrawn(self) -> set[int]:
-        """The places of cases that nobody waits for any more: nothing more is asked for them."""
+        """The indices of cases that nobody waits for: nothing more is asked for them."""
         return self._limited.withdrawn
 
     def change_limits(self, limits: Limits) -> None:
@@ -226,13 +226,13 @@ class Gateway:
         """The facts that the server of a judge told about itself; none before `meet`."""
         return self._state(judge).facts
 
-    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+    async def ask(self, judge: Judge, question: Question[T], rank: int = 0) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError.
 
         Of a list of verdicts that does not fit after all re-asks the answer holds the verdicts
         that can be used.
         """
-        return cast(Answer[T], await self.answer(Request(judge, question, place)))
+        return cast(Answer[T], await self.answer(Request(judge, question, rank)))
 
     async def answer(self, request: Request) -> Answer[Any]:
         """The same for a question with its context."""
@@ -299,12 +299,12 @@ class Gateway:
         return state
 
 
+@dataclass(slots=True)
 class Resampled:
     """Stands before a gateway and asks for another sample: nobody has an answer to it yet."""
 
-    def __init__(self, asks: Asks, attempt: int) -> None:
-        self._asks = asks
-        self._attempt = attempt
+    _asks: Asks
+    _attempt: int
 
     @property
     def run(self) -> Gateway:

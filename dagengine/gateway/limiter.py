@@ -97,10 +97,7 @@ class JudgeLimiter:
         return getattr(anyio.lowlevel.current_token().native_token, "time", anyio.current_time)
 
     def expect(self, places: int | None) -> None:
-        """Begin with as many calls as the server works on at the same time, if that is known.
-
-        One more keeps the server busy between two calls.
-        """
+        """Begin with the calls that the server takes at the same time, and one to keep it busy."""
         if places is not None and not self._elastic:
             ceiling = min(self._ceiling, places + 1)
             self.throughput = ThroughputLimit(ceiling, self.time_limit, places)

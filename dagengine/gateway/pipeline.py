@@ -30,7 +30,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -230,10 +230,7 @@ class Retried:
                 await (self._next.outlast(request, wait) if long else anyio.sleep(wait))
 
     def _reconsider(self, request: Request, error: UnparseableError) -> Answer[Any] | Question[Any]:
-        """The usable part of an answer that does not fit, or the question to ask next.
-
-        Raises `error` where there is neither.
-        """
+        """The usable part of an unfit answer, or the question to ask next; else raises `error`."""
         value = None
         if not isinstance(error, DoubtfulAnswerError):
             value = read_part(request.question, error.raw)
@@ -294,32 +291,29 @@ class Retried:
         return max(random.uniform(0, min(bound, self._limits.max_backoff)), requested)
 
 
+@dataclass
 class Limited:
-    """The last stage: one attempt, when the limits allow it, and its entry in the ledger."""
+    """The last stage: one attempt, when the limits allow it, and its entry in the ledger.
 
-    def __init__(
-        self,
-        limits: Limits,
-        limiter: Limiter,
-        budget: Budget,
-        ledger: Ledger,
-        remembered: Remembered,
-        attempts: Attempts,
-        spans: NoSpans,
-        resting: Resting,
-    ) -> None:
-        self.withdrawn: set[int] = set()  # places of cases that nobody waits for
-        self._limits = limits
-        self._limiter = limiter
-        self._budget = budget
-        self._ledger = ledger
-        self._attempts = attempts
-        self._spans = spans
-        self._ask = self._ask_judge if spans is NO_SPANS else self._ask_in_span
+    `withdrawn` are the indices of cases that nobody waits for.
+    """
+
+    _limits: Limits
+    _limiter: Limiter
+    _budget: Budget
+    _ledger: Ledger
+    _remembered: Remembered
+    _attempts: Attempts
+    _spans: NoSpans
+    _resting: Resting
+    withdrawn: set[int] = field(default_factory=set[int])
+    packs: PackCounts = field(default_factory=PackCounts)
+
+    def __post_init__(self) -> None:
+        limits = self._limits
+        self._ask = self._ask_judge if self._spans is NO_SPANS else self._ask_in_span
         self.estimating = limits.budget is not None or limits.tokens_per_minute is not None
-        self._prefixes = PromptCacheOrder(resting)
-        self.packs = PackCounts()
-        self._knows = remembered.knows
+        self._prefixes = PromptCacheOrder(self._resting)
 
     def __call__(self, request: Request, question: Question[Any]) -> Awaitable[Answer[Any]]:
         """An answer to `question`, which is that of the request in the words of this attempt."""
@@ -392,7 +386,8 @@ class Limited:
         judge = cast(PackingJudge, request.judge)
         sender = PackSender(
             judge, judge.capabilities.packs or _ALONE, state.limiter, self._limiter, self._budget,
-            state.price, self.packs, partial(self._knows, state), partial(in_time, state.limiter),
+            state.price, self.packs, partial(self._remembered.knows, state),
+            partial(in_time, state.limiter),
         )  # fmt: skip
         entry = PackEntry(sender, question, tokens, request.urgency, pause)
         pack = await packing.join(entry, self._limits.max_in_flight)

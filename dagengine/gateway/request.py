@@ -47,12 +47,12 @@ class Request:
     Who asks gives the first four: where questions wait, those with a smaller `rank` (that of their
     case) go first; with a `participant` (the node which asks) it travels with others of its case.
     What stands before the gateway may put another question. The gateway adds the judge's `state`,
-    the `entry` of its ledger, and the `urgency`. The stages note the rest: how many calls there were
-    (`attempts`), and whether one was `late`, so that the next gets more time; how often it was asked
-    again because an answer did not fit (`reasks`), and whether one had no end (`ran_away`) or quoted
-    what is not there (`doubtful`); the `call` that succeeded, which keeps its place until the answer
-    is stored. `calls` are all of them but a first one that was answered, the last of which ended at
-    `ended_at` by the clock.
+    the `entry` of its ledger and the `urgency`. The stages note the rest: how many calls there were
+    (`attempts`), and whether one was `late`, so that the next gets more time; how often it was
+    asked again because an answer did not fit (`reasks`), and whether one had no end (`ran_away`) or
+    quoted what is not there (`doubtful`); the `call` that succeeded, which keeps its place until
+    the answer is stored. `calls` are all of them but a first one that was answered, the last of
+    which ended at `ended_at` by the clock.
     """
 
     judge: Judge

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -32,21 +32,21 @@ class _Questions(Exception):
         super().__init__()
 
 
+@dataclass(slots=True)
 class _Catch:
     """Stands where a running node expects its judge, and keeps what it is asked."""
 
-    def __init__(self, decides: bool, most: int | None) -> None:
-        self.decides, self._most = decides, most
+    decides: bool
+    _most: int | None
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        self._stop([question])
+        raise _Questions([question])
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        made = list(islice(questions, self._most))
-        return self._stop(made) if made else []
-
-    def _stop(self, questions: list[Question[Any]]) -> NoReturn:
-        raise _Questions(questions)
+        made: list[Question[Any]] = list(islice(questions, self._most))
+        if made:
+            raise _Questions(made)
+        return []
 
 
 def first_step(
@@ -84,8 +84,6 @@ def first_step(
 
 def example_question(node: AskingNode) -> Question[Any] | None:
     """A question of a node about made-up material, or None if only a case can tell.
-
-    Before a run it shows whether the judge takes such questions.
 
     Words and answer type are the node's own; the node does not run. A prompt of the caller's
     is not filled in: the node's text is in its place, as the only message.

@@ -117,10 +117,11 @@ class SolvedExamples:
 Unsupported = Literal["fail", "keep"]
 """What becomes of a verdict whose quotes are not in the material, also when asked again."""
 
-_DECIDED: Final = (
+DECIDED_STEP: Final = (
     "A judge examined the material by this criterion: {}\n\nIts verdict is `{}`. Give the passages "
     "that this verdict rests on."
 )
+"""The step that asks a judge that writes for the quotes of one that only decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +176,6 @@ class Quotes:
         if problem is not None and self.unsupported == "fail":
             raise misquoting(f"{problem}{hint(answer.value, pieces)}", answer)
         return quotes
-
-
-def decided_step(criteria: str, verdict: Any) -> str:
-    """The step that asks a judge that writes for the quotes of one that only decides."""
-    return _DECIDED.format(criteria, verdict)
 
 
 def verdict_in(answer: BaseModel) -> Any:

@@ -19,11 +19,11 @@ from dagengine.graph.arguments import (
     verdict_targets,
 )
 from dagengine.graph.judging import (
+    DECIDED_STEP,
     Example,
     Quotes,
     SolvedExamples,
     Unsupported,
-    decided_step,
     examples_given,
     sources_in_words,
     verdict_in,
@@ -428,7 +428,7 @@ class AskingNode(BaseNode):
 
         It is `shown` the pieces that may be quoted, and maybe more.
         """
-        step = decided_step(decision.instructions, verdict_in(answer.value))
+        step = DECIDED_STEP.format(decision.instructions, verdict_in(answer.value))
         messages = messages_for(step, shown or pieces)
         return self.put(messages, quoting.alone, quotes=quoting.check([pieces]))
 

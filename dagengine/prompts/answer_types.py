@@ -187,9 +187,7 @@ class _ByNumber:
 def list_type(
     verdicts: tuple[str, ...], count: int, quote: QuoteMode | None = None
 ) -> type[VerdictList]:
-    """Answer type of one verdict per item: an object with the keys "1" to `count`.
-
-    With `quote` each verdict has its quotes.
+    """Answer type of one verdict per item, which may `quote`: an object with keys "1" to `count`.
 
     Readers see a list of items, each with its `number`. An answer may also be a list: of numbered
     verdicts, each number once, or of `count` verdicts without numbers, in their order.

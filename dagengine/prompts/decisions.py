@@ -76,9 +76,7 @@ _HOLDS = "True if this holds, or if its answer is yes: "
 
 
 def writer_of(judge: Judge) -> Judge | None:
-    """The judge of what is not a decision: the judge itself, or its writer where it only
-    decides.
-    """
+    """The judge of what is not a decision: itself, or the writer of one that only decides."""
     if not judge.capabilities.decides:
         return judge
     writer: Judge | None = getattr(judge, "writer", None)

@@ -170,10 +170,7 @@ def unfence(text: str) -> list[Evidence]:
 
 
 def split_evidence(text: str) -> tuple[list[Evidence], str]:
-    """The evidence that a text begins with, and what comes after it.
-
-    Raises ValueError for a text that does not begin with what `fence` made.
-    """
+    """The evidence that a text begins with, and the rest; ValueError if `fence` did not make it."""
     width = len(text) - len(text.lstrip("<"))
     readings: tuple[Callable[[str, int], list[Evidence]], ...] = (_by_width, _by_digest)
     for end in _ends(text, width) if width else ():

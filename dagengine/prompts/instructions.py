@@ -60,7 +60,7 @@ def without_examples(step: str, evidence: Iterable[Evidence]) -> tuple[str, list
 
 
 def in_one_text(fences: str, step: str) -> str:
-    """A whole prompt as one text; `fences` is the material as `fenced` shows it."""
+    """A whole prompt as one text; `fences` is the material as `fence` shows it."""
     return f"{_PREFACE}\n\n{fences}\n\n{_STEP}{step}"
 
 
@@ -70,10 +70,7 @@ def around_material(step: str) -> str:
 
 
 def parts_of(messages: Sequence[Message]) -> tuple[str, list[Evidence]]:
-    """The step and the evidence of messages that `messages_for` made, whatever was said later.
-
-    Raises ValueError for others.
-    """
+    """The step and the evidence of messages of `messages_for`; raises ValueError for others."""
     if [message["role"] for message in messages[:2]] != ["system", "user"]:
         raise ValueError("the messages are not those of a prompt with rules and material")
     content = messages[1]["content"]

@@ -54,7 +54,7 @@ async def read_aside(question: Question[T], text: str) -> T:
 def read_answer(question: Question[T], text: str) -> T:
     """The answer that `text` holds; raises UnparseableError with the text when it holds none.
 
-    A question with a parser is read by it. Otherwise the text is JSON, possibly after a
+    A question with a parser is read by it. Otherwise the text is JSON, possibly after
     thoughts, in a code fence, with prose around it, or inside of another object. If a list is asked
     for, it may also come without the object around it. A text of more than `LONGEST` characters is
     not read.
@@ -95,10 +95,7 @@ def require_readable(text: str) -> None:
 
 
 def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]:
-    """The different JSON values in a text that may be meant as the answer.
-
-    Raises UnparseableError for a text with a value that nothing can read.
-    """
+    """The different JSON values in a text that may be the answer; raises UnparseableError."""
     answer = without_thoughts(text)
     try:
         # An echoed prompt repeats the schema, and then its examples, too: neither is an answer.

@@ -36,9 +36,9 @@ class Quote:
     """Words that a verdict stands on.
 
     `piece` is what the prompt calls the text that they are from, for instance `actual_output` or
-    `retrieval_context (2 of 3)`. `spans` are the first and the last position (excluded) of each
-    part of the quote in that text, in characters. It is empty for words that the piece does not
-    have. With `absent`, `text` says in the judge's words what the material does not say.
+    `retrieval_context (2 of 3)`. `places` are the first and the last position (excluded) of each
+    part of the quote in that text, in characters; empty for words that the piece does not have.
+    With `absent`, `text` says in the judge's words what the material does not say.
     """
 
     text: str
@@ -66,10 +66,7 @@ class Quote:
 
 
 def has_support(quotes: Sequence[Quote], mode: QuoteMode) -> bool:
-    """Return whether a verdict with these quotes has support: one that is true, or a named absence.
-
-    With `if_any`, one that quotes nothing has it, too.
-    """
+    """Return whether a verdict has a true quote, a named absence or, with `if_any`, no quotes."""
     stands = any(quote.absent or quote.is_supported for quote in quotes)
     return stands or (not quotes and mode == "if_any")
 
@@ -156,10 +153,7 @@ _LINES: Final[Mapping[QuoteMode, str]] = {
 
 
 def quoting_words(mode: QuoteMode, sources: str, *, each: bool, as_lines: bool) -> str:
-    """Words of a step about quotes of its verdict, or of `each`; `sources` may be quoted.
-
-    `as_lines` is for answers in prose, which a parser reads.
-    """
+    """Words of a step about quotes from `sources`, for `each` verdict, in prose `as_lines`."""
     how = _HOW.format(
         verdict="each verdict" if each else "the verdict", most=MOST, words=_WORDS, sources=sources
     )
@@ -441,10 +435,7 @@ def quote_parts(quote: str) -> tuple[str, ...]:
 
 
 def quote_places(quote: str, text: Folded) -> tuple[Span, ...]:
-    """Spans of the parts of a quote in the folded text; empty if it is not there.
-
-    These are the first places that fit.
-    """
+    """Spans of the first places in the folded text that fit the parts of a quote; or none."""
     spans: list[Span] = []
     position = 0
     for part in quote_parts(quote):

@@ -252,10 +252,7 @@ def failed_result(
     failed: int = NONE,
     took: TookByUnit | None = None,
 ) -> MetricResult:
-    """The result of a metric that ended without a score.
-
-    `values` are those that count all the same, `failed` is the slot that failed.
-    """
+    """The result of a metric without a score: the slot `failed`, and `values` that still count."""
     spec = plan.metrics[metric].spec
     steps = _steps(plan, metric, values or {}, took or {}, failed, failure)
     threshold = 1.0 if spec.strict else spec.threshold

@@ -15,7 +15,7 @@ A slot is one place of one metric; a unit is what runs, once, for all slots that
 
     unit   new ──wanted──▶ running ──complete()──▶ done
             ▲                │  └────fail()──────▶ failed
-            └──cancelled()───┘   no metric wants it any longer
+            └─allow_restart()─┘  no metric wants it any longer
 
 A settled slot tells its readers (`feeds`) and takes a cause from each target of a verdict that was
 not chosen. It brings its metric one step nearer to its result.
@@ -388,10 +388,7 @@ def _with_score(value: NodeValue) -> NodeValue:
 
 
 def _targets(slot: PlanSlot, value: NodeValue) -> tuple[int, ...] | None:
-    """The targets of a decision's verdict; None when it is not a declared one.
-
-    Verdicts are compared with their type: 1 is not True.
-    """
+    """The targets of a decision's verdict; None for one that is not declared: 1 is not True."""
     if not slot.branches:
         return ()
     for verdict, targets in slot.branches.items():

@@ -146,10 +146,7 @@ class Answers(Protocol):
     async def get(
         self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
     ) -> Answer[T]:
-        """The answer that is there, or the one that `ask` gets.
-
-        It waits inside `waiting` for another process that asks the same.
-        """
+        """The answer that is there, or that `ask` gets; waits for other processes in `waiting`."""
         ...
 
 

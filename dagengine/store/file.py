@@ -294,9 +294,7 @@ def holds(db: sqlite3.Connection, key: bytes) -> bool:
 
 
 def question_by(db: sqlite3.Connection, short: str) -> bytes | None:
-    """The packed question whose key begins so; None without one, or for something that is not a
-    such key.
-    """
+    """The packed question whose key begins so; None without one, or if it is not such a key."""
     try:
         low = bytes.fromhex(short)
     except ValueError:

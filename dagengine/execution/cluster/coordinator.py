@@ -176,10 +176,7 @@ class Cluster:
 
     @property
     def totals(self) -> Totals:
-        """Questions and usage so far, as far as the workers have said.
-
-        What a worker asked after it said so for the last time dies with it.
-        """
+        """Questions and usage so far, as far as the workers have said before they died."""
         total = sum((count.totals for count in self._asked.values()), self._engine.totals)
         if self.store is not None:
             return total

@@ -81,10 +81,7 @@ class DaskWorkers:
     async def submit(
         self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
     ) -> Any:
-        """Run a coroutine function on some worker; raises WorkersDiedError.
-
-        Workers of Dask say nothing before the result.
-        """
+        """Run a coroutine function on a worker, which says nothing before its result."""
         key = f"dagengine-{uuid.uuid4().hex}"
         try:
             return await self._client.submit(function, *arguments, key=key, pure=False)

@@ -130,10 +130,7 @@ class Job:
     saying: Callable[[str], Say] | None = None
 
     def engine(self) -> tuple[LocalExecutor, Leased]:
-        """The engine of one worker, and what it has in common with others.
-
-        Raises InputError and GraphError.
-        """
+        """The engine of one worker, and its part of all; raises InputError and GraphError."""
         build: Build = _unpack(self.build)
         engine = build(self.limits, self.app_in_flight)
         engine.preload(_unpack(self.constants) if self.constants else {})
@@ -369,17 +366,19 @@ class LeasedAccount(Account):
 
     def missing(self, limits: Limits, amount: float) -> str | None:
         """The limit that this worker would exceed by another call of that cost."""
-        needs = {CALLS: self.calls + 1, MONEY: self.spent + self.reserved + amount}
         for name, lease in self.amounts.items():
-            if needs[name] > lease.lent + 1e-9:
+            if self._needed(name, amount) > lease.lent + 1e-9:
                 return name
         return None
 
     async def extend(self, missing: str, amount: float) -> bool:
         """Ask for more; False when all of it is spent, or reserved by other workers."""
         lease = self.amounts[missing]
-        used = self.calls + 1 if missing == CALLS else self.spent + self.reserved + amount
-        return await lease.more(used - lease.lent)
+        return await lease.more(self._needed(missing, amount) - lease.lent)
+
+    def _needed(self, name: str, amount: float) -> float:
+        """What is used of an amount with another call of that cost."""
+        return self.calls + 1 if name == CALLS else self.spent + self.reserved + amount
 
 
 class _Share:

@@ -176,10 +176,7 @@ class CircuitBreaker:
         status: int | None = None,
         wait: float | None = None,
     ) -> None:
-        """The endpoint failed in a way that holds for all questions, or for this one only.
-
-        `wait` is how many seconds it asks to wait.
-        """
+        """The endpoint failed for all questions, or for this one; it asks to `wait` (seconds)."""
         in_a_row, alike = self._count(now, in_flight, status), serial == self._trying
         self.note_end(serial)
         if alike or (in_a_row and not (self._asks or self.has_answered)):

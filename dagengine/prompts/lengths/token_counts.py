@@ -2,7 +2,7 @@
 
 A server that cuts prompts counts what is left, answers 200, and says nothing. What it counted is
 held against the text, against what it counted for other texts, and against its limits. What is
-*suspicious* so is looked into (see `gateway.whole_prompts`); nothing here accuses a server. Texts
+*suspicious* so is looked into (see `gateway.window`); nothing here accuses a server. Texts
 are measured as efficient tokenizers see them (GPT-4o's, Llama 3's): others need more tokens, up
 to five times as many for a language that they were not made for, and hardly ever fewer.
 """

@@ -43,7 +43,7 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     The node "" stands for the settings of the metric and of the metrics nested in it.
     """
     scopes = [scope.spec for scope in plan.scopes if scope.slots[0] in metric.slots]
-    settings = [[_Around().plain(getattr(spec, name)) for name in _SETTINGS] for spec in scopes]
+    settings = [_Around().each(attrgetter(*_SETTINGS)(spec)) for spec in scopes]
     hashes = {"": digest(settings)}
     for slot in plan.slots_at(metric.slots):
         if slot.unit != NONE:

@@ -51,7 +51,7 @@ def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
 def questions_of(
     unit: Unit, judge: Judge, case: TestCase, state: CaseState, most: int
 ) -> list[Question[Any]]:
-    """The first `most` questions of a unit, and one more; none if they are not known yet."""
+    """The first `most` questions of a unit to a judge, and one more; none if it cannot be told."""
     try:
         reads = read_inputs(unit, case, state)
     except MissingFieldError:
@@ -150,7 +150,7 @@ def only(error: BaseException) -> BaseException:
     return error
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class GatewayAsk:
     """What one running node asks with: a judge of its unit, through the gateway.
 

@@ -229,8 +229,8 @@ class Gateway:
     async def ask(self, judge: Judge, question: Question[T], rank: int = 0) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError.
 
-        Of a list of verdicts that does not fit after all re-asks the answer holds the verdicts
-        that can be used.
+        Where questions wait, those with a smaller `rank` go first. Of a list of verdicts that does
+        not fit after all re-asks the answer holds the verdicts that can be used.
         """
         return cast(Answer[T], await self.answer(Request(judge, question, rank)))
 

@@ -62,7 +62,8 @@ class JudgeLimiter:
     """The limits of one judge, and the calls that wait for it.
 
     `time_limit` is how many seconds a call may take (None: as many as it likes). A judge that took
-    longer, or was silent for so long, gets more time until it answers quickly again.
+    longer, or was silent for so long, gets more time until it answers quickly again. `rates` are
+    those that are limited, by the names of the limits.
     """
 
     def __init__(
@@ -90,6 +91,8 @@ class JudgeLimiter:
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
         self._requests = None if requests is None else RateLimit(requests)
         self._tokens = None if tokens is None else RateLimit(tokens)
+        both = {"requests_per_minute": self._requests, "tokens_per_minute": self._tokens}
+        self.rates = {name: rate for name, rate in both.items() if rate is not None}
 
     @cached_property
     def clock(self) -> Callable[[], float]:
@@ -97,7 +100,7 @@ class JudgeLimiter:
         return getattr(anyio.lowlevel.current_token().native_token, "time", anyio.current_time)
 
     def expect(self, places: int | None) -> None:
-        """Begin with the calls that the server takes at the same time, and one to keep it busy."""
+        """Begin with the calls that the server takes at once, if known, and one to keep it busy."""
         if places is not None and not self._elastic:
             ceiling = min(self._ceiling, places + 1)
             self.throughput = ThroughputLimit(ceiling, self.time_limit, places)
@@ -114,15 +117,9 @@ class JudgeLimiter:
         opens = self._paused_until
         if self.breaker.is_open:
             opens = max(opens, self.breaker.opens_at)
-        if self._requests is self._tokens:  # neither: most runs have no rate
+        if not self.rates:  # most runs have none
             return opens
         return max(opens, *(rate.opens_at() for rate in self.rates.values()))
-
-    @property
-    def rates(self) -> dict[str, RateLimit]:
-        """Its rates, by the names of the limits."""
-        rates = {"requests_per_minute": self._requests, "tokens_per_minute": self._tokens}
-        return {name: rate for name, rate in rates.items() if rate is not None}
 
     @property
     def demand(self) -> int:

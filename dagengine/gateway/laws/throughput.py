@@ -117,7 +117,8 @@ class ThroughputLimit:
         new_calls = 0 if self._has_stepped_back else self.limit - self._level
         share = max(0.5, new_calls / 2 / len(samples))
 
-        def middle(values: list[float]) -> float:  # this share is not above; the median at a half
+        # The least of what at least this share of the values is not above; the median at a half.
+        def middle(values: list[float]) -> float:
             return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
         slower = self._slowdown(samples, middle)

@@ -306,11 +306,7 @@ def wire(spec: MetricSpec) -> Wiring:
     slots = [slot for scope in scopes for slot in scope.slots.values()]
     for scope in scopes:
         _connect(scope)
-        # Depths count within one metric: nested or not, its prompts and last score are the same.
-        own = set(scope.slots.values())
-        for depth, generation in enumerate(nx.topological_generations(_flow(own).subgraph(own))):
-            for slot in generation:
-                slot.generation = depth
+        _count_depths(set(scope.slots.values()))
     for slot in slots:
         slot.sources.sort(key=lambda source: (-1, "") if source.pulled else order(source.slot))
         if slot.grades and slot.computes():
@@ -327,6 +323,13 @@ def wire(spec: MetricSpec) -> Wiring:
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
+
+
+def _count_depths(own: set[Slot]) -> None:
+    """Count depths within one metric: nested or not, its prompts and last score are the same."""
+    for depth, generation in enumerate(nx.topological_generations(_flow(own).subgraph(own))):
+        for slot in generation:
+            slot.generation = depth
 
 
 def _make_slots(scope: Scope) -> None:

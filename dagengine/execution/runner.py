@@ -58,7 +58,7 @@ Item = TestCase | Golden | ConversationalGolden | InvalidCase
 _REORDER = 10_000
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _ActiveCase:
     """One case in progress; `packing` is where some of its questions may travel together."""
 
@@ -72,17 +72,16 @@ class _ActiveCase:
     began: float = field(default_factory=time.perf_counter)
 
 
-@dataclass(slots=True)
 class _Units:
-    """Units of one kind: those that wait for a worker in a heap, and how many are at work.
+    """Units of one kind: those that wait for a worker in a heap, and how many are at work."""
 
-    At most so many are at work, and one more for each question that is resting.
-    """
+    __slots__ = ("_most", "_resting", "at_work", "ready")
 
-    _most: int
-    _resting: Resting
-    ready: list[tuple[int, tuple[bool, int], int, _ActiveCase]] = field(default_factory=list)
-    at_work: int = 0
+    def __init__(self, most: int, resting: Resting) -> None:
+        """At most so many are at work, and one more for each question that is `resting`."""
+        self.ready: list[tuple[int, tuple[bool, int], int, _ActiveCase]] = []
+        self.at_work = 0
+        self._most, self._resting = most, resting
 
     @property
     def have_room(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -299,12 +299,12 @@ class Gateway:
         return state
 
 
-@dataclass(slots=True)
 class Resampled:
     """Stands before a gateway and asks for another sample: nobody has an answer to it yet."""
 
-    _asks: Asks
-    _attempt: int
+    def __init__(self, asks: Asks, attempt: int) -> None:
+        self._asks = asks
+        self._attempt = attempt
 
     @property
     def run(self) -> Gateway:

@@ -120,7 +120,7 @@ class Remembered:
         return (state.limiter.name, question.key) in self.of(state)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Shared:
     """The first stage: equal questions to one judge are asked once."""
 
@@ -144,7 +144,7 @@ class Shared:
             pause.resume()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Stored:
     """The second stage: the stored answer if there is one, else a new one, which is stored.
 
@@ -181,7 +181,7 @@ class Stored:
         return answer
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Retried:
     """The third stage: ask until the answer fits, or the limits are reached.
 
@@ -291,7 +291,7 @@ class Retried:
         return max(random.uniform(0, min(bound, self._limits.max_backoff)), requested)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Limited:
     """The last stage: one attempt, when the limits allow it, and its entry in the ledger.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -32,12 +32,11 @@ class _Questions(Exception):
         super().__init__()
 
 
-@dataclass(slots=True)
 class _Catch:
     """Stands where a running node expects its judge, and keeps what it is asked."""
 
-    decides: bool
-    _most: int | None
+    def __init__(self, decides: bool, most: int | None) -> None:
+        self.decides, self._most = decides, most
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         raise _Questions([question])

@@ -112,20 +112,20 @@ class _OverNode(JudgingNode):
 
         That is what is read of the case, and of a list that is a field of it the item itself.
         """
+        beside: list[Evidence] = []
         if isinstance(self.over, BaseNode):
             # The item is what another node wrote. Quoting it would show that a judge said so, not
             # that the case does. Only where nothing of the case is read there is nothing else.
-            beside = rest.quotable(self.quote_from) if rest.fields or rest.inputs else []
-            return [[*beside, *([] if beside else [item])] for item in items]
-        if self.quote_from and field_name(self.over) not in self.quote_from:
-            return [rest.quotable(self.quote_from) for _ in items]
-        beside = replace(rest, inputs=()).evidence()
-        wanted = [
-            piece
-            for piece in beside
-            if not self.quote_from or field_of(piece.label) in self.quote_from
-        ]
-        return [[item, *wanted] for item in items]
+            if rest.fields or rest.inputs:
+                beside = rest.quotable(self.quote_from)
+            shows_item = not beside
+        elif self.quote_from and field_name(self.over) not in self.quote_from:
+            beside, shows_item = rest.quotable(self.quote_from), False
+        else:
+            beside, shows_item = replace(rest, inputs=()).evidence(), True
+            if self.quote_from:
+                beside = [piece for piece in beside if field_of(piece.label) in self.quote_from]
+        return [[item, *beside] if shows_item else beside for item in items]
 
     async def _judgements(
         self,

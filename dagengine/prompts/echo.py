@@ -86,7 +86,7 @@ def fence_check(messages: Sequence[Message]) -> Check:
 
 def _echoed_fence(messages: Sequence[Message], answer: Any) -> str | None:
     first_only = isinstance(getattr(answer, "output", None), str)
-    texts = [text.strip() for text in filter(_ECHO.search, texts_of(answer))]
+    texts = map(str.strip, filter(_ECHO.search, texts_of(answer)))
     lines = [line for text in texts for line in text.splitlines()[: 1 if first_only else None]]
     suspects = list(filter(_ECHO.match, map(_bare, lines)))
     labels = _labels(messages) if suspects else []  # reads the whole prompt

@@ -14,7 +14,7 @@ import shlex
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -358,14 +358,16 @@ class OpenStore:
         return None
 
 
-@dataclass(slots=True)
 class _Batch:
     """Entries that are committed together."""
 
-    entries: list[AnswerEntry] = field(default_factory=list[AnswerEntry])
-    done: anyio.Event = field(default_factory=anyio.Event)
-    all_new: bool = False
-    error: sqlite3.Error | None = None
+    __slots__ = ("all_new", "done", "entries", "error")
+
+    def __init__(self) -> None:
+        self.entries: list[AnswerEntry] = []
+        self.done = anyio.Event()
+        self.all_new = False
+        self.error: sqlite3.Error | None = None
 
 
 class Journal:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
@@ -78,7 +79,10 @@ class ThroughputLimit:
         self._has_stepped_back = False
 
     def note_answer(self, kind: object, level: int, epoch: int, seconds: float) -> None:
-        """An answer of some kind took so long; its call began in this epoch, as one of `level`."""
+        """An answer of some kind took so long; its call began in this epoch.
+
+        `level` calls were in progress then, this one included.
+        """
         # Calls that began as one of no more than so many tell nothing of the limit.
         floor = self._level if self._is_trying else self.limit // 2
         if epoch != self.epoch or level <= floor:
@@ -115,12 +119,7 @@ class ThroughputLimit:
         """A round is complete: keep what was tried or go back, and try more when it is time."""
         # The calls that were added, of which the quickest half has answered.
         new_calls = 0 if self._has_stepped_back else self.limit - self._level
-        share = max(0.5, new_calls / 2 / len(samples))
-
-        # The least of what at least this share of the values is not above; the median at a half.
-        def middle(values: list[float]) -> float:
-            return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
+        middle = partial(_middle, share=max(0.5, new_calls / 2 / len(samples)))
         slower = self._slowdown(samples, middle)
         long = sorted(sample.seconds for sample in samples)[math.ceil(0.9 * len(samples)) - 1]
         self._longest = longest = max(long, _FADING * self._longest)
@@ -192,3 +191,8 @@ class ThroughputLimit:
         self.limit = self._level = limit
         self._round, self._late = [], 0
         self._held, self._hold = self._hold, min(_LONGEST_HOLD, 2 * self._hold)
+
+
+def _middle(seconds: list[float], share: float) -> float:
+    """The least of what at least this share of the values is not above; the median at a half."""
+    return sorted(seconds)[min(len(seconds) - 1, int(share * len(seconds)))]

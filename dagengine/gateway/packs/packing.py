@@ -39,16 +39,18 @@ Outcome = Answer[Any] | JudgeError
 _TOO_MUCH = frozenset({400, 413, 422})
 
 
-@dataclass(slots=True, eq=False)
 class Participant:
     """A node at work on a case: packs stay as long as one of its strands may bring a question.
 
-    A strand is what it does at one time; of several questions at once each is one. The `packing`
-    has counted the node since it was ready.
+    A strand is what it does at one time; of several questions at once each is one.
     """
 
-    packing: Packing
-    _strands: int = 1
+    __slots__ = ("_strands", "packing")
+
+    def __init__(self, packing: Packing) -> None:
+        """`packing` has counted the node since it was ready."""
+        self.packing = packing
+        self._strands = 1
 
     def rest(self) -> None:
         """A strand waits for what may wait for packs."""
@@ -75,12 +77,14 @@ class Participant:
         self.packing.finish()
 
 
-@dataclass(slots=True, eq=False)
 class Pause:
     """One question of a strand, which rests until its pack leaves."""
 
-    participant: Participant
-    _rests: bool = False
+    __slots__ = ("_rests", "participant")
+
+    def __init__(self, participant: Participant) -> None:
+        self.participant = participant
+        self._rests = False
 
     def rest(self) -> None:
         """Hold nothing up."""

@@ -104,8 +104,8 @@ class PromptCounts:
         )
         # A count that people set as a limit is round, or what Ollama makes of one: a token or two
         # above a power of two.
-        powers = (number for number in (read, read - 1, read - 2) if number & (number - 1) == 0)
-        is_round = not read % 50 or not read % 256 or any(number >= 64 for number in powers)
+        power = 1 << (read.bit_length() - 1)
+        is_round = not read % 50 or not read % 256 or read - power <= 2
         return read > _SHORT or apart or is_round
 
     def accept(self, size: Size, read: int, proved: int = 0) -> None:

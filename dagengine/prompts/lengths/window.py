@@ -62,8 +62,7 @@ def overflow_in(text: str, body: Any = None) -> Overflow | None:
     window = _count(fields.get("n_ctx")) or _window_in(start)
     if not tokens and (match := _PROMPT.search(start)):  # tells the prompt from the answer
         tokens = int(next(filter(None, match.groups())))
-    counts = (int(number.replace(",", "")) for number in _COUNTS.findall(start))
-    numbers = [number for number in counts if number != window]
+    numbers = {int(number.replace(",", "")) for number in _COUNTS.findall(start)} - {window}
     if tokens is None and numbers:
         most = max(numbers)
         tokens = most if window is None or most > window else None

@@ -115,7 +115,7 @@ class CaseClasses:
             return Bounds()
         ways = paths.paths if paths else ()
         fails = [path.weight for path in ways if path.fails]
-        slots = (plan.slots[number] for number in plan.metrics[metric].slots)
+        slots = plan.slots_at(plan.metrics[metric].slots)
         ends = {slot.unit for slot in slots if slot.grades} - {NONE}
         # Code at the end may find that there is nothing to judge: no score, and no reason for it.
         least = not fails and all(plan.units[unit].node.asks for unit in ends)

@@ -260,8 +260,7 @@ def _telling(plan: Plan, unit: Unit) -> bool:
     # Coroutines may have begun something by the time they wait; they are left alone.
     if inspect.iscoroutinefunction(getattr(unit.node, "function", None)):
         return False
-    slots = (plan.slots[number] for number in unit.slots)
-    return any(slot.feeds or slot.branches or slot.activates for slot in slots)
+    return any(slot.feeds or slot.branches or slot.activates for slot in plan.slots_at(unit.slots))
 
 
 def _first_step(unit: Unit, reads: Given) -> NodeValue | list[Question[Any]] | Exception | None:

@@ -265,8 +265,7 @@ class _Drive(Walk[Path]):
 
 def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Verdict, float]]:
     """One verdict for each set of nodes that verdicts lead to, and its likelihood."""
-    every = (plan.slots[number] for number in plan.units[unit].slots)
-    slots = [slot for slot in every if slot.metric == metric]
+    slots = [slot for slot in plan.slots_at(plan.units[unit].slots) if slot.metric == metric]
     if not slots[0].branches:
         return []
     # Which score a verdict ends in makes no difference to what is asked. So verdicts are one option

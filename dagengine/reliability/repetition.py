@@ -393,7 +393,7 @@ def _quoting(plan: Plan, variants: Sequence[Variant]) -> dict[tuple[str, str], Q
     """Ways of quoting by metric and node; nodes that do not are left out."""
     quotes: dict[tuple[str, str], Quotes] = {}
     for variant, metric in zip(variants, plan.metrics, strict=True):
-        for slot in (plan.slots[number] for number in metric.slots):
+        for slot in plan.slots_at(metric.slots):
             node = None if slot.unit == NONE else plan.units[slot.unit].node
             if isinstance(node, AskingNode) and node.quoting is not None:
                 quotes[variant.metric, slot.name] = node.quoting

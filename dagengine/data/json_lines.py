@@ -11,10 +11,11 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from dagengine.errors import InputError
@@ -107,6 +108,22 @@ def read_models(path: Path, kind: type[T], what: str, *, whole: bool) -> Iterato
             yield kind.model_validate_json(line)
         except ValidationError as error:
             raise InputError(f"{position}: not {what}: {error.errors()[0]['msg']}") from None
+
+
+def every_line(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file, see `complete_lines`, then those that wait beside it; none without."""
+    line = b""
+    if is_there(path):
+        for position, line in complete_lines(path, whole=whole):
+            yield position, line
+    # What waited may have been written since, and its file not yet be emptied: not twice.
+    yield from early_lines(path, index_of(line))
+
+
+@cache
+def adapter_of(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return what reads plain data as values of a kind; it is made once, when it is first used."""
+    return TypeAdapter(kind)
 
 
 def beside(results: Path) -> Path:

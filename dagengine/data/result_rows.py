@@ -7,13 +7,12 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from dagengine.data.json_lines import LinesInOrder, complete_lines, early_lines, index_of, value_of
+from dagengine.data.json_lines import LinesInOrder, adapter_of, every_line, value_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, first_flaw, require_format
@@ -186,11 +185,6 @@ def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
         yield row_of(value, position)
 
 
-@cache
-def _row_adapter() -> TypeAdapter[CaseResult]:
-    return TypeAdapter(CaseResult)
-
-
 def row_of(value: Any, position: str) -> CaseResult:
     """The row in a value that was read; raises InputError that begins with its `position`.
 
@@ -199,7 +193,7 @@ def row_of(value: Any, position: str) -> CaseResult:
     require_format(value, FORMAT, position)
     _complete(value)
     try:
-        row = _row_adapter().validate_python(value)
+        row: CaseResult = adapter_of(CaseResult).validate_python(value)
     except ValidationError as error:
         raise InputError(f"{position}: no result of a run ({first_flaw(error)})") from None
     # A NaN is in no range: every comparison with it is false.
@@ -235,15 +229,12 @@ def _dicts_in(value: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _line_values(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
-    line = b""
-    for position, line in complete_lines(path, whole=whole):
+    for position, line in every_line(path, whole=whole):
         try:
             row = value_of(line)
         except ValueError as error:
             raise InputError(f"{position}: no result of a run (not JSON: {error})") from None
         yield position, row
-    for position, early in early_lines(path, index_of(line)):  # behind the last line
-        yield position, value_of(early)
 
 
 def _parquet_values(path: Path) -> Iterator[tuple[str, Any]]:

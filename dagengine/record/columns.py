@@ -8,21 +8,21 @@ share a course, so what needs no text is found out once for each course.
 
 from __future__ import annotations
 
+import itertools
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from itertools import chain, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from dagengine.compiler.definitions import digest
-from dagengine.data.json_lines import beside
+from dagengine.data.json_lines import adapter_of, beside
 from dagengine.data.parquet import ParquetWriter
 from dagengine.prompts.json_values import shallow_value
-from dagengine.record.costs import StepCosts, adapter_of, usage_of
+from dagengine.record.costs import StepCosts, usage_of
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.system.regular_files import file_sha256, is_there, require_regular
@@ -53,12 +53,13 @@ Block = dict[str, list[Any]]
 
 
 class BlockBuilder:
-    """Puts rows into blocks."""
+    """Puts rows into blocks, of columns with `kinds` by name."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._names = manifest.metric_names
         self._costs = StepCosts(manifest)
-        self._kinds = _kinds(len(self._names))
+        numbered = itertools.product(range(len(self._names)), _METRIC.items())
+        self.kinds = _CASE | {f"{name}.{number}": kind for number, (name, kind) in numbered}
         self._lines: list[Line] = []
         self._size = 0
 
@@ -98,14 +99,8 @@ class BlockBuilder:
     def take(self) -> Block:
         """The block of what was added since the last one."""
         lines, self._lines, self._size = self._lines, [], 0
-        columns = zip(*lines, strict=True) if lines else repeat(())
-        return dict(zip(self._kinds, map(list, columns), strict=False))
-
-
-def _kinds(metrics: int) -> dict[str, str]:
-    """The columns of so many metrics, with their types."""
-    numbered = {f"{name}.{n}": _METRIC[name] for n in range(metrics) for name in _METRIC}
-    return _CASE | numbered
+        columns = zip(*lines, strict=True) if lines else itertools.repeat(())
+        return dict(zip(self.kinds, map(list, columns), strict=False))
 
 
 def course_of(result: MetricResult) -> str:
@@ -220,7 +215,7 @@ class ColumnsWriter:
         if self._file is None:
             # Under another name until it is whole: a kill leaves a file that nobody reads. A link
             # of that name, which another user could have put there, is not followed.
-            kinds = _kinds(len(self._manifest.metrics)).items()
+            kinds = self._builder.kinds.items()
             self._file = ParquetWriter(self._new, kinds, compression="zstd", compression_level=1)
         try:
             self._file.write_columns(self._builder.take())
@@ -303,7 +298,7 @@ class Columns:
     def starts(self) -> array[int]:
         """Offsets of the lines of the results."""
         blocks = self.blocks(["start"])
-        return array("q", chain.from_iterable(map(itemgetter("start"), blocks)))
+        return array("q", itertools.chain.from_iterable(map(itemgetter("start"), blocks)))
 
 
 def _cells(column: Any) -> list[Any]:

@@ -9,13 +9,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from annotated_types import MinLen
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from dagengine.data.json_lines import value_of
+from dagengine.data.json_lines import adapter_of
 from dagengine.question import NO_USAGE
 from dagengine.record.values import Manifest
 from dagengine.results.outcomes import JudgeCall, Step
@@ -90,11 +89,6 @@ def usage_of(result: MetricResult, costs: StepCosts) -> Used:
     return Used(input_tokens, output_tokens, questions, money, seconds)
 
 
-def times_line(row: CaseResult) -> dict[str, Any]:
-    """The line of one row."""
-    return {"index": row.index, **times_of(row)}
-
-
 def times_of(row: CaseResult) -> dict[str, Any]:
     """The seconds of a case and of every step, by metric and node.
 
@@ -130,9 +124,9 @@ def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, DIGITS)
 
 
-def row_with_times(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
-    """A row that was just read, now with the times of its line; as it is without one."""
-    if line is None:
+def row_with_times(row: CaseResult, line: Any) -> CaseResult:
+    """A row that was just read, now with the times of its line; as it is if that is none."""
+    if not isinstance(line, dict):
         return row
     for result in row.metrics:
         seconds, calls, cached = (
@@ -163,25 +157,6 @@ def _set_seconds(read: CaseResult | Step, seconds: Any) -> None:
     valid = isinstance(seconds, int | float) and 0 <= seconds < _LONGEST
     # Nobody else has it yet, and a changed copy of all would take 20 times as long.
     object.__setattr__(read, "seconds", seconds if valid else None)
-
-
-@cache
-def adapter_of(kind: type[T]) -> TypeAdapter[T]:
-    """Return what reads plain data as values of a kind; it is made once, when it is first used."""
-    return TypeAdapter(kind)
-
-
-def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
-    """Rows with their times, see `pair_lines`.
-
-    Only the lines of these rows are read. Raises InputError as the rows do; a damaged line of
-    times is passed over.
-    """
-    for row, line in pair_lines(rows, lines, index_in):
-        times: Any = None
-        with suppress(ValueError):
-            times = line and value_of(line)
-        yield row_with_times(row, times if isinstance(times, dict) else None)
 
 
 def pair_lines(

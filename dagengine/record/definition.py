@@ -39,7 +39,6 @@ from dagengine.record.values import (
     NodeRecord,
     SpentRecord,
     Standing,
-    TotalsRecord,
 )
 from dagengine.redaction import public_text, public_value
 from dagengine.results import Spent, Totals
@@ -127,9 +126,8 @@ def judges_of(
 
     `prices` are the caller's own: they come before the public list.
     """
-    records = []
-    for index in plan.asked:
-        judge = judges[index]
+    records: list[JudgeRecord] = []
+    for judge in map(judges.__getitem__, plan.asked):
         identity, model, standing = identity_of(judge), model_of(judge), find_standing(judge)
         price = find_price(model, prices)
         records.append(JudgeRecord(identity=identity, model=model, price=price, standing=standing))
@@ -151,12 +149,6 @@ def metrics_of(plan: Plan, *, trees: bool = False) -> tuple[MetricRecord, ...]:
     return tuple(_MetricRecorder(plan, metric, numbers).record(trees) for metric in plan.metrics)
 
 
-def totals_of(totals: Totals) -> TotalsRecord:
-    """The sums of a run as they are recorded."""
-    values: dict[str, Any] = asdict(totals) | asdict(totals.usage)
-    return TotalsRecord(**{name: values[name] for name in TotalsRecord.model_fields})
-
-
 def spending_of_judges(
     spent: Iterable[Spent], judges: Sequence[JudgeRecord]
 ) -> tuple[tuple[JudgeRecord, ...], tuple[SpentRecord, ...]]:
@@ -170,9 +162,8 @@ def spending_of_judges(
         judge = public_text(use.judge)
         if judge not in identities:
             identities.append(judge)
-        names = ("metric", "node", "asked", "calls", "failed", "cost", "seconds")
-        values: dict[str, Any] = {name: getattr(use, name) for name in names}
-        records.append(SpentRecord(judge=identities.index(judge), **values, **asdict(use.usage)))
+        values = asdict(use) | asdict(use.usage) | {"judge": identities.index(judge)}
+        records.append(SpentRecord.model_validate(values))
     more = (JudgeRecord(identity=identity) for identity in identities[len(judges) :])
     return (*judges, *more), tuple(records)
 

@@ -110,34 +110,31 @@ class LabelFile:
     def labels(self) -> list[Label]:
         """All labels that were not taken back, in the order of the file.
 
-        A line that a kill cut off is left out. Raises InputError for a line that is not a label.
+        None without a file. A line that a kill cut off is left out. Raises InputError for a line
+        that is not a label.
         """
-        return read_labels(self.path) if is_there(self.path) else []
-
-
-def read_labels(path: Path) -> list[Label]:
-    """The labels of a file that were not taken back; see `LabelFile.labels`."""
-    labels: dict[str, Label] = {}
-    for number, line in enumerate(read_whole(path).split(b"\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{path} line {number}"
-        try:
-            row = shallow_value(line)
-        except ValueError as error:
-            if not line.rstrip().endswith(b"}"):
-                continue  # cut off by a kill, and never said to be saved
-            raise InputError(f"{where}: no label (not JSON: {error})") from None
-        require_format(row, FORMAT, where)
-        try:
-            if isinstance(row, Mapping) and "retracts" in row:
-                labels.pop(_RETRACTION.validate_python(row).retracts, None)
-            else:
-                label = _LABEL.validate_python(row)
-                labels[label.id] = label
-        except ValidationError as error:
-            raise InputError(f"{where}: no label ({first_flaw(error)})") from None
-    return list(labels.values())
+        labels: dict[str, Label] = {}
+        text = read_whole(self.path) if is_there(self.path) else b""
+        for number, line in enumerate(text.split(b"\n"), 1):
+            if not line.strip():
+                continue
+            where = f"{self.path} line {number}"
+            try:
+                row = shallow_value(line)
+            except ValueError as error:
+                if not line.rstrip().endswith(b"}"):
+                    continue  # cut off by a kill, and never said to be saved
+                raise InputError(f"{where}: no label (not JSON: {error})") from None
+            require_format(row, FORMAT, where)
+            try:
+                if isinstance(row, Mapping) and "retracts" in row:
+                    labels.pop(_RETRACTION.validate_python(row).retracts, None)
+                else:
+                    label = _LABEL.validate_python(row)
+                    labels[label.id] = label
+            except ValidationError as error:
+                raise InputError(f"{where}: no label ({first_flaw(error)})") from None
+        return list(labels.values())
 
 
 def is_label_file(path: Path) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def _whole_manifest(parts: Sequence[Manifest]) -> Manifest:
         "command": None,
         "settings": {name: of for name, of in first.settings.items() if name != "shard"},
         "results": ROWS,
-        "counts": _sum(CountsRecord, [part.counts for part in parts]),
+        "counts": _sum(CountsRecord, map(attrgetter("counts"), parts)),
         **spent_together(parts),
     }
     return first.model_copy(update=changed)
@@ -169,16 +169,19 @@ def spent_together(parts: Sequence[Manifest]) -> dict[str, Any]:
     for record in chain.from_iterable(part.usage for part in parts):
         spent.setdefault((record.metric, record.node, record.judge), []).append(record)
     return {
-        "totals": _sum(TotalsRecord, [part.totals for part in parts]),
-        "usage": tuple(_sum(SpentRecord, spent[key], whose=key) for key in spent),
+        "totals": _sum(TotalsRecord, map(attrgetter("totals"), parts)),
+        "usage": tuple(
+            _sum(SpentRecord, records, metric=metric, node=node, judge=judge)
+            for (metric, node, judge), records in spent.items()
+        ),
     }
 
 
-def _sum(kind: type[Any], records: Sequence[BaseModel | None], whose: Sequence[Any] = ()) -> Any:
-    """The sums of all numbers; None if one of them is not known."""
-    named: Mapping[str, Any] = dict(zip(("metric", "node", "judge"), whose, strict=False))
+def _sum(kind: type[Any], records: Iterable[BaseModel | None], **whose: Any) -> Any:
+    """The sums of all numbers, of `whose` they are; None if one of them is not known."""
+    known = list(filter(None, records))
     sums: dict[str, Any] = {}
-    for name in kind.model_fields:
-        values = [getattr(record, name) for record in records if record is not None]
-        sums[name] = named[name] if name in named else None if None in values else sum(values)
-    return kind(**sums)
+    for name in kind.model_fields.keys() - whose.keys():
+        values = list(map(attrgetter(name), known))
+        sums[name] = None if None in values else sum(values)
+    return kind(**sums, **whose)

@@ -7,7 +7,7 @@ import math
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -15,19 +15,12 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import (
-    beside,
-    complete_lines,
-    early_lines,
-    index_of,
-    line_of,
-    value_of,
-)
+from dagengine.data.json_lines import early_lines, every_line, index_of, line_of, value_of
 from dagengine.data.result_rows import read_rows, row_of
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.columns import Block, BlockBuilder, Columns, ColumnsWriter, read_columns
-from dagengine.record.costs import pair_lines, row_with_times, with_times
+from dagengine.record.costs import index_in, pair_lines, row_with_times
 from dagengine.record.hiding import fields_in
 from dagengine.record.values import Manifest
 from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of, sole_writer
@@ -87,8 +80,12 @@ class Run:
 
     def timed_rows(self, rows: Iterable[CaseResult] | None = None) -> Iterator[CaseResult]:
         """As `rows`, or some of these, each with how long it took, where the run wrote it down."""
-        times = (line for _, line in self._lines(TIMES))
-        return with_times(self.rows() if rows is None else rows, times)
+        lines = map(itemgetter(1), self._lines(TIMES))
+        for row, line in pair_lines(self.rows() if rows is None else rows, lines, index_in):
+            times: Any = None
+            with suppress(ValueError):  # a damaged line of times is no reason to lose its row
+                times = line and value_of(line)
+            yield row_with_times(row, times)
 
     def columns(self) -> Columns | None:
         """The rows in columns, without their texts; None if no file of them tells of these rows."""
@@ -113,13 +110,7 @@ class Run:
 
     def _lines(self, name: str) -> Iterator[tuple[str, bytes]]:
         """The lines of a file beside the rows, each after its place, with those that wait."""
-        path, line = self.folder / name, b""
-        if not is_there(path) and not is_there(beside(path)):
-            return
-        for position, line in complete_lines(path, whole=self.finished) if is_there(path) else ():
-            yield position, line
-        # What waited may have been written since, and its file not yet be emptied: not twice.
-        yield from early_lines(path, index_of(line))
+        return every_line(self.folder / name, whole=self.finished)
 
 
 def run_at(path: str | Path) -> Run | None:
@@ -200,7 +191,7 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
     """Contradictions of settings, as ends of a sentence."""
     judges = set(range(len(manifest.judges)))
     for metric in manifest.metrics:
-        nodes = [node for inner in metric.every_metric() for node in inner.nodes]
+        nodes = list(metric.nodes_and_nested())
         names = {node.name for node in nodes}
         for node in nodes:
             where = f"the node {node.name!r:.80} of {metric.name!r:.80}"
@@ -245,21 +236,22 @@ class RunFiles:
     """
 
     def __init__(self, run: Run) -> None:
-        # In a finished run the third line of each file is of the third row. A run that was killed
-        # may have written the text of a case and not its row.
-        self._aligned = run.finished
         self._run = run
-        self.columns = run.columns()
-        if run.results.suffix == ".jsonl":
-            self._rows = _lines(run.results, run, self.columns)
-        else:
-            # No line to seek: the rows are copied, one after the other, to a file that goes when it
-            # is closed. So comparing and viewing holds none of them in memory.
-            file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the lines
-            for row in run.rows():
-                file.write(line_of(row.as_dict()))
-            file.seek(0)
-            self._rows = Lines(run.results, file)
+        with ExitStack() as self._open_files:
+            self.columns = run.columns()
+            if self.columns is not None:
+                self._open_files.callback(self.columns.close)
+            if run.results.suffix == ".jsonl":
+                self._rows = self._lines(run.results, self.columns)
+            else:
+                # No line to seek: the rows are copied, one after the other, to a file that goes
+                # when it is closed. So comparing and viewing holds none of them in memory.
+                file = self._open_files.enter_context(tempfile.TemporaryFile())
+                for row in run.rows():
+                    file.write(line_of(row.as_dict()))
+                file.seek(0)
+                self._rows = Lines(run.results, file)
+            self._open_files = self._open_files.pop_all()
 
     def __enter__(self) -> RunFiles:
         return self
@@ -269,12 +261,7 @@ class RunFiles:
 
     def close(self) -> None:
         """Close the files."""
-        for lines in ("_texts", "_times"):
-            if lines in self.__dict__:
-                getattr(self, lines).close()
-        self._rows.close()
-        if self.columns is not None:
-            self.columns.close()
+        self._open_files.close()
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -282,12 +269,26 @@ class RunFiles:
     @cached_property
     def _texts(self) -> Lines:
         """The texts, which a comparison of equal cases does not want."""
-        return _lines(self._run.folder / CASES, self._run)
+        return self._lines(self._run.folder / CASES)
 
     @cached_property
     def _times(self) -> Lines:
         """The times, which only some readers want."""
-        return _lines(self._run.folder / TIMES, self._run)
+        return self._lines(self._run.folder / TIMES)
+
+    def _lines(self, path: Path, columns: Columns | None = None) -> Lines:
+        """The lines of a file of the run, with those that wait beside it while it goes on."""
+        file, starts = None, None
+        if is_there(path):
+            file = self._open_files.enter_context(open_to_read(path))
+        if columns is not None:
+            # Columns know where lines begin, and the last one ends with the file.
+            starts = columns.starts()
+            starts.append(path.stat().st_size)
+        lines = Lines(path, file, starts)
+        if not self._run.finished:
+            lines.take_early()
+        return lines
 
     def start(self, place: int) -> int:
         """Offset of a row's line, in bytes; for results that are lines."""
@@ -315,8 +316,9 @@ class RunFiles:
 
     def _beside(self, lines: Lines, place: int) -> Any:
         """The line that belongs to the row at a place; None without one."""
-        if not self._aligned and len(lines):
-            # Where the run broke off a line may be there whose row does not.
+        # In a finished run the third line of each file is of the third row. A run that was killed
+        # may have written the text of a case and not its row.
+        if not self._run.finished and len(lines):
             number = lines.number_of(self._rows.value(place)["index"])
             return None if number is None else lines.value(number)
         return lines.value(place) if lines.has(place) else None
@@ -357,11 +359,6 @@ class Lines:
         """Take in what waits beside the file for an earlier line."""
         last = index_of(self._line(len(self) - 1)) if len(self) else -1
         self._early = [line for _, line in early_lines(self._path, last)]
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
 
     def __len__(self) -> int:
         self._find()
@@ -425,19 +422,3 @@ def make_columns(run: Run) -> bool:
                 raise
     except OSError as error:
         raise InputError(f"cannot write {run.folder}: {error.strerror or error}") from error
-
-
-def _lines(path: Path, run: Run, columns: Columns | None = None) -> Lines:
-    """The lines of a file of a run, with those that wait beside it while it is not finished."""
-    starts = None if columns is None else columns.starts()
-    if starts is not None:
-        # Columns know where lines begin, and the last one ends with the file.
-        starts.append(path.stat().st_size)
-    lines = Lines(path, open_to_read(path) if is_there(path) else None, starts)
-    if not run.finished:
-        try:
-            lines.take_early()
-        except BaseException:
-            lines.close()
-            raise
-    return lines

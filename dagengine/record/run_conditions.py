@@ -13,7 +13,7 @@ from dagengine.record.costs import StepCosts, usage_of
 from dagengine.record.values import Manifest
 from dagengine.results.passing import Condition, parse_condition
 from dagengine.results.rows import CaseResult, unknown_metric
-from dagengine.results.summary import MetricSummary, Share, Summary
+from dagengine.results.summary import MetricSummary, Share, Summary, value_at
 from dagengine.results.totals import Totals
 
 EXAMPLE = "'Faithfulness.mean<0.8'"
@@ -160,9 +160,7 @@ class Quantiles:
 
     def at(self, share: float) -> float | None:
         """The least number that this share of all does not exceed; None of nothing."""
-        left = math.ceil(share * self._counts.total())
-        for part in sorted(self._counts):
-            left -= self._counts[part]
-            if left <= 0:
-                return float(2.0 ** (part / _PARTS))
-        return None
+        if not self._counts:
+            return None
+        part = value_at(self._counts, math.ceil(share * self._counts.total()) - 1)
+        return float(2.0 ** (part / _PARTS))

@@ -97,6 +97,10 @@ class MetricRecord(_Value):
         for node in self.nodes:
             yield from [node] if node.metric is None else node.metric.every_node()
 
+    def nodes_and_nested(self) -> Iterator[NodeRecord]:
+        """All nodes, those that stand for nested metrics among them."""
+        return chain.from_iterable(metric.nodes for metric in self.every_metric())
+
     def every_edge(self) -> Iterator[EdgeRecord]:
         """The edges, those of nested metrics last."""
         return chain.from_iterable(metric.edges for metric in self.every_metric())

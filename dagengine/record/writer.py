@@ -6,12 +6,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
@@ -19,11 +18,11 @@ from dagengine.data.json_lines import LinesInOrder, beside
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
 from dagengine.record.columns import COLUMNS, ColumnsWriter, columns_in
-from dagengine.record.costs import times_line
-from dagengine.record.definition import Judging, spending_of_judges, totals_of
+from dagengine.record.costs import times_of
+from dagengine.record.definition import spending_of_judges
 from dagengine.record.hiding import Hiding
 from dagengine.record.run_conditions import Costs, Figures
-from dagengine.record.values import CountsRecord, DataRecord, Exit, Manifest
+from dagengine.record.values import CountsRecord, DataRecord, Exit, Manifest, TotalsRecord
 from dagengine.redaction import clip_text, public_text
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.rows import FORMAT
@@ -138,7 +137,7 @@ class RunWriter:
         """Files beside the rows, and what makes the line of a row in each."""
         if self.manifest.texts:
             yield self._cases, lambda: case
-        yield self._times, partial(times_line, row)
+        yield self._times, lambda: {"index": row.index, **times_of(row)}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
@@ -192,7 +191,7 @@ class RunWriter:
             "exit": exit_,
             "error": message,
             "judges": judges,
-            "totals": totals_of(totals),
+            "totals": TotalsRecord.model_validate(asdict(totals) | asdict(totals.usage)),
             "counts": counts,
             "usage": usage,
         }
@@ -263,12 +262,6 @@ class Recording:
     manifest: Manifest
     totals: Totals
     spent: tuple[Spent, ...]
-
-    @classmethod
-    def of(cls, run: Judging, manifest: Manifest) -> Self:
-        """End of a run that is over."""
-        over = manifest.model_copy(update={"ended": datetime.now(UTC)})
-        return cls(over, run.totals, run.spent)
 
     def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None:
         """Write the folder of the run; raises InputError if it cannot be written."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.record.changes.comparison import CAUSES, MetricComparison, RunComparison
+from dagengine.record.changes.comparison import CAUSES, CaseChange, MetricComparison, RunComparison
 from dagengine.record.values import Manifest
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.statistics.comparisons import compare_means, compare_shares, holm
@@ -183,14 +183,13 @@ def change_report(found: RunComparison, card: JudgeCard | None = None) -> dict[s
 
 
 def _run(run: Manifest) -> dict[str, Any]:
-    seconds = None if run.ended is None else (run.ended - run.started).total_seconds()
     totals = run.totals
     return {
         "started": run.started.isoformat(),
         "finished": run.finished,
         "judges": [judge.identity for judge in run.judges],
         "data": run.data.file,
-        "seconds": seconds,
+        "seconds": run.seconds,
         "cost": None if totals is None else totals.cost,
         "calls": None if totals is None else totals.calls,
     }
@@ -243,21 +242,14 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
         "test_missing": hint,
         "noise": foretold,
         "noise_missing": silent,
-        "changes": [
-            {
-                "kind": change.kind,
-                "case": change.case,
-                "index": [change.old_index, change.new_index],
-                "state": [change.old_state, change.new_state],
-                "score": [change.old_score, change.new_score],
-                "node": change.first.node,
-                "answer": [change.first.old_answer, change.first.new_answer],
-                "cause": change.first.cause,
-                "detail": change.first.detail,
-            }
-            for change in comparison.changes
-        ],
+        "changes": list(map(_change, comparison.changes)),
     }
+
+
+def _change(change: CaseChange) -> dict[str, Any]:
+    row = asdict(change)
+    first: dict[str, Any] = row.pop("first")
+    return row | first
 
 
 def _headline(found: MetricComparison) -> str:
@@ -279,7 +271,7 @@ def _headline(found: MetricComparison) -> str:
 
 def _moved_scores(found: MetricComparison) -> str:
     """Count lost scores, with the main cause, and won ones; empty if there are none."""
-    lost = Counter(f"{change.first.new_answer} at {change.first.node or 'the settings'}"
+    lost = Counter(f"{change.first.answer[1]} at {change.first.node or 'the settings'}"
                    for change in found.changes if change.kind == "lost")  # fmt: skip
     ((why, count),) = lost.most_common(1) or [("", 0)]
     most = text_if(count != lost.total(), f"{count:,} of them ")

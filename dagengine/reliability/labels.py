@@ -15,7 +15,7 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.data.case_numbers import Places, is_gap, named_cells
 from dagengine.data.readers import Record, suffix_of, table_of
 from dagengine.errors import InputError
-from dagengine.record.labels import Label, is_label_file, read_labels
+from dagengine.record.labels import Label, LabelFile, is_label_file
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.statistics.sums import mean_score, present
@@ -403,7 +403,7 @@ def _answers_of_people(
     for number, case in enumerate(cases):
         numbers[case.content_hash()].append(number)
     people: dict[str, dict[int, dict[str, Vote]]] = {}
-    for label in _of(read_labels(path), replay):
+    for label in _of(LabelFile(path).labels(), replay):
         vote = label.answer if label.node else label.outcome
         if vote is not None and label.definition == now.get(label.node):
             node = people.setdefault(label.node and replay.name_of(label.node), {})
@@ -422,7 +422,7 @@ def left_out(
 ) -> Iterator[str]:
     """Lines for labels that do not count: `N/A`, and those of other definitions of metrics."""
     path = walk_file(source)
-    labels = [] if path is None else read_labels(path)
+    labels = [] if path is None else LabelFile(path).labels()
     every = labels_of(cases, source) if path is None else {}
     # A metric may have a verdict of such a name.
     for gaps in dict.fromkeys(tuple(_gaps(every, replay, cases).items()) for replay in replays):

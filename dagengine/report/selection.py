@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
@@ -247,5 +247,4 @@ def _require_answer(at: str, manifest: Manifest) -> None:
 def _node_names(manifest: Manifest) -> Iterator[str]:
     """The names of all nodes, those that stand for nested metrics among them."""
     for metric in manifest.metrics:
-        for inner in metric.every_metric():
-            yield from (node.name for node in inner.nodes)
+        yield from map(attrgetter("name"), metric.nodes_and_nested())

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 from dagengine.results.outcomes import ESCALATED, KEPT, OutcomeKind
 from dagengine.results.passing import End, Points
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.system.terminal import counted
 
+V = TypeVar("V", int, float)
 BINS = 11
 """Bins of a distribution: centred at 0, 0.1, … 1."""
 _GRID = 10_000  # scores are counted to so many parts of 1; what is exact to it stays exact
@@ -240,7 +243,10 @@ class _Scores:
         mean = median = spread = lowest = highest = None
         if self._count:
             mean, lowest, highest = self._mean, self._lowest, self._highest
-            median = (self.at((self._count - 1) // 2) + self.at(self._count // 2)) / 2
+            # Counted on a grid and not kept: a million scores are at most 10,001 counts, and judges
+            # give few different ones, so that the median is exact where it is looked at.
+            low = value_at(self._grid, (self._count - 1) // 2) / _GRID
+            median = (low + value_at(self._grid, self._count // 2) / _GRID) / 2
         if self._count > 1:
             spread = math.sqrt(self._squares / (self._count - 1))
         bins = [0] * BINS
@@ -272,15 +278,11 @@ class _Scores:
         tags = {str(tag): scores.mean() for tag, scores in self._points.items() if tag is not None}
         return PointsSummary(whole, min(max(whole.mean, 0.0), 1.0), dict(sorted(tags.items())))
 
-    def at(self, index: int) -> float:
-        """The score at a place of the sorted scores."""
-        # Counted on a grid and not kept: a million scores are at most 10,001 counts, and judges
-        # give few different ones, so that the median is exact where it is looked at.
-        for part in sorted(self._grid):
-            index -= self._grid[part]
-            if index < 0:
-                return part / _GRID
-        raise AssertionError("unreachable")
+
+def value_at(counts: Mapping[V, int], index: int) -> V:
+    """The value at an index of the sorted values that were counted."""
+    values = sorted(counts)
+    return values[bisect_right(list(accumulate(map(counts.__getitem__, values))), index)]
 
 
 class Summing:

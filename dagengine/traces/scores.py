@@ -76,7 +76,7 @@ def scores_of(row: CaseResult, metrics: Mapping[str, MetricRecord]) -> Iterator[
     for result in row.metrics:
         metric = metrics.get(result.metric)
         if metric is not None:
-            nodes = _nodes(metric)
+            nodes = {node.name: node for node in metric.nodes_and_nested()}
             yield Score(
                 result.metric,
                 metric.hash,
@@ -91,15 +91,6 @@ def scores_of(row: CaseResult, metrics: Mapping[str, MetricRecord]) -> Iterator[
             for step in result.steps:
                 if (node := nodes.get(step.node)) is not None:
                     yield from _of_step(result, step, node, fields)
-
-
-def _nodes(metric: MetricRecord) -> dict[str, NodeRecord]:
-    """The nodes of a metric by their names, those of nested metrics included."""
-    nodes = {node.name: node for node in metric.nodes}
-    for node in metric.nodes:
-        if node.metric is not None:
-            nodes = {**_nodes(node.metric), **nodes}
-    return nodes
 
 
 def _source(nodes: Iterable[NodeRecord]) -> Source:

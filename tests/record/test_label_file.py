@@ -9,7 +9,7 @@ import pytest
 from programs.commands import start_program
 
 from dagengine.errors import InputError
-from dagengine.record.labels import Label, LabelFile, Retraction, is_label_file, read_labels
+from dagengine.record.labels import Label, LabelFile, Retraction, is_label_file
 
 
 def label(number: int | str = 0, who: str = "Ana") -> Label:
@@ -52,7 +52,7 @@ def test_a_line_that_a_kill_cut_off_costs_no_other_line(tmp_path: Path) -> None:
 def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "l.jsonl").write_text(f"{line}}}\n" if line == "[1, 2]" else f"{line}\n")
     with pytest.raises(InputError, match=said):
-        read_labels(tmp_path / "l.jsonl")
+        LabelFile(tmp_path / "l.jsonl").labels()
 
 
 ADDS = """
@@ -71,6 +71,6 @@ def test_two_processes_add_to_one_file(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     others = [start_program(ADDS, str(path), who) for who in ("Ana", "Ben")]
     assert [one.ended().returncode for one in others] == [0, 0]
-    assert len(read_labels(path)) == 100
+    assert len(LabelFile(path).labels()) == 100
     for line in path.read_text("utf-8").splitlines():
         json.loads(line)

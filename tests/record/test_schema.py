@@ -27,7 +27,7 @@ from dagengine.metrics import (
 )
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record import load_run
-from dagengine.record.labels import Label, LabelFile, Retraction, read_labels
+from dagengine.record.labels import Label, LabelFile, Retraction
 from dagengine.record.run import case_of, rows_at
 from dagengine.record.values import Manifest
 from dagengine.reliability.card.faces import read_card
@@ -129,7 +129,7 @@ def test_every_reader_refuses_a_greater_format_in_words(tmp_path: Path) -> None:
     files: dict[str, tuple[Any, Callable[[Path], object]]] = {
         "run.json": (json.loads((tmp_path / "run" / "run.json").read_text()), load_run),
         "results.jsonl": (row, lambda path: [*rows_at(path)]),
-        "labels.jsonl": ({"id": "a"}, read_labels),
+        "labels.jsonl": ({"id": "a"}, lambda path: LabelFile(path).labels()),
         "card.json": ({}, read_card),
         "improve.json": (
             {"sealed_part": {}},

@@ -45,34 +45,31 @@ _MISSING = float("nan")
 class Difference:
     """The first node that answered otherwise, and why; `node` is empty for the metric itself.
 
-    `detail` says more about the cause in words.
+    `answer` is the old and the new one, `detail` says more about the cause in words.
     """
 
     node: str
-    old_answer: str
-    new_answer: str
+    answer: tuple[str, str]
     cause: Cause
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseChange:
-    """One metric on one case, where the two runs do not agree."""
+    """One metric on one case, where the two runs do not agree; pairs are old and new."""
 
     kind: Kind
     case: str
-    old_index: int
-    new_index: int
-    old_state: State
-    new_state: State
-    old_score: float | None
-    new_score: float | None
+    index: tuple[int, int]
+    state: tuple[State, State]
+    score: tuple[float | None, float | None]
     first: Difference
 
 
 @dataclass(frozen=True, slots=True)
-class CaseFields:
-    """What two runs judged on one case: the fields of both; None if no texts were kept.
+class CasePair:
+    """One case of two runs: the fields that each judged (None if no texts were kept), its name
+    and its indices.
 
     `same` says that the content is equal, whatever is kept of it.
     """
@@ -80,6 +77,8 @@ class CaseFields:
     same: bool = True
     old: Mapping[str, Any] | None = None
     new: Mapping[str, Any] | None = None
+    name: str = ""
+    index: tuple[int, int] = (0, 0)
 
     def changes_among(self, paths: tuple[str, ...]) -> list[str]:
         """Those of some field paths whose values differ."""
@@ -134,29 +133,19 @@ def answer_words(step: Step | None) -> str:
 
 
 def compare_results(
-    trees: Trees,
-    old: MetricResult,
-    new: MetricResult,
-    *,
-    case: str,
-    places: tuple[int, int],
-    fields: CaseFields,
+    trees: Trees, old: MetricResult, new: MetricResult, case: CasePair
 ) -> CaseChange | None:
-    """Compare two results of one metric on one case; None when every answer is the same.
-
-    `places` are the indices of the case in both runs.
-    """
-    states = (old.state, new.state)
-    first = _Walk(trees, old, new, fields).first()
-    same_result = old.score == new.score and states[0] == states[1]
+    """Compare two results of one metric on one case; None when every answer is the same."""
+    scores, states = (old.score, new.score), (old.state, new.state)
+    walk = _Walk(trees, old, new, case)
+    first = walk.first()
+    same_result = old.score == new.score and old.state == new.state
     if first is None and same_result:
         return None
     if not same_result and _by_settings(trees, old, new):
-        first = Difference("", _result(old), _result(new), "definition", trees.settings)
-    if first is None:
-        first = _Walk(trees, old, new, fields).last()
+        first = Difference("", (_result(old), _result(new)), "definition", trees.settings)
     kind = "path" if same_result else _kind(*states)
-    return CaseChange(kind, case, *places, *states, old.score, new.score, first)
+    return CaseChange(kind, case.name, case.index, states, scores, first or walk.last())
 
 
 def _kind(old: State, new: State) -> Kind:
@@ -187,10 +176,8 @@ def _by_settings(trees: Trees, old: MetricResult, new: MetricResult) -> bool:
 class _Walk:
     """The steps of two results side by side, in topological order."""
 
-    def __init__(
-        self, trees: Trees, old: MetricResult, new: MetricResult, fields: CaseFields
-    ) -> None:
-        self._trees, self._old, self._new, self._fields = trees, old, new, fields
+    def __init__(self, trees: Trees, old: MetricResult, new: MetricResult, case: CasePair) -> None:
+        self._trees, self._old, self._new, self._case = trees, old, new, case
         self._before = {trees.renamed.get(step.node, step.node): step for step in old.steps}
         self._after = new.by_node()
 
@@ -216,14 +203,14 @@ class _Walk:
         failure = self._new.failure or self._old.failure
         if failure is not None:
             # A failure that no step shows, for instance a missing field.
-            old, new = _ending_of(self._old), _ending_of(self._new)
-            return replace(self._difference(failure.node), old_answer=old, new_answer=new)
+            ends = _ending_of(self._old), _ending_of(self._new)
+            return replace(self._difference(failure.node), answer=ends)
         both = self._before.keys() & self._after.keys()
         shared = list(filter(both.__contains__, self._names()))
         if changed := list(filter(self._trees.redefined.__contains__, shared)):
             return self._redefinition(changed[-1])
         if not shared:
-            return Difference("", _result(self._old), _result(self._new), "same")
+            return Difference("", (_result(self._old), _result(self._new)), "same")
         return self._difference(shared[-1])
 
     def _names(self) -> Iterator[str]:
@@ -231,22 +218,17 @@ class _Walk:
         yield from filterfalse(self._trees.known.__contains__, (*self._before, *self._after))
 
     def _redefinition(self, name: str) -> Difference:
-        old, new = answer_words(self._before.get(name)), answer_words(self._after.get(name))
-        return Difference(name, old, new, "definition", self._trees.redefined[name])
+        answer = answer_words(self._before.get(name)), answer_words(self._after.get(name))
+        return Difference(name, answer, "definition", self._trees.redefined[name])
 
     def _difference(self, name: str) -> Difference:
         before, after = self._before.get(name), self._after.get(name)
+        answer = answer_words(before), answer_words(after)
         olds, news = _by_criterion(before), _by_criterion(after)
-        differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
-
-        def words(step: Step | None, by: Mapping[str, Any]) -> str:
-            if not (olds and news):
-                return answer_words(step)
-            return clip(
-                "; ".join(f"{key}: {by.get(key, 'not asked')}" for key in differing), _LONGEST
-            )
-
-        return Difference(name, words(before, olds), words(after, news), *self.cause(name))
+        if olds and news:
+            differing = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
+            answer = _criteria_words(olds, differing), _criteria_words(news, differing)
+        return Difference(name, answer, *self.cause(name))
 
     def cause(self, name: str) -> tuple[Cause, str]:
         # In the order of what explains the most. A node that was changed may answer otherwise to
@@ -263,12 +245,12 @@ class _Walk:
     def evidence(self, name: str) -> str:
         """Changes of the evidence of a node, in words; empty when that is the same."""
         if name not in self._trees.known:
-            return "" if self._fields.same else "the case changed"
+            return "" if self._case.same else "the case changed"
         node = self._trees.node(name)
         inputs = self._trees.inputs(name)
-        if fields := self._fields.changes_among(node.reads):
+        if fields := self._case.changes_among(node.reads):
             return f"{' and '.join(fields)} changed"
-        if not node.reads and not inputs and not self._fields.same:
+        if not node.reads and not inputs and not self._case.same:
             return "the case changed"
         wrote = " and ".join(filter(self.wrote, inputs))
         return wrote and f"{wrote} gave something else"
@@ -289,6 +271,12 @@ class _Walk:
             shares.append(f"{step.agreeing} of {len(step.votes)}")
         old, new = shares
         return f"votes {old}, both times" if old == new else f"votes {old}, then {new}"
+
+
+def _criteria_words(verdicts: Mapping[str, Any], criteria: Sequence[str]) -> str:
+    """The verdicts on some criteria, in words."""
+    words = (f"{name}: {verdicts.get(name, 'not asked')}" for name in criteria)
+    return clip("; ".join(words), _LONGEST)
 
 
 def _ending_of(result: MetricResult) -> str:
@@ -395,7 +383,7 @@ class MetricComparison:
 
         The results may lack their texts: they tell the kind of a change, and not its cause.
         """
-        change = compare_results(self.trees, old, new, case="", places=(0, 0), fields=CaseFields())
+        change = compare_results(self.trees, old, new, CasePair())
         if change is not None:
             if change.kind not in _QUIET or self._quiet < LISTED:
                 return False
@@ -409,13 +397,10 @@ class MetricComparison:
         for scores, result in zip(self._scores, (old, new), strict=True):
             scores.append(_score_of(result))
 
-    def add(
-        self, old: MetricResult, new: MetricResult, case: str, places: tuple[int, int],
-        fields: CaseFields,
-    ) -> None:  # fmt: skip
+    def add(self, old: MetricResult, new: MetricResult, case: CasePair) -> None:
         """Count one case of both runs."""
         self._count(old, new)
-        change = compare_results(self.trees, old, new, case=case, places=places, fields=fields)
+        change = compare_results(self.trees, old, new, case)
         if change is None:
             return
         self.kinds[change.kind] += 1
@@ -468,15 +453,15 @@ class RunComparison:
         self,
         old: CaseResult,
         new: CaseResult,
-        fields: CaseFields,
+        case: CasePair,
         metrics: Sequence[MetricComparison] | None = None,
     ) -> None:
         """Count one case of both runs, under all metrics or some."""
         before, after = old.by_metric(), new.by_metric()
-        indices = old.index, new.index
+        named = replace(case, name=new.case, index=(old.index, new.index))
         for metric in self.metrics if metrics is None else metrics:
             if (name := metric.name) in before and name in after:
-                metric.add(before[name], after[name], new.case, indices, fields)
+                metric.add(before[name], after[name], named)
 
     def add_unpaired(self, name: str, *, new: bool) -> None:
         """Count a case that only one run has."""

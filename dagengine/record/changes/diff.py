@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.record.changes.comparison import CaseFields, RunComparison, start_comparison
+from dagengine.record.changes.comparison import CasePair, RunComparison, start_comparison
 from dagengine.record.columns import outline_of
 from dagengine.record.run import Run, RunFiles
 from dagengine.results import CaseResult
@@ -176,7 +176,7 @@ class _Reader:
             ]
         if listed:
             before, after = self._readers
-            self._comparison.add(before.row(pair[0]), after.row(pair[1]), CaseFields(), listed)
+            self._comparison.add(before.row(pair[0]), after.row(pair[1]), CasePair(), listed)
 
     def leftovers(self) -> None:
         # From the surest key to the least sure one. Each takes its pairs out before the next looks,
@@ -194,8 +194,8 @@ class _Reader:
                 same = kind == "renamed"
                 self._comparison.renamed += same
                 self._comparison.changed += not same
-                fields = CaseFields(same, before.fields(old), after.fields(new))
-                self._comparison.add(before.row(old), after.row(new), fields)
+                case = CasePair(same, before.fields(old), after.fields(new))
+                self._comparison.add(before.row(old), after.row(new), case)
         for side in _SIDES:
             for index in left[side]:
                 self._comparison.add_unpaired(self._sides[side].row(index).case, new=side == 1)

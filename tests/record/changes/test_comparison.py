@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dagengine.record.changes.comparison import CaseChange, CaseFields, compare_results
+from dagengine.record.changes.comparison import CaseChange, CasePair, compare_results
 from dagengine.record.changes.tree_changes import Trees
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step
@@ -70,18 +70,16 @@ def walked(
 
 
 def change(
-    old: MetricResult, new: MetricResult, of: Trees | None = None, fields: CaseFields | None = None
+    old: MetricResult, new: MetricResult, of: Trees | None = None, case: CasePair | None = None
 ) -> CaseChange | None:
-    return compare_results(
-        of or trees(), old, new, case="a", places=(0, 0), fields=fields or CaseFields()
-    )
+    return compare_results(of or trees(), old, new, case or CasePair(name="a"))
 
 
 def first(*given: Any, **named: Any) -> tuple[str, str, str, str, str]:
     found = change(*given, **named)
     assert found is not None
     one = found.first
-    return found.kind, one.node, one.old_answer, one.new_answer, one.cause
+    return found.kind, one.node, *one.answer, one.cause
 
 
 def test_equal_answers_are_no_change() -> None:
@@ -123,10 +121,10 @@ def test_another_judge_is_the_cause_only_where_question_and_evidence_are_the_sam
 
 
 def test_a_changed_field_is_evidence_only_for_nodes_that_read_it() -> None:
-    texts = CaseFields(False, {"input": "a", "actual_output": "b"}, {"input": "a"})
+    texts = CasePair(False, {"input": "a", "actual_output": "b"}, {"input": "a"})
     assert first(walked(), walked(tone=0.4), None, texts)[-1] == "evidence"
     assert first(walked(), walked("other"), None, texts)[-1] == "same"
-    unknown = CaseFields(same=False)
+    unknown = CasePair(same=False)
     assert first(walked(), walked("other"), None, unknown)[-1] == "evidence"
 
 

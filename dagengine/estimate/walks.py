@@ -201,6 +201,17 @@ class Walk(ABC, Generic[T]):
     def run(self) -> T:
         """Go to the end; returns what the way comes to."""
 
+    def take_ready(self) -> int | None:
+        """Take the unit that starts next; None if all wait for what is open."""
+        state, units = self.state, self.state.plan.units
+        for unit in state.cancel:  # it is open, and may be wanted again
+            state.allow_restart(unit)
+        state.cancel.clear()
+        if not state.ready:
+            return None
+        state.ready.sort(key=lambda unit: units[unit].urgency, reverse=True)
+        return state.ready.pop()
+
     def finish(self, metric: int, unit: int, verdict: Verdict | None) -> None:
         """End a unit with its verdict, or, if that is not known, with one that is chosen."""
         options = []
@@ -226,24 +237,12 @@ class _Drive(Walk[Path]):
     metric: int
     forecasts: Mapping[int, UnitForecast]
     units: list[int] = field(default_factory=list, init=False)
-    ready: list[tuple[tuple[bool, int], int]] = field(default_factory=list, init=False)
     open: list[tuple[int, int, int]] = field(default_factory=list, init=False)
     fails: bool = field(default=False, init=False)
 
     def run(self) -> Path:
-        plan_units = self.state.plan.units
         while True:
-            if dropped := set(self.state.cancel):
-                self.ready = [entry for entry in self.ready if entry[1] not in dropped]
-                heapq.heapify(self.ready)
-                self.state.cancel.clear()
-                for unit in dropped:
-                    self.state.allow_restart(unit)
-            for unit in self.state.ready:
-                heapq.heappush(self.ready, (plan_units[unit].urgency, unit))
-            self.state.ready.clear()
-            if self.ready:
-                unit = heapq.heappop(self.ready)[1]
+            if (unit := self.take_ready()) is not None:
                 forecast = self.forecasts[unit]
                 if forecast.fails:
                     self.fails = True
@@ -345,11 +344,9 @@ class _PackWalk(Walk[Travel]):
         #
         #     ready ──▶ start ──▶ waiting (decisions)  ──▶ depart together, one round
         #                    └──▶ open (other questions) ──▶ finish after their rounds
-        state, total = self.state, Travel()
+        total = Travel()
         while True:
-            if state.ready:
-                unit = min(state.ready, key=lambda number: state.plan.units[number].urgency)
-                state.ready.remove(unit)
+            if (unit := self.take_ready()) is not None:
                 total += self._start(unit)
             elif self.waiting and not any(unit in self.bringing for _, unit in self.open):
                 total += self._depart()
@@ -359,9 +356,6 @@ class _PackWalk(Walk[Travel]):
                 self._end(unit)
             else:
                 return total + Travel(unneeded=sum(self.ridden.values()))
-            for unit in state.cancel:
-                state.allow_restart(unit)
-            state.cancel.clear()
 
     def _start(self, unit: int) -> Travel:
         estimate = self.estimates[unit]

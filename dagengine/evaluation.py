@@ -51,12 +51,12 @@ from dagengine.record.definition import (
 )
 from dagengine.record.run import load_run
 from dagengine.record.values import DataRecord, Manifest
-from dagengine.record.writer import MANIFEST, Recording, RunWriter, require_apart, sole_writer
+from dagengine.record.writer import MANIFEST, RunWriter, require_apart, sole_writer
 from dagengine.report.page.run_page import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
-from dagengine.results import CaseResult, EvaluationResult, Totals
+from dagengine.results import CaseResult, EvaluationResult, Spent, Totals
 from dagengine.system.regular_files import require_own_folder
 from dagengine.test_case import CASE_TYPES, case_label, read_field
 
@@ -248,43 +248,50 @@ def write_page_or_warn(folder: str | Path) -> None:
         )
 
 
+End = tuple[Manifest, Totals, tuple[Spent, ...]]
+"""A run that is over, as far as its rows do not tell."""
+
+
 class _Saved:
     """A run that is over, to be saved with its page.
 
-    Most runs are never saved, and hashing the metrics takes long: the record is made by the first
+    Most runs are never saved, and hashing the metrics takes long: its end is made by the first
     `save`. It is pickled as made, since graphs and judges may not be picklable.
     """
 
-    def __init__(self, record: Recording | Callable[[], Recording]) -> None:
-        self._record = record
+    def __init__(self, end: End | Callable[[], End]) -> None:
+        self._end = end
 
     def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool = True) -> None:
         """Write the folder of the run; raises InputError if it cannot be written."""
-        self.recording().save(folder, rows)
+        manifest, totals, spent = self.end()
+        with RunWriter(folder, manifest, lambda: (totals, spent)) as writer:
+            for row in rows:
+                writer.add(row)
         if page:
             write_page_or_warn(folder)
 
-    def recording(self) -> Recording:
-        """The record without its rows."""
-        if not isinstance(self._record, Recording):
-            self._record = self._record()
-        return self._record
+    def end(self) -> End:
+        """The record without its rows, and what the run spent."""
+        if callable(self._end):
+            self._end = self._end()
+        return self._end
 
-    def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[Recording]]:
-        return type(self), (self.recording(),)
+    def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[End]]:
+        return type(self), (self.end(),)
 
 
 def _saved_run(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
     """A run that ended now, to be saved: what its record says, without all that it remembers."""
     names = ("plan", "judges", "limits", "store", "totals", "spent")
     run: Any = SimpleNamespace(**{name: getattr(executor, name) for name in names})
-    end = datetime.now(UTC)
+    ended = datetime.now(UTC)
 
-    def recording() -> Recording:
-        manifest = target.manifest(run, data).model_copy(update={"ended": end})
-        return Recording(manifest, run.totals, run.spent)
+    def end() -> End:
+        manifest = target.manifest(run, data).model_copy(update={"ended": ended})
+        return manifest, run.totals, run.spent
 
-    return _Saved(recording)
+    return _Saved(end)
 
 
 def names_first(*accepted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

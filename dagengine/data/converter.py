@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import starmap
+from itertools import chain, starmap
 from operator import attrgetter
 from typing import Any
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.case_errors import field_like, likeness, sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.json_lines import finite
+from dagengine.data.json_lines import finite, without_nulls
 from dagengine.data.presets import PRESETS, preset_called, text_of, turns_of
 from dagengine.data.readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json, read_written
@@ -104,11 +104,10 @@ class Converter:
     def check_columns(self, records: Sequence[Record]) -> None:
         """Raise InputError when a mapped or delimited column is in none of the records."""
         rows = [record.value for record in records if isinstance(record.value, Mapping)]
-        flattened = list(map(self._flat, rows))
-        columns = list(dict.fromkeys(str(key) for row in flattened for key in row))
+        columns = list(dict.fromkeys(chain.from_iterable(map(self._flat, rows))))
         for column in dict.fromkeys([*self.map, *self.delimiters]):
             target = self.map.get(column, "")
-            if flattened and target is not None and column not in columns:
+            if rows and target is not None and column not in columns:
                 hint = _suggest(column, columns, target, pair(target, column))
                 raise InputError(
                     f"no row has a column {column!r}{hint}; there are: {', '.join(columns)}"
@@ -196,7 +195,7 @@ class Converter:
         elif field == "turns" != column and (talk := turns_of(value)):
             return talk
         elif field == "turns" and isinstance(value, list):
-            value = [*map(_without_nulls, value)]
+            value = [without_nulls(turn) if isinstance(turn, Mapping) else turn for turn in value]
         return {field: value}
 
     def _flat(self, row: Mapping[Any, Any]) -> Mapping[str, Any]:
@@ -254,13 +253,6 @@ def open_cell(cell: Any) -> Any:
         with suppress(FlawError):
             return read_json(cell)
     return cell
-
-
-def _without_nulls(turn: Any) -> Any:
-    """A turn without what is null in it, which says nothing, as in the columns of a row."""
-    if not isinstance(turn, Mapping):
-        return turn
-    return {name: inner for name, inner in turn.items() if inner is not None}
 
 
 def _split(field: str) -> tuple[str, str]:

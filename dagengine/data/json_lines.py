@@ -48,6 +48,11 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are not None, which says nothing."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def value_of(line: bytes) -> Any:
     """The value in a line; raises ValueError for text that is not JSON, or nested too deeply."""
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
+from dagengine.data.json_lines import without_nulls
 from dagengine.errors import InputError
 from dagengine.system.installed import READERS, installed_words, load_offer, offers
 from dagengine.system.terminal import text_if
@@ -238,7 +239,7 @@ def turns_of(chat: Any) -> dict[str, Any] | None:
     turns: list[dict[str, Any]] = []
     orders: list[str] = []
     for role, text, more in _messages(chat):
-        own = {name: inner for name, inner in more.items() if inner is not None}
+        own = without_nulls(more)
         if "tool_calls" in own:
             return None
         metadata = {name: own.pop(name) for name in [*own] if name not in Turn.model_fields}

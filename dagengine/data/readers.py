@@ -312,18 +312,23 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
             if header is None:
                 header = _header(path, source, row)
                 continue
-            row = row if any(row[len(header) :]) else row[: len(header)]
-            text = "".join(lines)
-            value: Any = dict(zip(header, [cell or None for cell in row], strict=False))
-            if len(row) != len(header):
-                value = FlawError(f"{len(row)} cells, but the header names {len(header)} columns")
-            elif damaged and text.count('"') % 2:
-                value = FlawError("it may be the rest of a row with an invalid quote")
-            elif _FOREIGN.search(text):
-                value = FlawError(f"not UTF-8; {_UTF_8}")
-            else:
-                damaged = False
+            value = _by_column(header, row, "".join(lines), damaged)
+            damaged = damaged and isinstance(value, FlawError)
             yield Record(source, value)
+
+
+def _by_column(
+    header: Sequence[str], row: list[str], text: str, damaged: bool
+) -> dict[str, str | None] | FlawError:
+    """The cells of a row by column, or its flaw; `damaged` is a row before it."""
+    cells = row if any(row[len(header) :]) else row[: len(header)]
+    if len(cells) != len(header):
+        return FlawError(f"{len(cells)} cells, but the header names {len(header)} columns")
+    if damaged and text.count('"') % 2:
+        return FlawError("it may be the rest of a row with an invalid quote")
+    if _FOREIGN.search(text):
+        return FlawError(f"not UTF-8; {_UTF_8}")
+    return dict(zip(header, [cell or None for cell in cells], strict=True))
 
 
 def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:

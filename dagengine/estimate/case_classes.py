@@ -45,7 +45,7 @@ class CaseClasses:
         # The units of each metric in order; none of one that puts no question.
         self.units_of: list[tuple[int, ...]] = []
         for metric in plan.metrics:
-            units = sorted({plan.slots[number].unit for number in metric.slots} - {NONE})
+            units = sorted(set(map(attrgetter("unit"), plan.slots_at(metric.slots))) - {NONE})
             nodes = (plan.units[unit].node for unit in units)
             asks = any(node.asks or (node.whole_case and node.grades) for node in nodes)
             self.units_of.append(tuple(units) if asks else ())

@@ -31,7 +31,7 @@ from dagengine.estimate.estimates import (
     WorstPath,
 )
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate, text_tokens
-from dagengine.estimate.walks import Odds, PackWalker, Path, Paths, Walker, answering, writing
+from dagengine.estimate.walks import Odds, PackWalker, Path, Walker, answering, writing
 from dagengine.judges import as_judge
 from dagengine.limits import DEFAULT_LIMITS
 from dagengine.prompts.evidence import as_text
@@ -109,11 +109,10 @@ class _Counting:
         classes: CaseClasses,
         judges: Sequence[str],
         factor: float,
-        packs: PackWalker | None = None,
-        asked: Sequence[Judge] = (),
+        packs: PackWalker | None,
+        asked: Sequence[Judge],
     ) -> None:
-        self.packs, self.travel = packs, Travel()
-        self.asked = asked
+        self.packs, self.travel, self.asked = packs, Travel(), asked
         self.plan, self.classes, self.judges, self.factor = plan, classes, judges, factor
         self.spread = Spread()
         self.depth = self.worded = 0
@@ -133,16 +132,14 @@ class _Counting:
         self.whole += case_class.whole
         self.worded += case_class.worded
         self.depth = max(self.depth, case_class.depth)
-        for metric, reason in case_class.reasons.items():
-            bounds = case_class.metrics.get(metric, NO_QUESTIONS)
-            self.sums[metric].add(bounds, reason, case_class.paths.get(metric), estimates)
-        for unit, estimated in estimates.items():
-            if unit not in case_class.chances:
-                continue
-            chance, sums = case_class.chances[unit], self.nodes[unit]
+        for metric in case_class.reasons:
+            self.sums[metric].add(metric, case_class, estimates)
+        for unit in filter(case_class.chances.__contains__, estimates):
+            estimated, sums = estimates[unit], self.nodes[unit]
             if self.plan.units[unit].constant:
                 self._count_once(unit, case_class, estimated)
                 continue
+            chance = case_class.chances[unit]
             sums.bounds += case_class.units[unit]
             sums.input_tokens += chance * estimated.input_tokens
             sums.output_tokens += chance * estimated.output_tokens
@@ -203,7 +200,7 @@ class _Counting:
 
     def _node_estimate(self, unit: int) -> NodeEstimate:
         part, sums = self.plan.units[unit], self.nodes[unit]
-        metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
+        metrics = dict.fromkeys(map(attrgetter("metric"), self.plan.slots_at(part.slots)))
         names = tuple(self.plan.metrics[number].spec.name for number in metrics)
         panel = "" if part.node.panel is None else part.node.panel.label
         # A constant unit is asked once, so that a sample of the cases tells all of it.
@@ -293,14 +290,9 @@ class _MetricSums:
     rank: tuple[float, int] = (-1.0, 0)
     exact: bool = True
 
-    def add(
-        self,
-        bounds: Bounds,
-        reason: Bounds,
-        paths: Paths | None,
-        estimates: Mapping[int, UnitEstimate],
-    ) -> None:
-        bounds += reason
+    def add(self, metric: int, case: CaseClass, estimates: Mapping[int, UnitEstimate]) -> None:
+        reason, paths = case.reasons[metric], case.paths.get(metric)
+        bounds = case.metrics.get(metric, NO_QUESTIONS) + reason
         self.least = min(self.least, bounds.least) if self.cases else bounds.least
         self.most = _greater(self.most, bounds.most)
         self.cases += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
-from operator import add
+from operator import add, attrgetter
 
 from dagengine.results.prices import find_price
 
@@ -174,6 +174,12 @@ class Estimate:
         return self.looked_at < self.cases
 
     @property
+    def tokens(self) -> tuple[float, float]:
+        """The tokens of the likely calls, and of their answers."""
+        read, written = attrgetter("input_tokens"), attrgetter("output_tokens")
+        return sum(map(read, self.judges)), sum(map(written, self.judges))
+
+    @property
     def uncounted(self) -> tuple[str, ...]:
         """The metrics whose own code may ask, by name: how often cannot be told before."""
         return tuple(
@@ -189,8 +195,7 @@ class Estimate:
         sure.
         """
         asked = other.asked.by_chance(share)
-        tokens_in = sum(part.input_tokens for part in other.judges) * share
-        tokens_out = sum(part.output_tokens for part in other.judges) * share
+        read, written = other.tokens
         metrics = list(self.metrics)
         for metric in other.metrics:
             alone = metric.asked.by_chance(share / max(1, self.cases))
@@ -202,8 +207,8 @@ class Estimate:
         judges[judge] = replace(
             own,
             calls=own.calls + asked.likely,
-            input_tokens=own.input_tokens + tokens_in,
-            output_tokens=own.output_tokens + tokens_out,
+            input_tokens=own.input_tokens + read * share,
+            output_tokens=own.output_tokens + written * share,
         )
         return replace(
             self,
@@ -220,8 +225,7 @@ class Estimate:
 
     def seconds_at(self, speeds: Speeds) -> float:
         """About how many seconds a run takes whose judges read and write at these speeds."""
-        read = sum(judge.input_tokens for judge in self.judges)
-        written = sum(judge.output_tokens for judge in self.judges)
+        read, written = self.tokens
         return read / (speeds.read or math.inf) + written / speeds.write
 
 

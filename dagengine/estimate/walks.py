@@ -105,8 +105,8 @@ class Walker:
         scopes = (replace(s, spec=replace(s.spec, combine="last")) for s in plan.scopes)
         self._plan = replace(plan, scopes=tuple(scopes))
         self._odds = odds or {}
-        every = {metric.index for metric in plan.metrics}
-        self._others = [dict.fromkeys(sorted(every - {index}), FORECAST) for index in sorted(every)]
+        every = range(len(plan.metrics))
+        self._others = [dict.fromkeys({*every} - {index}, FORECAST) for index in every]
 
     def _drive(self, metric: int, forecasts: Mapping[int, UnitForecast], choose: Choose) -> _Drive:
         state = CaseState(self._plan, self._others[metric])
@@ -289,12 +289,11 @@ class PackWalker:
 
     def __init__(self, plan: Plan, judges: Sequence[Judge], odds: Odds, max_in_flight: int) -> None:
         self._plan, self._odds, self._most = plan, odds, max_in_flight
-        self._deciding = {
-            unit.index: packs
-            for unit in deciding_units(plan, judges)
-            for packs in (judges[unit.judges[0]].capabilities.packs,)
-            if packs is not None and not unit.constant
-        }
+        self._deciding: dict[int, Packs] = {}
+        for unit in deciding_units(plan, judges):
+            packs = judges[unit.judges[0]].capabilities.packs
+            if packs is not None and not unit.constant:
+                self._deciding[unit.index] = packs
         self._bringing = bringing(plan, judges)
         self._known: dict[object, Travel] = {}
 
@@ -318,7 +317,8 @@ class PackWalker:
     def _walk(self, estimates: Mapping[int, UnitEstimate], choose: Choose) -> _PackWalk:
         lacking = dict[int, Failure]()
         for metric in self._plan.metrics:
-            if not {self._plan.slots[slot].unit for slot in metric.slots} <= {NONE, *estimates}:
+            units = map(attrgetter("unit"), self._plan.slots_at(metric.slots))
+            if not {NONE, *estimates}.issuperset(units):
                 lacking[metric.index] = FORECAST
         state = CaseState(self._plan, lacking)
         return _PackWalk(state, self._odds, choose, estimates, self._deciding, self._bringing,

@@ -189,13 +189,13 @@ def texts_in(value: Any) -> Iterator[str]:
 class ColumnsWriter:
     """Writes the columns of a run block by block; the file has its name when it is whole."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, *, wanted: bool = True) -> None:
         self.path, self._new = columns_in(folder)
         self._manifest = manifest
         self._builder = BlockBuilder(manifest)
         self._file: ParquetWriter | None = None
         # Without pyarrow, and after a row that columns cannot tell, there is no file.
-        self._wanted = has_arrow()
+        self._wanted = wanted and has_arrow()
 
     def add(self, row: CaseResult, case: Mapping[str, Any], start: int) -> None:
         """Take a row as it was written; raises OSError."""
@@ -241,6 +241,7 @@ class ColumnsWriter:
         # copied: its bytes are the same, its times are not.
         mark = {**_mark(files, self._manifest), "sha256": _hashes(files)}
         self._file.close(**{_MARK.decode(): json.dumps(mark)})
+        self._file = None
         self._new.replace(self.path)
         return True
 

@@ -6,7 +6,6 @@ user, and the record of a run has it with each judge.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.metadata
 import platform
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
 from dagengine.data.cases import AsyncCases, Cases
+from dagengine.data.json_lines import without_nulls
 from dagengine.errors import DagengineError, InputError
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
@@ -94,8 +95,8 @@ def manifest_of(
         metrics=metrics_of(run.plan, trees=True),
         judges=judges_of(run.plan, run.judges, run.limits.prices),
         data=data,
-        limits=dataclasses.asdict(run.limits),
-        settings=public_value({key: value for key, value in settings.items() if value is not None}),
+        limits=asdict(run.limits),
+        settings=public_value(without_nulls(settings)),
         store=run.store,
         texts=texts,
         redacted=hidden_fields(redact),
@@ -237,7 +238,7 @@ class _MetricRecorder:
     def _scope(self, number: int) -> MetricRecord:
         """Record of this metric or a nested one; `record` puts another hash at the top."""
         scope = self._plan.scopes[number]
-        slots = self._slots(scope.slots)
+        slots = list(self._plan.slots_at(scope.slots))
         nodes = tuple(self._node(slot) for slot in slots if slot.kind != "verdict")
         settings = {name: getattr(scope.spec, name) for name in _METRIC_SETTINGS}
         return MetricRecord(
@@ -245,7 +246,7 @@ class _MetricRecorder:
             hash=digest([settings, [[node.name, node.hash] for node in nodes]]),
             nodes=nodes,
             edges=tuple(chain.from_iterable(map(self._edges, slots))),
-            terminals=tuple(slot.name for slot in self._slots(scope.terminals)),
+            terminals=self._names(scope.terminals),
         )
 
     def _node(self, slot: PlanSlot) -> NodeRecord:
@@ -263,7 +264,7 @@ class _MetricRecorder:
             kind=node.kind,
             question=node.text or None,
             reads=unit.reads,
-            inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
+            inputs=tuple(dict.fromkeys(self._names(slot.reads))),
             judges=tuple(dict.fromkeys(map(self._judge_numbers.__getitem__, judges))),
             panel=None if node.panel is None else node.panel.label,
             examples=len(node.examples) if isinstance(node, AskingNode) else 0,
@@ -279,13 +280,13 @@ class _MetricRecorder:
         for verdict, targets in slot.branches.items():
             if not targets:
                 yield EdgeRecord(source=slot.name, verdict=verdict)
-            for target in self._slots(targets):
+            for target in self._plan.slots_at(targets):
                 if target.kind == "verdict":
                     yield EdgeRecord(source=slot.name, verdict=verdict, score=target.score)
                 else:
                     yield EdgeRecord(source=slot.name, verdict=verdict, target=target.name)
         if slot.nested == NONE:  # a nested metric starts its own nodes: its own record has them
-            for target in self._slots(dict.fromkeys((*slot.feeds, *slot.activates))):
+            for target in self._plan.slots_at(dict.fromkeys((*slot.feeds, *slot.activates))):
                 # A slot also activates nodes that it reads: their edges to it say so (`pulls`).
                 if target.index in slot.feeds or slot.index not in target.feeds:
                     starts = target.index in slot.activates
@@ -294,5 +295,5 @@ class _MetricRecorder:
                         source=slot.name, target=target.name, starts=starts, pulls=pulls
                     )
 
-    def _slots(self, numbers: Iterable[int]) -> list[PlanSlot]:
-        return list(map(self._plan.slots.__getitem__, numbers))
+    def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        return tuple(map(attrgetter("name"), self._plan.slots_at(numbers)))

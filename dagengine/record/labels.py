@@ -20,7 +20,7 @@ from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_values import shallow_value
 from dagengine.results import Verdict
 from dagengine.system.file_locks import lock_file
-from dagengine.system.regular_files import is_there, open_to_write, read_whole
+from dagengine.system.regular_files import ends_whole, is_there, open_to_write, read_whole
 
 FORMAT = 1  # of a line; a reader refuses a greater one
 LABELS = "labels.jsonl"
@@ -92,11 +92,9 @@ class LabelFile:
         try:
             with open_to_write(self.path, emptied=False) as file:
                 lock_file(file.fileno(), wait=True)  # another server may be adding to it
+                if not ends_whole(file):
+                    data = b"\n" + data  # a line that a kill cut off stays by itself
                 end = file.seek(0, os.SEEK_END)
-                if end:
-                    file.seek(-1, os.SEEK_END)
-                    if file.read(1) != b"\n":
-                        data = b"\n" + data  # a line that a kill cut off stays by itself
                 # A full disk takes a part. What it took goes again: the person is told that the
                 # label is not saved, and the next line must not be written behind half of it.
                 if file.write(data) != len(data):
@@ -110,7 +108,7 @@ class LabelFile:
     def labels(self) -> list[Label]:
         """All labels that were not taken back, in the order of the file.
 
-        None without a file. A line that a kill cut off is left out. Raises InputError for a line
+        Empty without a file. A line that a kill cut off is left out. Raises InputError for a line
         that is not a label.
         """
         labels: dict[str, Label] = {}

@@ -6,6 +6,7 @@ import heapq
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain, compress
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -125,15 +126,12 @@ def _require_alike(one: Run, other: Run) -> None:
 def _write(out: Path, parts: Sequence[Path]) -> array[int]:
     """Put lines in the order of their index; returns where each of them begins."""
     starts = array("q")
-    lines = JsonLines(out)
-    try:
+    with closing(JsonLines(out)) as lines:
         for index, offset, line in heapq.merge(*map(_with_index, parts)):
             if index != len(starts):
                 raise InputError(f"{offset}: row {index} is in the place of row {len(starts)}")
             starts.append(lines.size)
             lines.write_line(line)
-    finally:
-        lines.close()
     return starts
 
 
@@ -151,8 +149,8 @@ def _whole_manifest(parts: Sequence[Manifest]) -> Manifest:
     first = parts[0]
     exits = [part.exit for part in parts if part.exit in _EXITS]
     changed: dict[str, Any] = {
-        "started": min(part.started for part in parts),
-        "ended": max(part.ended for part in parts if part.ended is not None),
+        "started": min(map(attrgetter("started"), parts)),
+        "ended": max(filter(None, map(attrgetter("ended"), parts))),
         "exit": max(exits, key=_EXITS.index, default="ok"),
         "command": None,
         "settings": {name: of for name, of in first.settings.items() if name != "shard"},

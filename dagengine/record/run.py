@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
+from io import BytesIO
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -215,14 +216,14 @@ def _finite(text: str) -> float:
     return number
 
 
-def case_of(case: Any, place: str) -> dict[str, Any]:
+def case_of(case: Any, position: str) -> dict[str, Any]:
     """A line of cases that was read; raises InputError, with its `position`, for what is none."""
-    require_format(case, FORMAT, place)
+    require_format(case, FORMAT, position)
     if not isinstance(case, dict) or not isinstance(case.get("index"), int):
-        raise InputError(f"{place}: no case of a run (it has no whole number `index`)")
+        raise InputError(f"{position}: no case of a run (it has no whole number `index`)")
     tags = case.get("tags")
     if tags is not None and not (isinstance(tags, list) and all(isinstance(t, str) for t in tags)):
-        raise InputError(f"{place}: no case of a run (its `tags` are no list of texts)")
+        raise InputError(f"{position}: no case of a run (its `tags` are no list of texts)")
     return case
 
 
@@ -278,7 +279,8 @@ class RunFiles:
 
     def _lines(self, path: Path, columns: Columns | None = None) -> Lines:
         """The lines of a file of the run, with those that wait beside it while it goes on."""
-        file, starts = None, None
+        file: BinaryIO = BytesIO()
+        starts = None
         if is_there(path):
             file = self._open_files.enter_context(open_to_read(path))
         if columns is not None:
@@ -327,21 +329,20 @@ class RunFiles:
 class Lines:
     """The complete lines of a file, by number from 0 on, then some that stand elsewhere."""
 
-    def __init__(self, path: Path, file: BinaryIO | None, starts: array[int] | None = None) -> None:
-        """Without a `file` there is none; `path` is for messages.
+    def __init__(self, path: Path, file: BinaryIO, starts: array[int] | None = None) -> None:
+        """`path` is for messages, and says what waits beside it.
 
         `starts` are where lines begin, and where the last one ends, if that is known. Else they are
         looked for as far as lines are asked for: who wants the first ones reads no long file.
         """
-        self._path = path
+        self._path, self._file = path, file
         self._starts = array("q", [0]) if starts is None else starts
-        self._all = starts is not None or file is None
-        self._file = file
+        self._all = starts is not None
         self._early: list[bytes] = []
 
     def _find(self, number: int | None = None) -> None:
         """Find where lines begin and end, up to that with a number, or all."""
-        if self._all or self._file is None or (number is not None and number < self._count):
+        if self._all or (number is not None and number < self._count):
             return
         self._file.seek(self._starts[-1])
         for line in self._file:
@@ -396,7 +397,7 @@ class Lines:
 
     def _line(self, number: int) -> bytes:
         self._find(number)
-        if self._file is None or number >= self._count:
+        if number >= self._count:
             return self._early[number - self._count]
         self._file.seek(self._starts[number])
         return self._file.read(self._starts[number + 1] - self._starts[number])
@@ -417,8 +418,7 @@ def make_columns(run: Run) -> bool:
                 for index, (row, case) in enumerate(run.with_cases()):
                     writer.add(row, case or {}, files.start(index))
                 return writer.close(files_of(run.folder, run.manifest))
-            except BaseException:
-                writer.give_up()
-                raise
+            finally:
+                writer.give_up()  # of what is not whole
     except OSError as error:
         raise InputError(f"cannot write {run.folder}: {error.strerror or error}") from error

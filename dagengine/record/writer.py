@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -76,7 +76,7 @@ class RunWriter:
         self._times = LinesInOrder(self.folder / TIMES, emptied=emptied)
         # A run that continues an earlier one, and rows that are not lines, have no columns.
         lines = emptied and self.rows.path.suffix == ".jsonl"
-        self._columns = ColumnsWriter(self.folder, self.manifest) if lines else None
+        self._columns = ColumnsWriter(self.folder, self.manifest, wanted=lines)
         self._last = -1
         self._summing = Summing()
         self._costs = Costs(self.manifest)
@@ -111,9 +111,8 @@ class RunWriter:
                 lines.write(row.index, make)
         start = self.rows.size
         self.rows.add(shown)
-        if self._columns is not None:
-            with self.rows.explain_errors(self._columns.path):
-                self._columns.add(shown, line if self.manifest.texts else {}, start)
+        with self.rows.explain_errors(self._columns.path):
+            self._columns.add(shown, line if self.manifest.texts else {}, start)
         self._summing.add(shown)
         self._costs.add(row)
         self._last = row.index
@@ -154,9 +153,8 @@ class RunWriter:
                 for lines in (self._cases, self._times):
                     with self.rows.explain_errors(lines.path):
                         lines.close()
-                if self._columns is not None:
-                    with self.rows.explain_errors(self._columns.path):
-                        self._columns.close(files_of(self.folder, self.manifest))
+                with self.rows.explain_errors(self._columns.path):
+                    self._columns.close(files_of(self.folder, self.manifest))
                 self._end(error)
             except InputError:
                 if error is None:
@@ -253,18 +251,3 @@ def require_apart(data: DataRecord, folder: str | Path) -> None:
             raise InputError(
                 f"{data.file} would be overwritten by the {name} of the run; choose another folder"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A run that is over, as far as its rows do not tell."""
-
-    manifest: Manifest
-    totals: Totals
-    spent: tuple[Spent, ...]
-
-    def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None:
-        """Write the folder of the run; raises InputError if it cannot be written."""
-        with RunWriter(folder, self.manifest, lambda: (self.totals, self.spent)) as writer:
-            for row in rows:
-                writer.add(row)

@@ -119,6 +119,14 @@ def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
     return cast(BinaryIO, os.fdopen(file, "r+b", buffering=0))
 
 
+def ends_whole(file: BinaryIO) -> bool:
+    """Return whether a file ends with a whole line; a kill may have cut its last one off."""
+    if not file.seek(0, os.SEEK_END):
+        return True
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
 def write_all(file: BinaryIO, line: bytes) -> None:
     """Write a whole line to an unbuffered file; raises OSError if only a part of it got there."""
     unwritten = memoryview(line)

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from dagengine.data.json_lines import value_of
+from dagengine.data.json_lines import value_of, without_nulls
 from dagengine.errors import InputError, near_hint
 from dagengine.system.terminal import counted
 from dagengine.traces.records import DAMAGES
@@ -144,11 +144,6 @@ def _batches_by_level(scores: Iterable[Score]) -> Iterator[tuple[str, tuple[Scor
             yield name, batch
 
 
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _metadata(score: Score) -> dict[str, str]:
     """Metadata that backends have no field for, as texts."""
     facts = {"definition": score.definition, "path": " / ".join(score.path), "error": score.error}
@@ -180,7 +175,7 @@ class Phoenix(Backend):
                     f"{level}_id": score.subject_id,
                     "name": score.name,
                     "annotator_kind": score.source,
-                    "result": _present(result),
+                    "result": without_nulls(result),
                     "metadata": _metadata(score),
                     "identifier": f"dagengine:{definition}",
                 }
@@ -220,7 +215,7 @@ class Langfuse(Backend):
                 body["sessionId"] = score.session_id
             else:
                 body |= {"traceId": score.trace_id, "observationId": score.span_id}
-            yield ScoreRequest("POST", "/api/public/scores", _present(body), (score,))
+            yield ScoreRequest("POST", "/api/public/scores", without_nulls(body), (score,))
 
     def unwritable(self, score: Score) -> str | None:
         return None if (score.value, score.label, score.error) != (None,) * 3 else "it has no value"
@@ -295,7 +290,7 @@ class Opik(Backend):
                     "category_name": score.label,
                     "project_name": self._key("OPIK_PROJECT_NAME"),
                 }
-                rows.append(_present(row))
+                rows.append(without_nulls(row))
             yield ScoreRequest(
                 "PUT", f"/v1/private/{level}s/feedback-scores", {"scores": rows}, batch
             )
@@ -367,12 +362,14 @@ class Otlp(Backend):
             "traceId": score.trace_id,
             "spanId": score.span_id,
         }
-        return _present(record)
+        return without_nulls(record)
 
 
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Attributes as OTLP writes them."""
-    return [{"key": key, "value": _typed_value(value)} for key, value in _present(values).items()]
+    return [
+        {"key": key, "value": _typed_value(value)} for key, value in without_nulls(values).items()
+    ]
 
 
 def _typed_value(value: Any) -> dict[str, Any]:

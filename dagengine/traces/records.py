@@ -24,6 +24,13 @@ DAMAGES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Recur
 _TRACE, _SPAN = (32, 24), (16, 12)
 # Attributes that Phoenix gives as lists, and OpenInference writes flat.
 _SPREAD = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
+# Names of the one list that an export has.
+_EXPORTS = frozenset(
+    {
+        *("resourceSpans", "resourceLogs", "resourceMetrics"),
+        *("resource_spans", "resource_logs", "resource_metrics"),
+    }
+)
 _SESSION = (
     *("session.id", "gen_ai.conversation.id", "langfuse.session.id", "mlflow.trace.session"),
     "traceloop.association.properties.session_id",
@@ -63,11 +70,7 @@ T = TypeVar("T")
 
 def is_otlp(value: Any) -> bool:
     """Whether a JSON value is an export of spans or of logs (or of metrics, which say nothing)."""
-    return isinstance(value, Mapping) and any(
-        name in value
-        for signal in ("Spans", "Logs", "Metrics")
-        for name in (f"resource{signal}", f"resource_{signal.lower()}")
-    )
+    return isinstance(value, Mapping) and not _EXPORTS.isdisjoint(value)
 
 
 LeaveOut = Callable[[Exception], object]
@@ -329,13 +332,15 @@ def _phoenix(value: Mapping[str, Any]) -> RawSpan:
 
 def _spread(name: str, value: Any) -> dict[str, Any]:
     """Lists and mappings as attributes of one level, whose names are the way to a value."""
+    items: Any = enumerate(value) if isinstance(value, list | tuple) else None
     if isinstance(value, Mapping):
-        pairs = [(f"{name}.{key}", inner) for key, inner in value.items()]
-    elif isinstance(value, list | tuple):
-        pairs = [(f"{name}.{index}", inner) for index, inner in enumerate(value)]
-    else:
+        items = value.items()
+    if items is None:
         return {} if value is None else {name: value}
-    return {key: inner for pair in pairs for key, inner in _spread(*pair).items()}
+    flat: dict[str, Any] = {}
+    for key, inner in items:
+        flat |= _spread(f"{name}.{key}", inner)
+    return flat
 
 
 def _langfuse(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawSpan]:

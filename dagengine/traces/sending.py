@@ -13,19 +13,18 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from dagengine.data.json_lines import line_of, value_of
+from dagengine.data.json_lines import complete_lines, line_of, value_of
 from dagengine.errors import InputError, ProviderError
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.run import Run, load_run
 from dagengine.redaction import public_text
-from dagengine.system.regular_files import is_there, open_to_read, open_to_write
+from dagengine.system.regular_files import ends_whole, is_there, open_to_write
 from dagengine.system.terminal import counted
 from dagengine.traces.backends import Backend, ScoreRequest, backend_of
 from dagengine.traces.scores import Score, scores_of
@@ -102,19 +101,12 @@ class SentJournal:
         self._path, self._to = folder / SENT, to
         self.keys: dict[str, set[str]] = {BEGUN: set(), DONE: set(), FAILED: set(), PARTLY: set()}
         self.rejected = 0  # of those that were taken in part
-        self._broken = False
-        if not is_there(self._path):
-            return
-        line = b"\n"
-        with open_to_read(self._path) as file:
-            for line in file:
-                try:
-                    entry = value_of(line)
-                except ValueError:
-                    continue  # half a line, where a process was killed
-                if isinstance(entry, dict) and entry.get("to") == self._to:
-                    self._take(entry)
-        self._broken = not line.endswith(b"\n")
+        for _, line in complete_lines(self._path, whole=True) if is_there(self._path) else ():
+            entry: Any = None
+            with suppress(ValueError):  # half a line, where a process was killed
+                entry = value_of(line)
+            if isinstance(entry, dict) and entry.get("to") == self._to:
+                self._take(entry)
 
     def _take(self, entry: dict[str, Any]) -> None:
         keys, state = entry.get("keys") or (), str(entry.get("state"))
@@ -125,13 +117,11 @@ class SentJournal:
 
     def __enter__(self) -> Self:
         self._file = open_to_write(self._path, emptied=False)
-        if self._broken:
+        if not ends_whole(self._file):
             self._file.write(b"\n")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def note(self, state: str, scores: Iterable[Score], **more: int) -> None:

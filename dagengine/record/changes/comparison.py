@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from operator import itemgetter
@@ -450,16 +450,12 @@ class RunComparison:
         )
 
     def add(
-        self,
-        old: CaseResult,
-        new: CaseResult,
-        case: CasePair,
-        metrics: Sequence[MetricComparison] | None = None,
+        self, old: CaseResult, new: CaseResult, case: CasePair, metrics: Iterable[MetricComparison]
     ) -> None:
-        """Count one case of both runs, under all metrics or some."""
+        """Count one case of both runs under some metrics."""
         before, after = old.by_metric(), new.by_metric()
         named = replace(case, name=new.case, index=(old.index, new.index))
-        for metric in self.metrics if metrics is None else metrics:
+        for metric in metrics:
             if (name := metric.name) in before and name in after:
                 metric.add(before[name], after[name], named)
 

@@ -5,9 +5,7 @@ Cases are paired by content first, then by what is left of it.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +13,9 @@ from contextlib import ExitStack
 from functools import lru_cache
 from itertools import zip_longest
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Literal
 
+from dagengine.compiler.definitions import digest
 from dagengine.errors import InputError, did_you_mean
 from dagengine.record.changes.comparison import CasePair, RunComparison, start_comparison
 from dagengine.record.columns import outline_of
@@ -195,7 +194,8 @@ class _Reader:
                 self._comparison.renamed += same
                 self._comparison.changed += not same
                 case = CasePair(same, before.fields(old), after.fields(new))
-                self._comparison.add(before.row(old), after.row(new), case)
+                metrics = self._comparison.metrics
+                self._comparison.add(before.row(old), after.row(new), case, metrics)
         for side in _SIDES:
             for index in left[side]:
                 self._comparison.add_unpaired(self._sides[side].row(index).case, new=side == 1)
@@ -205,7 +205,7 @@ def _without_name(side: RunFiles, place: Place) -> Hashable | None:
     fields = side.fields(place)
     if fields is None:
         return None
-    return _digest({name: value for name, value in fields.items() if name != "name"})
+    return digest({name: value for name, value in fields.items() if name != "name"})
 
 
 def _name(side: RunFiles, place: Place) -> Hashable | None:
@@ -221,12 +221,7 @@ def _input(side: RunFiles, place: Place) -> Hashable | None:
         contestants = [*(fields.get("contestants") or {}).values()]
         turns = fields.get("turns") or [{}]
         value = contestants[0].get("input") if contestants else turns[0].get("content")
-    return None if value is None else _digest(value)
-
-
-def _digest(value: Any) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
+    return None if value is None else digest(value)
 
 
 _KEYS = {"renamed": _without_name, "named": _name, "input": _input}

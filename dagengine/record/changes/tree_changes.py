@@ -126,15 +126,17 @@ class Trees:
     @cached_property
     def rejudged(self) -> frozenset[str]:
         """Nodes that ask another judge."""
-        both = self.before.keys() & self.after.keys()
-        return frozenset(name for name in both if len({*self._judges(name)}) == 2)
+        names = set[str]()
+        for name in self.before.keys() & self.after.keys():
+            old, new = self._judges(name)
+            if old != new:
+                names.add(name)
+        return frozenset(names)
 
     def _judges(self, name: str) -> tuple[str, str]:
-        before, after = self.before[name].judges, self.after[name].judges
-        return (
-            " and ".join(map(self.old_judges.__getitem__, before)),
-            " and ".join(map(self.new_judges.__getitem__, after)),
-        )
+        old = map(self.old_judges.__getitem__, self.before[name].judges)
+        new = map(self.new_judges.__getitem__, self.after[name].judges)
+        return " and ".join(old), " and ".join(new)
 
     @cached_property
     def settings(self) -> str:
@@ -165,19 +167,22 @@ class Trees:
                 kind = "new" if old is None else "gone"
             questions = getattr(old, "question", None), getattr(new, "question", None)
             hashes = getattr(old, "hash", None), getattr(new, "hash", None)
-            yield TreeChange(kind, name, what, *questions, *hashes, self._data(old, new))
+            yield TreeChange(kind, name, what, *questions, *hashes, self._data(name))
         if name in self.rejudged:
             judges = self._judges(name)
             yield TreeChange("judge", name, f"{judges[0]} → {judges[1]}", *judges)
 
-    def _data(self, *nodes: NodeRecord | None) -> dict[str, Sequence[Any]]:
+    def _data(self, name: str) -> dict[str, Sequence[Any]]:
         """The keys of a node's document that changed, if both runs have one."""
-        old, new = (
-            (tree.tree or {}).get("nodes", {}).get(node and node.name, {})
-            for tree, node in zip((self.old, self.new), nodes, strict=True)
-        )
+        old = _document_of(self.old, self.before.get(name))
+        new = _document_of(self.new, self.after.get(name))
         both = old and new and {**old, **new}
         return {key: (old.get(key), new.get(key)) for key in both if old.get(key) != new.get(key)}
+
+
+def _document_of(metric: MetricRecord, node: NodeRecord | None) -> dict[str, Any]:
+    nodes: dict[str, dict[str, Any]] = (metric.tree or {}).get("nodes", {})
+    return {} if node is None else nodes.get(node.name, {})
 
 
 def _content(node: NodeRecord) -> tuple[Any, ...]:

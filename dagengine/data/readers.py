@@ -189,12 +189,17 @@ def _number_rows(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
     return (Record(f"{word} {number}", row) for number, row in enumerate(rows))
 
 
-def _file(path: Path) -> Table:
+def require_file(path: Path) -> None:
+    """Raise InputError for what is not there, and for a folder."""
     if not path.exists():
         hint = text_if(str(path) == "-", "; of a pipe the name is /dev/stdin")
         raise InputError(f"there is no file {path}{hint}")
     if path.is_dir():
         raise InputError(f"{path} is a folder; choose a file in it")
+
+
+def _file(path: Path) -> Table:
+    require_file(path)
     suffix = suffix_of(path)
     readers: dict[str, Callable[[], Iterator[Record]]] = {
         ".csv": partial(_cells, path, ","),

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from dagengine.compiler.plan import NONE, Plan
 from dagengine.estimate.estimates import Bounds
-from dagengine.estimate.lookahead import Lookahead, UnitEstimate, UnitForecast
+from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.walks import Paths, Walker
 from dagengine.graph.graph import nothing_to_judge
 from dagengine.graph.values import QuestionCount
@@ -41,7 +41,7 @@ class CaseClasses:
     """The classes of the cases of a plan; cases with equal forecasts are of one class."""
 
     def __init__(self, plan: Plan, walker: Walker, lookahead: Lookahead) -> None:
-        self._plan, self._walker, self._lookahead = plan, walker, lookahead
+        self._plan, self._lookahead = plan, lookahead
         # The units of each metric in order; none of one that puts no question.
         self.units_of: list[tuple[int, ...]] = []
         for metric in plan.metrics:
@@ -50,7 +50,7 @@ class CaseClasses:
             asks = any(node.asks or (node.whole_case and node.grades) for node in nodes)
             self.units_of.append(tuple(units) if asks else ())
         self._known: dict[object, CaseClass] = {}
-        self._find_paths = lru_cache(_CLASSES)(self._paths)
+        self._find_paths = lru_cache(_CLASSES)(walker.paths)
 
     def look(self, case: TestCase) -> tuple[CaseClass, Mapping[int, UnitEstimate]]:
         """The class of a case, and the estimates of its units."""
@@ -70,10 +70,6 @@ class CaseClasses:
             case_class = self._known[key] = self._case_class(metrics, estimates)
         return case_class, estimates
 
-    def _paths(self, metric: int, forecasts: tuple[UnitForecast, ...]) -> Paths:
-        units = self.units_of[metric]
-        return self._walker.paths(metric, dict(zip(units, forecasts, strict=True)))
-
     def _case_class(
         self, metrics: tuple[int, ...], estimates: Mapping[int, UnitEstimate]
     ) -> CaseClass:
@@ -85,7 +81,7 @@ class CaseClasses:
                 asked[unit], words[unit] = estimate.asked, QuestionCount.exactly(len(estimate.keys))
         for metric in metrics:
             if units := self.units_of[metric]:
-                ways = self._find_paths(metric, tuple(estimates[u].forecast for u in units))
+                ways = self._find_paths(metric, tuple((u, estimates[u].forecast) for u in units))
                 paths[metric], alone[metric] = ways, _joint([ways], asked, ways.chances())
             reasons[metric] = self._reason(metric, paths.get(metric))
         every = [*paths.values()]

@@ -62,7 +62,7 @@ class UnitEstimate:
     `keys` identify its questions where they are known word for word. Where they are not, an
     equal `like` on another case says that they will most likely be the same. Tokens are those
     of all likely questions and their answers. `longest` are those of the longest question whose
-    words are known, its answer included.
+    words are known, its answer included. `value` is that of code, where it can be told.
     """
 
     forecast: UnitForecast = UnitForecast()
@@ -72,9 +72,10 @@ class UnitEstimate:
     output_tokens: float = 0.0
     like: int | None = None
     longest: float = 0.0
+    value: NodeValue | None = None
 
 
-_IDLE, _FAILS = UnitEstimate(), UnitEstimate(UnitForecast(fails=True))
+_FAILS = UnitEstimate(UnitForecast(fails=True))
 
 
 class Lookahead:
@@ -102,35 +103,30 @@ class Lookahead:
         self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]
-        self._constants: dict[int, tuple[UnitEstimate, NodeValue | None]] = {}
+        self._constants: dict[int, UnitEstimate] = {}
         self._sizes: dict[int, tuple[float, float]] = {}
 
     def look(self, case: TestCase, wanted: Sequence[int]) -> dict[int, UnitEstimate]:
         """An estimate of each unit wanted (what they read is wanted, too)."""
-        outputs: dict[int, NodeValue] = {}
         estimates: dict[int, UnitEstimate] = {}
         likes: dict[int, int] = {}
         fields = {path: read_field(case, path) for path in self._plan.fields}
         texts = (value if isinstance(value, str) else repr(value) for value in fields.values())
         marks = dict(zip(fields, map(hash, texts), strict=True))
         for number in wanted:  # sources come first
-            # What reads no field of the case is the same in all of them.
-            if number in self._constants:
-                estimates[number], value = self._constants[number]
-            else:
-                unit = self._units[number]
-                estimates[number], value = self._estimate(unit, case, fields, outputs)
-                if unit.constant:
-                    self._constants[number] = estimates[number], value
-            if value is not None:
-                outputs[number] = value
+            unit = self._units[number]
+            estimate = self._constants.get(number)
+            if estimate is None:
+                estimate = self._estimate(unit, case, fields, estimates)
+            if unit.constant:  # what reads no field of the case is the same in all of them
+                self._constants[number] = estimate
             # A number for everything that the unit reads, and that what it reads reads
-            unit = self._plan.units[number]
             whole = repr(case) if self._whole_case[number] else ""
             sources = [likes[source] for _, source, _ in unit.sources]
             likes[number] = hash((number, whole, *[marks[path] for path in unit.reads], *sources))
-            if estimates[number].asked.most != 0 and not estimates[number].keys:
-                estimates[number] = replace(estimates[number], like=likes[number])
+            if estimate.asked.most != 0 and not estimate.keys:
+                estimate = replace(estimate, like=likes[number])
+            estimates[number] = estimate
         return estimates
 
     def _estimate(
@@ -138,17 +134,17 @@ class Lookahead:
         unit: Unit,
         case: TestCase,
         values: Mapping[str, Any],
-        outputs: Mapping[int, NodeValue],
-    ) -> tuple[UnitEstimate, NodeValue | None]:
+        sources: Mapping[int, UnitEstimate],
+    ) -> UnitEstimate:
         fields = tuple([(path, values[path]) for path in unit.reads])
         if any([value is None for _, value in fields]):  # noqa: C419 - faster for these few
-            return _FAILS, None
-        # Whether a source that may be dead is there, only the run can tell.
-        inputs = {
-            label: outputs[source].value
-            for label, source, slot in unit.sources
-            if slot == ALWAYS and source in outputs
-        }
+            return _FAILS
+        inputs: dict[str, Any] = {}
+        for label, source, slot in unit.sources:
+            value = sources[source].value
+            # Whether a source that may be dead is there, only the run can tell.
+            if slot == ALWAYS and value is not None:
+                inputs[label] = value.value
         reads = Given(fields, tuple(inputs.items()), case)
         asked = self._question_count(unit, {**dict(fields), **inputs})
         complete = len(inputs) == len(unit.sources)
@@ -156,12 +152,12 @@ class Lookahead:
         tells = self._telling[unit.index] and (asked.most == 0 or unit.node.asks)
         first = _first_step(unit, reads) if complete and tells else None
         if first is None:
-            return self._guessed_unit(unit, reads, asked), None
+            return self._guessed_unit(unit, reads, asked)
         if isinstance(first, NodeValue):
             return self._valued_unit(unit, first)
         if isinstance(first, Exception):
-            return _FAILS, None
-        return self._worded_unit(unit, asked, first), None
+            return _FAILS
+        return self._worded_unit(unit, asked, first)
 
     def _question_count(self, unit: Unit, values: Mapping[str, Any]) -> QuestionCount:
         asked, judge = unit.node.all_questions(values, self._items), self._asked[unit.index]
@@ -172,15 +168,15 @@ class Lookahead:
         most = asked.most and 2 * asked.most
         return QuestionCount(2 * asked.least, 2 * asked.likely, most, 2 * asked.in_a_row)
 
-    def _valued_unit(self, unit: Unit, value: NodeValue) -> tuple[UnitEstimate, NodeValue | None]:
+    def _valued_unit(self, unit: Unit, value: NodeValue) -> UnitEstimate:
         """A unit of code whose value is known."""
         branches = self._plan.slots[unit.slots[0]].branches
         if not branches:
-            return _IDLE, value
+            return UnitEstimate(value=value)
         # 1 == True in Python, but they are two verdicts.
         if not any(type(v) is type(value.verdict) and v == value.verdict for v in branches):
-            return _FAILS, None
-        return UnitEstimate(UnitForecast(verdict=value.verdict)), value
+            return _FAILS
+        return UnitEstimate(UnitForecast(verdict=value.verdict), value=value)
 
     def _worded_unit(
         self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]
@@ -213,7 +209,7 @@ class Lookahead:
     def _guessed_unit(self, unit: Unit, reads: Given, asked: QuestionCount) -> UnitEstimate:
         """A unit whose questions depend on what a judge will say."""
         if asked.most == 0:
-            return _IDLE
+            return UnitEstimate()
         if not unit.node.asks:
             return UnitEstimate(UnitForecast(1), asked)
         around, answer = self._size(unit, reads)

@@ -112,8 +112,9 @@ class Walker:
         state = CaseState(self._plan, self._others[metric])
         return _Drive(state, self._odds, choose, metric, forecasts)
 
-    def paths(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
-        """All paths of one metric; `forecasts` has every unit of it."""
+    def paths(self, metric: int, units: tuple[tuple[int, UnitForecast], ...]) -> Paths:
+        """All paths of one metric; `units` are all of it, with their forecasts."""
+        forecasts = dict(units)
         merged: dict[object, Path] = {}
         routes, exact = ways(
             lambda choose: self._drive(metric, forecasts, choose), MOST_PATHS, SAMPLE
@@ -214,19 +215,15 @@ class Walk(ABC, Generic[T]):
 
     def finish(self, metric: int, unit: int, verdict: Verdict | None) -> None:
         """End a unit with its verdict, or, if that is not known, with one that is chosen."""
-        options = []
-        if verdict is None:
-            options = options_of(self.state.plan, metric, unit, self.odds)
-        if len(options) > 1:
-            weights = [weight for _, weight in options]
-            turn = self.choose(weights)
+        if verdict is None and (options := options_of(self.state.plan, metric, unit, self.odds)):
+            verdicts, weights = zip(*options, strict=True)
+            turn = self.choose(weights) if len(options) > 1 else 0
             if turn is None:
                 return
-            self.taken.append((turn, len(options)))
-            self.weight *= weights[turn]
-            verdict = options[turn][0]
-        elif options:
-            verdict = options[0][0]
+            if len(options) > 1:
+                self.taken.append((turn, len(options)))
+                self.weight *= weights[turn]
+            verdict = verdicts[turn]
         self.state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
 
 

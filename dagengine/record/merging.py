@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -15,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.data.cases import Shard
-from dagengine.data.json_lines import JsonLines, complete_lines
+from dagengine.data.json_lines import JsonLines, complete_lines, index_of
 from dagengine.errors import InputError
 from dagengine.record.columns import START, ColumnsWriter, columns_in
 from dagengine.record.run import Run
@@ -139,10 +138,10 @@ def _with_index(path: Path) -> Iterator[tuple[int, str, bytes]]:
     if not is_there(path):  # a shard without a case
         return
     for offset, line in complete_lines(path, whole=True):
-        try:
-            yield int(json.loads(line)["index"]), offset, line
-        except (ValueError, TypeError, LookupError, RecursionError):
-            raise InputError(f"{offset}: no row of a run") from None
+        index = index_of(line)
+        if index < 0:
+            raise InputError(f"{offset}: no row of a run")
+        yield index, offset, line
 
 
 def _whole_manifest(parts: Sequence[Manifest]) -> Manifest:
@@ -177,9 +176,9 @@ def spent_together(parts: Sequence[Manifest]) -> dict[str, Any]:
 
 def _sum(kind: type[Any], records: Iterable[BaseModel | None], **whose: Any) -> Any:
     """The sums of all numbers, of `whose` they are; None if one of them is not known."""
-    known = list(filter(None, records))
+    present = list(filter(None, records))
     sums: dict[str, Any] = {}
     for name in kind.model_fields.keys() - whose.keys():
-        values = list(map(attrgetter(name), known))
+        values = list(map(attrgetter(name), present))
         sums[name] = None if None in values else sum(values)
     return kind(**sums, **whose)

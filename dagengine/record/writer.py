@@ -36,6 +36,9 @@ SUMMARY = "summary.json"
 _MADE = (SUMMARY, "report.html")
 
 
+_MakeLine = Callable[[], dict[str, Any]]
+
+
 class RunWriter:
     """Writes the folder of one run; use it as a context manager.
 
@@ -102,13 +105,8 @@ class RunWriter:
 
         Raises InputError naming the file that cannot be written.
         """
-        if not self._begun:
-            self._begin()
-        shown, line = self._hiding.hide(row)
         # The row is last: a kill in between leaves a case without its row, which readers pass over.
-        for lines, make in self._beside(shown, line):
-            with self.rows.explain_errors(lines.path):
-                lines.write(row.index, make)
+        shown, line = self._put_beside(row, LinesInOrder.write)
         start = self.rows.size
         self.rows.add(shown)
         with self.rows.explain_errors(self._columns.path):
@@ -122,21 +120,24 @@ class RunWriter:
         """Let a finished row wait for earlier ones; raises InputError as `add` does."""
         if row.index <= self._last:
             return  # its line is in the file already
-        if not self._begun:
-            self._begin()
-        shown, line = self._hiding.hide(row)
-        for lines, make in self._beside(shown, line):
-            with self.rows.explain_errors(lines.path):
-                lines.keep(row.index, make)
+        shown, _ = self._put_beside(row, LinesInOrder.keep)
         self.rows.keep(shown)
 
-    def _beside(
-        self, row: CaseResult, case: dict[str, Any]
-    ) -> Iterator[tuple[LinesInOrder, Callable[[], dict[str, Any]]]]:
-        """Files beside the rows, and what makes the line of a row in each."""
+    def _put_beside(
+        self, row: CaseResult, put: Callable[[LinesInOrder, int, _MakeLine], None]
+    ) -> tuple[CaseResult, dict[str, Any]]:
+        """Put a case and its times beside the rows; returns row and case as they are shown."""
+        if not self._begun:
+            self._begin()
+        shown, case = self._hiding.hide(row)
+        makes: dict[LinesInOrder, _MakeLine] = {}
         if self.manifest.texts:
-            yield self._cases, lambda: case
-        yield self._times, lambda: {"index": row.index, **times_of(row)}
+            makes[self._cases] = lambda: case
+        makes[self._times] = lambda: {"index": row.index, **times_of(shown)}
+        for lines, make in makes.items():
+            with self.rows.explain_errors(lines.path):
+                put(lines, row.index, make)
+        return shown, case
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None

@@ -237,7 +237,7 @@ def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, A
             {"node": name, **{cause: comparison.first[name, cause] for cause in CAUSES}}
             for name in nodes
         ],
-        "tree": list(map(asdict, comparison.tree_changes())),
+        "tree": list(map(asdict, comparison.trees.changes())),
         "test": tested,
         "test_missing": hint,
         "noise": foretold,

@@ -14,7 +14,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, TypeVar
+
+from pydantic.alias_generators import to_snake
 
 from dagengine.prompts.json_values import shallow_value
 
@@ -24,13 +27,9 @@ DAMAGES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Recur
 _TRACE, _SPAN = (32, 24), (16, 12)
 # Attributes that Phoenix gives as lists, and OpenInference writes flat.
 _SPREAD = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
-# Names of the one list that an export has.
-_EXPORTS = frozenset(
-    {
-        *("resourceSpans", "resourceLogs", "resourceMetrics"),
-        *("resource_spans", "resource_logs", "resource_metrics"),
-    }
-)
+_snake = cache(to_snake)  # protobuf's JSON has names in camel case, and some write snake case
+# The one list that an export has; metrics say nothing of what was done.
+_EXPORTS = ("resourceSpans", "resourceLogs", "resourceMetrics")
 _SESSION = (
     *("session.id", "gen_ai.conversation.id", "langfuse.session.id", "mlflow.trace.session"),
     "traceloop.association.properties.session_id",
@@ -69,8 +68,10 @@ T = TypeVar("T")
 
 
 def is_otlp(value: Any) -> bool:
-    """Whether a JSON value is an export of spans or of logs (or of metrics, which say nothing)."""
-    return isinstance(value, Mapping) and not _EXPORTS.isdisjoint(value)
+    """Whether a JSON value is an export of spans, of logs or of metrics."""
+    return isinstance(value, Mapping) and not value.keys().isdisjoint(
+        (*_EXPORTS, *map(_snake, _EXPORTS))
+    )
 
 
 LeaveOut = Callable[[Exception], object]
@@ -86,22 +87,22 @@ def records_of(value: Mapping[str, Any], leave_out: LeaveOut = _refuse) -> Itera
 
     Raises one of DAMAGES for them if nobody takes note.
     """
-    for signal, (names, read) in _SIGNALS.items():
-        resources = _lists([value], leave_out, f"resource{signal}", f"resource_{signal.lower()}")
-        scopes = _lists(resources, leave_out, f"scope{signal}", f"scope_{signal.lower()}")
-        for record in readable(_lists(scopes, leave_out, *names), read, leave_out):
+    for signal, (name, read) in _SIGNALS.items():
+        resources = _lists([value], leave_out, f"resource{signal}")
+        scopes = _lists(resources, leave_out, f"scope{signal}")
+        for record in readable(_lists(scopes, leave_out, name), read, leave_out):
             if record.span_id:  # what no span said belongs to no trace
                 yield record
 
 
-def _lists(holders: Iterable[Any], leave_out: LeaveOut, *names: str) -> Iterator[Any]:
+def _lists(holders: Iterable[Any], leave_out: LeaveOut, name: str) -> Iterator[Any]:
     """Items of the lists of this name; what holds other lists, and not this one, is damaged."""
 
     def items_of(holder: Mapping[str, Any]) -> list[Any]:
-        items = _list(holder, *names)
-        strange = [name for name, value in holder.items() if value and isinstance(value, list)]
-        if strange and not items and not names[0].startswith("resource"):  # there, other signals
-            raise ValueError(f"{strange[0]} stands where {names[0]} must be")
+        items = _list(holder, name)
+        strange = [key for key, value in holder.items() if value and isinstance(value, list)]
+        if strange and not items and not name.startswith("resource"):  # there, other signals
+            raise ValueError(f"{strange[0]} stands where {name} must be")
         return items
 
     for items in readable(holders, items_of, leave_out):
@@ -122,9 +123,8 @@ def readable(items: Iterable[Any], read: Callable[[Any], T], leave_out: LeaveOut
 def span_of(value: Mapping[str, Any]) -> RawSpan:
     """One span of an export; raises ValueError without ids."""
     status = value.get("status") or {}
-    parent = _id(first_of(value, "parentSpanId", "parent_span_id"), _SPAN)
-    trace = _id(first_of(value, "traceId", "trace_id"), _TRACE)
-    span = _id(first_of(value, "spanId", "span_id"), _SPAN)
+    parent = _id(_field(value, "parentSpanId"), _SPAN)
+    trace, span = _id(_field(value, "traceId"), _TRACE), _id(_field(value, "spanId"), _SPAN)
     if not trace or not span:
         raise ValueError("a span has no traceId or no spanId")
     return RawSpan(
@@ -132,8 +132,8 @@ def span_of(value: Mapping[str, Any]) -> RawSpan:
         span,
         parent or None,
         _text(value, "name"),
-        int(first_of(value, "startTimeUnixNano", "start_time_unix_nano") or 0),
-        int(first_of(value, "endTimeUnixNano", "end_time_unix_nano") or 0),
+        int(_field(value, "startTimeUnixNano") or 0),
+        int(_field(value, "endTimeUnixNano") or 0),
         status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR"),
         _text(status, "message"),
         attributes_of(value.get("attributes")),
@@ -147,21 +147,19 @@ def span_of(value: Mapping[str, Any]) -> RawSpan:
 def _log_of(value: Mapping[str, Any]) -> RawLog:
     attributes = attributes_of(value.get("attributes"))
     body = _plain(value.get("body"))
-    time = first_of(value, "timeUnixNano", "time_unix_nano")
-    observed = first_of(value, "observedTimeUnixNano", "observed_time_unix_nano")
-    event = first_of(value, "eventName", "event_name") or attributes.get("event.name")
+    time, observed = _field(value, "timeUnixNano"), _field(value, "observedTimeUnixNano")
     return RawLog(
-        _id(first_of(value, "traceId", "trace_id"), _TRACE),
-        _id(first_of(value, "spanId", "span_id"), _SPAN),
-        str(event or ""),
+        _id(_field(value, "traceId"), _TRACE),
+        _id(_field(value, "spanId"), _SPAN),
+        str(_field(value, "eventName") or attributes.get("event.name") or ""),
         int(time or 0) or int(observed or 0),  # old exporters write only the second
         {**attributes, **of_type(body, dict, {})},
     )
 
 
-_SIGNALS: dict[str, tuple[tuple[str, ...], Callable[[Any], RawRecord]]] = {
-    "Spans": (("spans",), span_of),
-    "Logs": (("logRecords", "log_records"), _log_of),
+_SIGNALS: dict[str, tuple[str, Callable[[Any], RawRecord]]] = {
+    "Spans": ("spans", span_of),
+    "Logs": ("logRecords", _log_of),
 }
 
 
@@ -225,11 +223,16 @@ def first_of(value: Mapping[str, Any], *names: str) -> Any:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
-def _list(value: Mapping[str, Any], *names: str) -> list[Any]:
+def _field(value: Mapping[str, Any], name: str) -> Any:
+    """The value of a name in camel case, or in snake case; None without one."""
+    return first_of(value, name, _snake(name))
+
+
+def _list(value: Mapping[str, Any], name: str) -> list[Any]:
     """The list of this name, empty without one; raises ValueError for anything else."""
-    items: Any = next((value[name] for name in names if value.get(name)), [])
+    items: Any = value.get(name) or value.get(_snake(name)) or []
     if not isinstance(items, list):
-        raise ValueError(f"{names[0]} is no list")
+        raise ValueError(f"{name} is no list")
     return items
 
 
@@ -268,17 +271,16 @@ def _spans_of(item: Any, leave_out: LeaveOut) -> list[RawRecord]:
 
 def _jaeger(value: Mapping[str, Any]) -> RawSpan:
     tags = _tags(value.get("tags"))
-    parents = [
-        reference["spanID"]
-        for reference in value.get("references") or ()
-        if reference.get("refType") == "CHILD_OF"
-    ]
+    parent = None
+    for reference in value.get("references") or ():
+        if reference.get("refType") == "CHILD_OF" and parent is None:
+            parent = str(reference["spanID"]).lower().zfill(16)
     events = [_tags(log.get("fields")) for log in value.get("logs") or ()]
     start = int(value["startTime"]) * 1000
     return RawSpan(
         id_text(value["traceID"]).lower().zfill(32),  # it leaves out zeros at the beginning
         id_text(value["spanID"]).lower().zfill(16),
-        str(parents[0]).lower().zfill(16) if parents else None,
+        parent,
         _text(value, "operationName"),
         start,
         start + int(value.get("duration") or 0) * 1000,

@@ -20,9 +20,8 @@ from typing import Any
 from dagengine.data.cases import Cases
 from dagengine.data.converter import Converter
 from dagengine.data.json_lines import value_of
-from dagengine.data.readers import CHECKED, Record, Table, open_content, suffix_of
+from dagengine.data.readers import CHECKED, Record, Table, open_content, require_file, suffix_of
 from dagengine.errors import InputError
-from dagengine.system.regular_files import is_there
 from dagengine.system.terminal import counted
 from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase, TestCase
 from dagengine.traces.mapping import (
@@ -162,10 +161,7 @@ def read_traces(*files: str | Path, unit: str = "trace") -> TraceCases:
         raise InputError("read_traces takes one file at least")
     paths = list(map(Path, files))
     for path in paths:
-        if not is_there(path) and not path.exists():
-            raise InputError(f"there is no file {path}")
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; choose a file in it")
+        require_file(path)
     return TraceCases(Traces(paths, CaseUnit(unit)), ", ".join(map(str, paths)))
 
 

@@ -20,7 +20,7 @@ from itertools import filterfalse
 from operator import itemgetter
 from typing import Any, Literal, cast
 
-from dagengine.record.changes.tree_changes import TreeChange, Trees
+from dagengine.record.changes.tree_changes import Trees
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 from dagengine.results.passing import STATES, State, passes
@@ -368,10 +368,6 @@ class MetricComparison:
             flips[cause] += count
         return flips
 
-    def tree_changes(self) -> list[TreeChange]:
-        """Differences of the definitions."""
-        return list(self.trees.changes())
-
     def add_same(self, result: MetricResult, cases: int) -> None:
         """Count cases of both runs that went alike in both, and ended with this result."""
         self.states[result.state, result.state] += cases
@@ -444,7 +440,7 @@ class RunComparison:
     def agrees(self) -> bool:
         """Return whether both runs say the same of the same cases, by the same trees."""
         return (
-            all(metric.agrees and not metric.tree_changes() for metric in self.metrics)
+            all(metric.agrees and not any(metric.trees.changes()) for metric in self.metrics)
             and not (self.added or self.removed)
             and not self.counts.total()
         )

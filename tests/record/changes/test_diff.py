@@ -122,7 +122,7 @@ def test_a_changed_question_a_moved_threshold_and_another_judge_are_said(tmp_pat
     new = record(tmp_path / "b", said, metric=asked)
     found = compared(old, new)
     assert firsts(found) == [("ticket 1", "worse", "Next step", "definition")]
-    assert [(one.kind, one.node, one.new) for one in only(found).tree_changes()] == [
+    assert [(one.kind, one.node, one.new) for one in only(found).trees.changes()] == [
         ("definition", "Next step", "Does Steps name a concrete next step?")
     ]
     moved = record(tmp_path / "c", but(("Empathy", "", 8), ("Tone", "", "apologetic")))

@@ -24,10 +24,15 @@ _NONE = QuestionCount.exactly(0)
 
 @dataclass(slots=True)
 class CaseClass:
-    """Everything that is equal for the cases of one class."""
+    """Everything that is equal for the cases of one class.
+
+    By metric: its `paths`, the questions of its nodes (`metrics`) and that for its reason. By unit:
+    its questions, the chance that it starts, and whether that is `sure`. Of the case: the `whole`
+    of its questions, how many are sure and known word for word (`worded`), and its `depth`.
+    """
 
     paths: dict[int, Paths]
-    metrics: dict[int, Bounds]  # without what follows
+    metrics: dict[int, Bounds]
     reasons: dict[int, Bounds]
     whole: Bounds
     worded: int

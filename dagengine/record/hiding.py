@@ -114,7 +114,7 @@ class _Hider:
         self._exact = [(text, mark) for text, mark in hidden if len(text) >= _SHORT]
         self._runs: dict[tuple[str, ...], str] = {}
         for text, mark in hidden:
-            words = [word.casefold() for word in _WORD.findall(text)]
+            words = list(map(str.casefold, _WORD.findall(text)))
             size = min(_RUN, len(words))
             for index in range(len(words) - size + 1 if size else 0):
                 self._runs.setdefault(tuple(words[index : index + size]), mark)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
@@ -147,10 +147,8 @@ class Costs:
 class Quantiles:
     """Quantiles of numbers from 0 on. Only how many are about as large is kept."""
 
-    def __init__(self, values: Iterable[float] = ()) -> None:
-        self._counts: Counter[float] = Counter()
-        for value in values:
-            self.add(value)
+    def __init__(self) -> None:
+        self._counts = Counter[float]()
 
     def add(self, value: float) -> None:
         """Count one number."""

@@ -317,9 +317,8 @@ def _why_no_texts(parts: Iterable[CaseParts]) -> str:
             if isinstance(text, str) and not _ABOUT.fullmatch(name):
                 sizes[name] += len(text)
     names = ", ".join(name for name, _ in sizes.most_common(_NAMED))
-    return _NO_TEXTS + (
-        text_if(names, f". Attributes that are there, but not known as texts: {names}")
-    )
+    unknown = f". Attributes that are there, but not known as texts: {names}"
+    return _NO_TEXTS + text_if(names, unknown)
 
 
 def _origin(step: TraceStep | None) -> str:

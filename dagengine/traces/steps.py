@@ -167,27 +167,31 @@ def steps_of(records: Iterable[RawRecord]) -> list[TraceStep]:
         else:
             logs[record.span_id].append(record)
     ordered = sorted(raw.values(), key=lambda span: span.start)  # equal times: as they were written
-    dialogues = [
-        dialogue_of(span, sorted(logs[span.span_id], key=lambda log: log.time)) for span in ordered
-    ]
-    calls: dict[str, ToolRequest] = {}
-    results: dict[str, Any] = {}
-    for dialogue in dialogues:
+    dialogues: list[Dialogue] = []
+    calls: dict[str | None, ToolRequest] = {}
+    results: dict[str | None, Any] = {}
+    for span in ordered:
+        dialogue = dialogue_of(span, sorted(logs[span.span_id], key=attrgetter("time")))
+        dialogues.append(dialogue)
         for message in chain(*dialogue.values()):
-            calls |= {call.id: call for call in message.calls if call.id}
-            results |= {key: result for key, result in message.results if key}
+            calls |= zip(map(attrgetter("id"), message.calls), message.calls, strict=True)
+            results |= message.results
     steps: list[TraceStep] = []
     for span, dialogue in zip(ordered, dialogues, strict=True):
-        texts: dict[str, str | None] = {}
-        for role, names in ((USER, _IN), (ASSISTANT, _OUT)):
-            data = map(partial(text_for, role), _data_in(span.attributes, names))
-            sources = [next(filter(None, data), None), last_text(dialogue[role], role)]
-            if span_kind(span.attributes) == LLM:
-                sources.reverse()
-            texts[role] = sources[0] or sources[1]
-        sides = texts[USER], texts[ASSISTANT]
-        steps.append(TraceStep(span, _span(span, *sides, calls, results), *sides))
+        text_in = _own_text(span, USER, _IN, dialogue)
+        text_out = _own_text(span, ASSISTANT, _OUT, dialogue)
+        own = _span(span, text_in, text_out, calls, results)
+        steps.append(TraceStep(span, own, text_in, text_out))
     return steps
+
+
+def _own_text(span: RawSpan, role: str, names: Iterable[str], dialogue: Dialogue) -> str | None:
+    """The text of a role: of a model first in its messages, of other steps first in their data."""
+    data = map(partial(text_for, role), _data_in(span.attributes, names))
+    sources = [next(filter(None, data), None), last_text(dialogue[role], role)]
+    if span_kind(span.attributes) == LLM:
+        sources.reverse()
+    return sources[0] or sources[1]
 
 
 def _data_in(attributes: Mapping[str, Any], names: Iterable[str]) -> Iterator[Any]:
@@ -212,8 +216,8 @@ def _span(
     raw: RawSpan,
     text_in: str | None,
     text_out: str | None,
-    calls: Mapping[str, ToolRequest],
-    results: Mapping[str, Any],
+    calls: Mapping[str | None, ToolRequest],
+    results: Mapping[str | None, Any],
 ) -> Span:
     attributes, kind = raw.attributes, span_kind(raw.attributes)
     documents, call_id = None, None

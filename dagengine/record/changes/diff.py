@@ -1,6 +1,7 @@
 """Two run folders read side by side, and every case of one paired with its case in the other.
 
-Cases are paired by content first, then by what is left of it.
+Cases are paired by content first, then by what is left of it. Where both runs have columns, most
+rows are not read: equal courses (results without their texts, see `record.columns`) are no change.
 """
 
 from __future__ import annotations

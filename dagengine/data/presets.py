@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product, starmap
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -14,6 +15,7 @@ from dagengine.system.installed import READERS, installed_words, load_offer, off
 from dagengine.system.terminal import text_if
 from dagengine.test_case import Turn
 
+_METADATA = "additional_metadata"
 _QUESTION, _REFERENCE = "question input prompt query", "ideal ground_truth"
 _EXPECTED = f"{_REFERENCE} expected expected_output reference reference_answer answer correct_label"
 # Assertions of promptfoo: those that compare with a text hold a reference, the others none.
@@ -81,18 +83,22 @@ def _join_answers(cell: Any) -> Any:
     return cell
 
 
-def _columns(inside: str = "", **names: str) -> dict[str, str | None]:
+def _inside(owners: str, words: str) -> str:
+    """The names of columns inside of some owners, as words of a text."""
+    return " ".join(starmap("{}.{}".format, product(owners.split(), words.split())))
+
+
+def _columns(**names: str) -> dict[str, str | None]:
     """The columns of fields, whose names are words of a text; of `_` they are left out."""
     columns: dict[str, str | None] = {}
     for field, words in names.items():
-        columns |= {f"{inside}{name}": None if field == "_" else field for name in words.split()}
+        for name in words.split():
+            columns[name] = None if field == "_" else field
+            if field == _METADATA:
+                columns[name] = f"{_METADATA}.{name}"
     return columns
 
 
-_RAGAS_METADATA = (
-    "synthesizer_name persona_name query_style query_length rubrics retrieved_context_ids "
-    "reference_context_ids reference_topics"
-)
 _RAGAS_SCORES = (
     "answer_accuracy answer_correctness answer_relevancy answer_similarity bleu_score chrf_score "
     "context_entity_recall context_precision context_recall context_relevance context_utilization "
@@ -109,65 +115,52 @@ _PROMPTFOO_RUN = (
     "namedScores promptId promptIdx provider score success testCase testIdx tokenUsage"
 )
 _OPENAI_RUN = "object id created_at eval_id run_id status datasource_item_id results"
+_ITEMS = "item datasource_item"
 PRESETS: Mapping[str, Preset] = {
     "ragas": Preset(
-        {
-            **_columns(
-                input="user_input question",
-                actual_output="response answer",
-                expected_output="reference ground_truth",
-                retrieval_context="retrieved_contexts contexts",
-                context="reference_contexts",
-                _=_RAGAS_SCORES,
-            ),
-            **{name: f"additional_metadata.{name}" for name in _RAGAS_METADATA.split()},
-        },
+        _columns(
+            input="user_input question",
+            actual_output="response answer",
+            expected_output="reference ground_truth",
+            retrieval_context="retrieved_contexts contexts",
+            context="reference_contexts",
+            additional_metadata="synthesizer_name persona_name query_style query_length rubrics "
+            "retrieved_context_ids reference_context_ids reference_topics",
+            _=_RAGAS_SCORES,
+        ),
         frozenset({"user_input", "retrieved_contexts", "reference_contexts"}),
     ),
     "promptfoo": Preset(
-        {
-            **_columns(
-                input=_QUESTION,
-                actual_output="output response.output",
-                expected_output="__expected vars.expected vars.reference",
-                name="__description",
-                _=f"{_PROMPTFOO_RUN} prompt.raw prompt.label",
-            ),
-            **_columns("vars.", input=_QUESTION),
-        },
+        _columns(
+            input=f"{_QUESTION} {_inside('vars', _QUESTION)}",
+            actual_output="output response.output",
+            expected_output="__expected vars.expected vars.reference",
+            name="__description",
+            _=f"{_PROMPTFOO_RUN} prompt.raw prompt.label",
+        ),
         frozenset({"__expected", "__description", "vars"}),
         {"__expected": _reference, "__prefix": _nothing, "__suffix": _nothing},
     ),
     "openai": Preset(
-        {
-            **_columns(
-                input="question",
-                actual_output="completion output_text sample.output_text sample.output",
-                expected_output=_REFERENCE,
-                _=_OPENAI_RUN,
-            ),
-            **_columns("item.", input=_QUESTION, expected_output=_EXPECTED),
-            **_columns("datasource_item.", input=_QUESTION, expected_output=_EXPECTED),
-        },
+        _columns(
+            input=f"question {_inside(_ITEMS, _QUESTION)}",
+            actual_output="completion output_text sample.output_text sample.output",
+            expected_output=f"{_REFERENCE} {_inside(_ITEMS, _EXPECTED)}",
+            _=_OPENAI_RUN,
+        ),
         frozenset({"item", "sample", "datasource_item", "ideal"}),
-        {
-            f"{inside}{name}": _join_answers
-            for name in _REFERENCE.split()
-            for inside in ("", "item.", "datasource_item.")
-        },
+        dict.fromkeys(f"{_REFERENCE} {_inside(_ITEMS, _REFERENCE)}".split(), _join_answers),
     ),
     "healthbench": Preset(
-        {
-            **_columns(
-                name="prompt_id",
-                input="prompt",
-                actual_output="completion response",
-                expected_output="ideal_completions_data.ideal_completion",
-                tags="example_tags",
-                _="canary",
-            ),
-            "rubrics": "additional_metadata.rubrics",
-        },
+        _columns(
+            name="prompt_id",
+            input="prompt",
+            actual_output="completion response",
+            expected_output="ideal_completions_data.ideal_completion",
+            tags="example_tags",
+            additional_metadata="rubrics",
+            _="canary",
+        ),
         frozenset({"example_tags", "ideal_completions_data"}),
     ),
 }

@@ -322,9 +322,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
             yield Record(source, value)
 
 
-def _by_column(
-    header: Sequence[str], row: list[str], text: str, damaged: bool
-) -> dict[str, str | None] | FlawError:
+def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bool) -> Any:
     """The cells of a row by column, or its flaw; `damaged` is a row before it."""
     cells = row if any(row[len(header) :]) else row[: len(header)]
     if len(cells) != len(header):

@@ -29,6 +29,16 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\u
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
+# What is text in the parts of a result: what a judge said, and what may quote a case.
+_TEXTS: dict[type, tuple[str, ...]] = {
+    MetricResult: ("reason", "failure", "steps"),
+    Failure: ("message", "raw"),
+    Step: ("output", "reason", "mode", "answers", "calls", "quotes", "item_quotes", "spans"),
+    JudgeCall: ("message",),
+    Quote: ("text",),
+}
+
+
 def case_line(row: CaseResult) -> dict[str, Any]:
     """Index, hash and type of a row's case, then its fields; absent ones are left out.
 
@@ -180,11 +190,15 @@ def _texts(values: Any) -> Iterator[str]:
 
 
 def _each(value: Any, hide: Callable[[str], str]) -> Any:
-    """Plain data with `hide` done to every text in it."""
+    """Plain data, or a part of a result, with `hide` done to every text in it."""
     if isinstance(value, str):
         return hide(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
+        return tuple(_each(item, hide) for item in value)
+    if isinstance(value, list):
         return [_each(item, hide) for item in value]
+    if names := _TEXTS.get(type(value), ()):
+        return replace(value, **{name: _each(getattr(value, name), hide) for name in names})
     if isinstance(value, dict):
         return {_each(key, hide): _each(item, hide) for key, item in value.items()}
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -193,38 +207,8 @@ def _each(value: Any, hide: Callable[[str], str]) -> Any:
 
 
 def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
-    def text(value: str | None) -> str | None:
-        return None if value is None else hide(value)
-
-    def quotes(given: Sequence[Quote]) -> tuple[Quote, ...]:
-        return tuple(replace(quote, text=hide(quote.text)) for quote in given)
-
-    def calls(given: Sequence[JudgeCall]) -> tuple[JudgeCall, ...]:
-        return tuple(replace(call, message=text(call.message)) for call in given)
-
-    def step(one: Step) -> Step:
-        return replace(
-            one,
-            output=_each(one.output, hide),
-            reason=text(one.reason),
-            mode=text(one.mode),
-            answers=tuple(map(hide, one.answers)),
-            calls=tuple(map(calls, one.calls)),
-            quotes=quotes(one.quotes),
-            item_quotes=tuple(map(quotes, one.item_quotes)),
-            spans=tuple(map(hide, one.spans)),
-        )
-
-    failure, points = result.failure, result.points
-    if points is not None:
-        tags = {hide(tag): pair for tag, pair in points.tags.items()}
-        points = points.model_copy(update={"tags": tags})
-    if failure is not None:
-        failure = Failure(failure.kind, failure.node, hide(failure.message), text(failure.raw))
-    return replace(
-        result,
-        reason=text(result.reason),
-        failure=failure,
-        points=points,
-        steps=tuple(map(step, result.steps)),
-    )
+    shown: MetricResult = _each(result, hide)
+    if shown.points is None:
+        return shown
+    tags = {hide(tag): pair for tag, pair in shown.points.tags.items()}
+    return replace(shown, points=shown.points.model_copy(update={"tags": tags}))

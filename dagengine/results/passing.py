@@ -5,9 +5,9 @@ Scores and thresholds make states. `--fail-if` takes a measure, a sign and a num
 
 from __future__ import annotations
 
-import math
 import operator
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -26,6 +26,9 @@ LETTERS: dict[State, str] = {"failed": "f", "no_score": "n", "passed": "p", "sco
 
 Combine = Literal["last", "min", "max", "mean", "error"]
 """How several scores of one metric become one; `error` is a failure of the case."""
+_COMBINING: dict[Combine, Callable[[Sequence[float]], float]] = {
+    "min": min, "max": max, "mean": statistics.fmean,
+}  # fmt: skip
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -66,13 +69,8 @@ def strict_score(score: float) -> float:
 
 def combined(scores: Sequence[float], how: Combine) -> float:
     """One score of several, which are in topological order."""
-    if how == "min":
-        return min(scores)
-    if how == "max":
-        return max(scores)
-    if how == "mean":
-        return math.fsum(scores) / len(scores)
-    return scores[-1]
+    combine = _COMBINING.get(how)
+    return scores[-1] if combine is None else combine(scores)
 
 
 class Points(BaseModel):

@@ -29,7 +29,8 @@ _TRACE, _SPAN = (32, 24), (16, 12)
 _SPREAD = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
 _snake = cache(to_snake)  # protobuf's JSON has names in camel case, and some write snake case
 # The one list that an export has; metrics say nothing of what was done.
-_EXPORTS = ("resourceSpans", "resourceLogs", "resourceMetrics")
+_EXPORTED = ("resourceSpans", "resourceLogs", "resourceMetrics")
+_EXPORTS = {*_EXPORTED, *map(_snake, _EXPORTED)}
 _SESSION = (
     *("session.id", "gen_ai.conversation.id", "langfuse.session.id", "mlflow.trace.session"),
     "traceloop.association.properties.session_id",
@@ -69,9 +70,7 @@ T = TypeVar("T")
 
 def is_otlp(value: Any) -> bool:
     """Whether a JSON value is an export of spans, of logs or of metrics."""
-    return isinstance(value, Mapping) and not value.keys().isdisjoint(
-        (*_EXPORTS, *map(_snake, _EXPORTS))
-    )
+    return isinstance(value, Mapping) and not value.keys().isdisjoint(_EXPORTS)
 
 
 LeaveOut = Callable[[Exception], object]

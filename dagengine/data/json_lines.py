@@ -93,10 +93,12 @@ class JsonLines:
 
 
 def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file that are not blank, each after its place.
+    """The lines of a file that are not blank, each after its place; none without a file.
 
     Unless it is `whole`, no half line at its end. Raises InputError for what is no regular file.
     """
+    if not is_there(path):
+        return
     with open_to_read(path) as file:
         for number, line in enumerate(file, 1):
             if not line.isspace() and (whole or line.endswith(b"\n")):
@@ -116,11 +118,10 @@ def read_models(path: Path, kind: type[T], what: str, *, whole: bool) -> Iterato
 
 
 def every_line(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file, see `complete_lines`, then those that wait beside it; none without."""
+    """The lines of a file, see `complete_lines`, then those that wait beside it."""
     line = b""
-    if is_there(path):
-        for position, line in complete_lines(path, whole=whole):
-            yield position, line
+    for position, line in complete_lines(path, whole=whole):
+        yield position, line
     # What waited may have been written since, and its file not yet be emptied: not twice.
     yield from early_lines(path, index_of(line))
 

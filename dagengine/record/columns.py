@@ -239,7 +239,7 @@ class ColumnsWriter:
             return False
         # Sizes and times are compared first, since that is quick. Hashes are for a folder that was
         # copied: its bytes are the same, its times are not.
-        mark = {**_mark(files, self._manifest), "sha256": _hashes(files)}
+        mark = {**_mark(files, self._manifest), "sha256": list(map(file_sha256, files))}
         self._file.close(**{_MARK.decode(): json.dumps(mark)})
         self._file = None
         self._new.replace(self.path)
@@ -345,8 +345,4 @@ def _fits(mark: dict[str, Any], files: Sequence[Path], manifest: Manifest) -> bo
     # Other times alone: compare the sizes, and only if they agree read the files for their hashes.
     for of in (mark, now):
         of["files"] = [stat and stat[0] for stat in of["files"]]
-    return mark == now and hashes == _hashes(files)
-
-
-def _hashes(files: Sequence[Path]) -> list[str | None]:
-    return [file_sha256(path) if is_there(path) else None for path in files]
+    return mark == now and hashes == list(map(file_sha256, files))

@@ -135,8 +135,6 @@ def _write(out: Path, parts: Sequence[Path]) -> array[int]:
 
 
 def _with_index(path: Path) -> Iterator[tuple[int, str, bytes]]:
-    if not is_there(path):  # a shard without a case
-        return
     for offset, line in complete_lines(path, whole=True):
         index = index_of(line)
         if index < 0:

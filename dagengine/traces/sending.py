@@ -24,7 +24,7 @@ from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.run import Run, load_run
 from dagengine.redaction import public_text
-from dagengine.system.regular_files import ends_whole, is_there, open_to_write
+from dagengine.system.regular_files import ends_whole, open_to_write
 from dagengine.system.terminal import counted
 from dagengine.traces.backends import Backend, ScoreRequest, backend_of
 from dagengine.traces.scores import Score, scores_of
@@ -101,7 +101,7 @@ class SentJournal:
         self._path, self._to = folder / SENT, to
         self.keys: dict[str, set[str]] = {BEGUN: set(), DONE: set(), FAILED: set(), PARTLY: set()}
         self.rejected = 0  # of those that were taken in part
-        for _, line in complete_lines(self._path, whole=True) if is_there(self._path) else ():
+        for _, line in complete_lines(self._path, whole=True):
             entry: Any = None
             with suppress(ValueError):  # half a line, where a process was killed
                 entry = value_of(line)

@@ -230,7 +230,7 @@ def mend_and_read(path: Path, kind: type[T]) -> list[T]:
     """Remove half a line that a kill left, and read the others; raises InputError for damage."""
     shorten(path, lambda line, number: True)
     read, items = TypeAdapter(kind).validate_json, list[T]()
-    for source, line in complete_lines(path, whole=True) if is_there(path) else ():
+    for source, line in complete_lines(path, whole=True):
         try:
             items.append(read(line))
         except ValidationError as error:

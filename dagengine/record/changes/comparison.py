@@ -371,8 +371,7 @@ class MetricComparison:
     def add_same(self, result: MetricResult, cases: int) -> None:
         """Count cases of both runs that went alike in both, and ended with this result."""
         self.states[result.state, result.state] += cases
-        for scores in self._scores:
-            scores.extend([_score_of(result)] * cases)
+        self._add_scores(result.score, result.score, cases=cases)
 
     def add_unlisted(self, old: MetricResult, new: MetricResult) -> bool:
         """Count a case that has no change, or none that is kept; else False, and nothing counted.
@@ -390,8 +389,11 @@ class MetricComparison:
 
     def _count(self, old: MetricResult, new: MetricResult) -> None:
         self.states[old.state, new.state] += 1
-        for scores, result in zip(self._scores, (old, new), strict=True):
-            scores.append(_score_of(result))
+        self._add_scores(old.score, new.score)
+
+    def _add_scores(self, *pair: float | None, cases: int = 1) -> None:
+        for scores, score in zip(self._scores, pair, strict=True):
+            scores.extend([_MISSING if score is None else score] * cases)
 
     def add(self, old: MetricResult, new: MetricResult, case: CasePair) -> None:
         """Count one case of both runs."""
@@ -461,10 +463,6 @@ class RunComparison:
         names = self.new_cases if new else self.missing_cases
         if len(names) < LISTED:
             names.append(name)
-
-
-def _score_of(result: MetricResult) -> float:
-    return _MISSING if result.score is None else result.score
 
 
 def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> RunComparison:

@@ -173,14 +173,11 @@ def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, A
     `day_of` knows the day of a case by its number. None were raised in any other run. Raises
     InputError that names a damaged line.
     """
-    path = run.folder / ALERTS
-    if not is_there(path):
-        return []
-    latest = deque(read_models(path, AlarmRecord, "an alarm", whole=False), _ALARMS)
+    alarms = read_models(run.folder / ALERTS, AlarmRecord, "an alarm", whole=False)
     # What old questions show was found after the last case that there was.
     return [
         {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}
-        for alarm in latest
+        for alarm in deque(alarms, _ALARMS)
     ]
 
 

@@ -248,7 +248,7 @@ def write_page_or_warn(folder: str | Path) -> None:
         )
 
 
-End = tuple[Manifest, Totals, tuple[Spent, ...]]
+_RunEnd = tuple[Manifest, Totals, tuple[Spent, ...]]
 """A run that is over, as far as its rows do not tell."""
 
 
@@ -259,7 +259,7 @@ class _Saved:
     `save`. It is pickled as made, since graphs and judges may not be picklable.
     """
 
-    def __init__(self, end: End | Callable[[], End]) -> None:
+    def __init__(self, end: _RunEnd | Callable[[], _RunEnd]) -> None:
         self._end = end
 
     def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool = True) -> None:
@@ -271,13 +271,13 @@ class _Saved:
         if page:
             write_page_or_warn(folder)
 
-    def end(self) -> End:
+    def end(self) -> _RunEnd:
         """The record without its rows, and what the run spent."""
         if callable(self._end):
             self._end = self._end()
         return self._end
 
-    def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[End]]:
+    def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[_RunEnd]]:
         return type(self), (self.end(),)
 
 
@@ -287,7 +287,7 @@ def _saved_run(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved
     run: Any = SimpleNamespace(**{name: getattr(executor, name) for name in names})
     ended = datetime.now(UTC)
 
-    def end() -> End:
+    def end() -> _RunEnd:
         manifest = target.manifest(run, data).model_copy(update={"ended": ended})
         return manifest, run.totals, run.spent
 

@@ -126,7 +126,7 @@ class RunWriter:
     def _put_beside(
         self, row: CaseResult, put: Callable[[LinesInOrder, int, _MakeLine], None]
     ) -> tuple[CaseResult, dict[str, Any]]:
-        """Put a case and its times beside the rows; returns row and case as they are shown."""
+        """Write or keep (`put`) a case and its times; returns row and case as they are shown."""
         if not self._begun:
             self._begin()
         shown, case = self._hiding.hide(row)

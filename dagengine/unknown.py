@@ -73,14 +73,17 @@ def answer_absent(module: str, homes: Mapping[str, str] | None = None) -> None:
 def absent_attributes(hints: Mapping[str, str] | None = None) -> Callable[[Any, str], Any]:
     """Return the `__getattr__` of a public class, or of its type, that answers in words.
 
-    `hints` says of some attributes where they are, before what is known of other libraries. Of any
-    other attribute it says what the class has.
+    `hints` says of some attributes, words of a key, where they are, before what is known of other
+    libraries. Of any other attribute it says what the class has.
     """
+    by_name: dict[str, str] = {}
+    for names, hint in (hints or {}).items():
+        by_name |= dict.fromkeys(names.split(), hint)
 
     def refuse_attribute(owner: Any, name: str) -> Any:
         if not isinstance(owner, type) and hasattr(type(owner), name):
             return object.__getattribute__(owner, name)  # a property: its own error counts
-        raise AbsentAttributeError(owner, name, (hints or {}).get(name))
+        raise AbsentAttributeError(owner, name, by_name.get(name))
 
     return refuse_attribute
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from io import BytesIO
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -292,10 +293,6 @@ class RunFiles:
             lines.take_early()
         return lines
 
-    def start(self, place: int) -> int:
-        """Offset of a row's line, in bytes; for results that are lines."""
-        return self._rows.start(place)
-
     def row(self, place: int) -> CaseResult:
         """The row at a place; raises InputError for a damaged line."""
         return row_of(self._rows.value(place), self._rows.line_name(place))
@@ -370,11 +367,6 @@ class Lines:
         self._find(number)
         return number < self._count + len(self._early)
 
-    def start(self, number: int) -> int:
-        """Offset of a line, in bytes."""
-        self._find(number)
-        return self._starts[number]
-
     def line_name(self, number: int) -> str:
         """Name of a line in messages."""
         return f"{self._path} line {number + 1}"
@@ -412,11 +404,13 @@ def make_columns(run: Run) -> bool:
     if not run.finished or run.results.suffix != ".jsonl":
         return False
     try:
-        with sole_writer(run.folder), RunFiles(run) as files:
+        with sole_writer(run.folder):
             writer = ColumnsWriter(run.folder, run.manifest)
+            sizes = map(len, map(itemgetter(1), every_line(run.results, whole=True)))
+            starts = accumulate(sizes, initial=0)
             try:
-                for index, (row, case) in enumerate(run.with_cases()):
-                    writer.add(row, case or {}, files.start(index))
+                for start, (row, case) in zip(starts, run.with_cases(), strict=False):
+                    writer.add(row, case or {}, start)
                 return writer.close(files_of(run.folder, run.manifest))
             finally:
                 writer.give_up()  # of what is not whole

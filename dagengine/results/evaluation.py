@@ -21,26 +21,17 @@ from dagengine.unknown import absent_attributes
 # What a reader expects here, and where it is.
 _ELSEWHERE = {
     "total_cost": "what a run cost is result.cost",
-    **dict.fromkeys(
-        ("tokens", "usage", "input_tokens", "output_tokens"), "tokens are in result.totals.usage"
-    ),
+    "tokens usage input_tokens output_tokens": "tokens are in result.totals.usage",
     "reasons": "write [(row.case, row[METRIC].reason) for row in result]",
-    **dict.fromkeys(
-        ("failures", "failed_cases"),
-        "write result.failed(), or result.unscored() for those without a score",
+    "failures failed_cases": (
+        "write result.failed(), or result.unscored() for those without a score"
     ),
-    **dict.fromkeys(
-        ("score", "mean", "passed", "pass_rate", "accuracy"),
-        "result.summary() has the figures, result.scores(metric) every score",
+    "score mean passed pass_rate accuracy": (
+        "result.summary() has the figures, result.scores(metric) every score"
     ),
-    **dict.fromkeys(
-        ("to_dataframe", "to_frame", "to_df", "df", "dataframe"), "write result.to_pandas()"
-    ),
-    **dict.fromkeys(
-        ("to_csv", "to_json", "to_excel", "to_parquet"),
-        "write result.to_pandas(), which writes such files",
-    ),
-    **dict.fromkeys(("results", "cases"), "the rows are result.rows"),
+    "to_dataframe to_frame to_df df dataframe": "write result.to_pandas()",
+    "to_csv to_json to_excel to_parquet": "write result.to_pandas(), which writes such files",
+    "results cases": "the rows are result.rows",
 }
 
 COLUMNS = (

@@ -29,14 +29,13 @@ _OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metri
 _ELSEWHERE = {
     **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
     "metric": "row.metrics has one result per metric",
-    **dict.fromkeys(("passed", "outcome", "status"), "write success or state"),
-    **dict.fromkeys(("cost", "evaluation_cost"), "what a run cost is result.cost"),
+    "passed outcome status": "write success or state",
+    "cost evaluation_cost": "what a run cost is result.cost",
     "evaluation_model": "a row has the results of all metrics: row[METRIC].evaluation_model",
     "strict_mode": "`raw_score` is the score before strict mode",
     "conversational": "it is the type of row.test_case",
-    **dict.fromkeys(
-        ("additional_metadata", "context", "metadata", "multimodal", "retrieval_context", "turns"),
-        "row.test_case has it",
+    "additional_metadata context metadata multimodal retrieval_context turns": (
+        "row.test_case has it"
     ),
 }
 # Keys of the metadata of a case that say where it was read from.

@@ -215,14 +215,6 @@ def standing_lines(
     return lines
 
 
-def _document(metric: PlanMetric) -> dict[str, Any]:
-    """A metric as a document; where none can hold it, why: the run goes on."""
-    try:
-        return document_of(metric.source or SpecMetric(metric.spec))
-    except (DagengineError, RecursionError) as error:
-        return {"name": metric.spec.name, "refused": public_text(str(error))}
-
-
 class _MetricRecorder:
     """Makes the record of a metric; `judge_numbers` in records are by indices in `plan.models`."""
 
@@ -231,9 +223,14 @@ class _MetricRecorder:
         self._hashes = definitions(plan, metric)
 
     def record(self, with_tree: bool) -> MetricRecord:
-        record = self._scope(self._metric.scope)
-        tree = _document(self._metric) if with_tree else None
-        return record.model_copy(update={"hash": digest(self._hashes), "tree": tree})
+        metric, tree = self._metric, None
+        if with_tree:
+            try:
+                tree = document_of(metric.source or SpecMetric(metric.spec))
+            except (DagengineError, RecursionError) as error:  # no document holds it: say why
+                tree = {"name": metric.spec.name, "refused": public_text(str(error))}
+        changed = {"hash": digest(self._hashes), "tree": tree}
+        return self._scope(metric.scope).model_copy(update=changed)
 
     def _scope(self, number: int) -> MetricRecord:
         """Record of this metric or a nested one; `record` puts another hash at the top."""

@@ -124,19 +124,15 @@ class Trees:
         return leads
 
     @cached_property
-    def rejudged(self) -> frozenset[str]:
-        """Nodes that ask another judge."""
-        names = set[str]()
+    def rejudged(self) -> Mapping[str, tuple[str, str]]:
+        """Nodes that ask another judge, with the judges before and now."""
+        pairs: dict[str, tuple[str, str]] = {}
         for name in self.before.keys() & self.after.keys():
-            old, new = self._judges(name)
+            old = " and ".join(map(self.old_judges.__getitem__, self.before[name].judges))
+            new = " and ".join(map(self.new_judges.__getitem__, self.after[name].judges))
             if old != new:
-                names.add(name)
-        return frozenset(names)
-
-    def _judges(self, name: str) -> tuple[str, str]:
-        old = map(self.old_judges.__getitem__, self.before[name].judges)
-        new = map(self.new_judges.__getitem__, self.after[name].judges)
-        return " and ".join(old), " and ".join(new)
+                pairs[name] = old, new
+        return pairs
 
     @cached_property
     def settings(self) -> str:
@@ -168,9 +164,8 @@ class Trees:
             questions = getattr(old, "question", None), getattr(new, "question", None)
             hashes = getattr(old, "hash", None), getattr(new, "hash", None)
             yield TreeChange(kind, name, what, *questions, *hashes, self._data(name))
-        if name in self.rejudged:
-            judges = self._judges(name)
-            yield TreeChange("judge", name, f"{judges[0]} → {judges[1]}", *judges)
+        if judges := self.rejudged.get(name):
+            yield TreeChange("judge", name, " → ".join(judges), *judges)
 
     def _data(self, name: str) -> dict[str, Sequence[Any]]:
         """The keys of a node's document that changed, if both runs have one."""

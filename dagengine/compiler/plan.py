@@ -165,10 +165,6 @@ class Plan:
             raise LookupError(f"no metric of the plan asks {model!r:.80}")
         return index
 
-    def slots_at(self, numbers: Iterable[int]) -> Iterator[PlanSlot]:
-        """The slots with these numbers."""
-        return map(self.slots.__getitem__, numbers)
-
     @property
     def asked(self) -> list[int]:
         """Indices in `models` of the judges that some node asks, sorted."""

@@ -34,8 +34,9 @@ from recordings import Folder, data_directory, how_to_get, rating
 
 from dagengine.improvement import Improvement
 from dagengine.improvement.findings import Candidate, decision, percent, points
+from dagengine.improvement.planning import Search
 from dagengine.improvement.rewriters import Task
-from dagengine.improvement.search import Search
+from dagengine.improvement.search import run_search
 from dagengine.judges import RecordedJudge, Recording
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.base import BaseMetric
@@ -79,7 +80,7 @@ class Start:
         )  # fmt: skip
         search = replace(search, rungs=[rung for rung in search.rungs if rung != "votes"])
         others = Others(list(self.proposals))
-        return asyncio.run(search.run({"model": judge}, rewriter=others))
+        return asyncio.run(run_search(search, {"model": judge}, rewriter=others))
 
 
 def _key(question: Question[Any]) -> str:

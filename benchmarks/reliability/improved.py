@@ -27,8 +27,9 @@ from unittest import mock
 from dagengine.graph.graph import Graph, Metric
 from dagengine.improvement import Improvement, improve
 from dagengine.improvement.experiment import Judged, LabelledExperiment
+from dagengine.improvement.planning import Search
 from dagengine.improvement.rewriters import ONE, Task
-from dagengine.improvement.search import Search
+from dagengine.improvement.search import run_search
 from dagengine.judges import Noise, SimulatedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
@@ -282,7 +283,7 @@ def search(
     if population.full:
         whole = replace(whole, answers=walked(metric, texts))
     with mock.patch("dagengine.improvement.search.LabelledExperiment", drawn):
-        return asyncio.run(whole.run({}, rewriter=Editor(population.edit))), texts
+        return asyncio.run(run_search(whole, {}, rewriter=Editor(population.edit))), texts
 
 
 def walked(metric: Metric, texts: Sequence[str]) -> dict[str, dict[int, tuple[Any, ...]]]:

@@ -9,7 +9,6 @@ Multiple Testing). The differences are means of repetitions, so the noise of the
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +22,8 @@ from dagengine.reliability.labels import Labels
 from dagengine.reliability.repetition import Experiment
 from dagengine.reliability.runs import Run, runs_of
 from dagengine.reliability.statistics.comparisons import Comparison, compare_repeated
-from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
-from dagengine.reliability.statistics.sums import mean, needs
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, clusters_of
+from dagengine.reliability.statistics.sums import Groups, mean, numpy
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
 from dagengine.test_case import TestCase
 
@@ -117,10 +116,9 @@ def labels_digest(
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def dependent_groups(cases: Iterable[int], groups: Mapping[int, Hashable]) -> list[Hashable] | None:
+def dependent_groups(cases: Iterable[int], groups: Mapping[int, Hashable]) -> Groups:
     """The group of each case, the case itself if it has none; None if no two cases share one."""
-    names = [groups.get(case, case) for case in cases]
-    return names if len(set(names)) < len(names) else None
+    return clusters_of([groups.get(case, case) for case in cases])
 
 
 def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[float]:
@@ -132,9 +130,8 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
     """
     if not gains:
         return []
-    numpy = needs("numpy")
-    names = (groups.get(n, n) for by_case in gains for n in sorted(by_case))
-    rows = dict(zip(dict.fromkeys(names), itertools.count()))
+    names = dict.fromkeys(groups.get(n, n) for by_case in gains for n in sorted(by_case))
+    rows = {name: row for row, name in enumerate(names)}
     # A row is a group, a column a candidate. The mean is 0 for a group that a candidate lacks.
     sums = numpy.zeros((len(rows), len(gains)))
     counts = numpy.zeros_like(sums)
@@ -156,7 +153,6 @@ def joint_p(gains: Sequence[Gains], groups: Mapping[int, Hashable]) -> list[floa
 
 def _t(sums: Any, squares: Any, sizes: Any) -> Any:
     """The t of means by their sums; a change of signs leaves the sums of squares as they are."""
-    numpy = needs("numpy")
     mean = sums / numpy.maximum(sizes, 1)
     # Above 0: all gains may be equal.
     variance = numpy.maximum(squares / numpy.maximum(sizes, 1) - mean**2, 1e-12)
@@ -182,7 +178,7 @@ class LabelledExperiment(Experiment):
                 "same store; no answered question is asked again"
             )
         runs = runs_of(observations, Counterfactual(metric))
-        by_case = {number: runs.of(index) for index, number in enumerate(chosen)}
+        by_case = dict(zip(chosen, map(runs.of, range(len(chosen))), strict=True))
         first_results = {chosen[row.index]: row.metrics[0] for row in rows}
         return Judged(metric, by_case, first_results, self)
 

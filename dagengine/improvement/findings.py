@@ -274,11 +274,14 @@ def decision(candidate: Candidate) -> str:
 
 
 def edit(candidate: Candidate) -> list[tuple[str, str]]:
-    """The words of a criterion before and after: pairs of `kept`, `gone`, `new` and the words."""
+    """The words of a criterion before and after, as `word_changes`; none of other candidates."""
     old, new = candidate.detail.get("before"), candidate.detail.get("criterion")
-    if not isinstance(old, str) or not isinstance(new, str):
-        return []
-    old_words, new_words = old.split(), new.split()
+    return word_changes(old, new) if isinstance(old, str) and isinstance(new, str) else []
+
+
+def word_changes(before: str, after: str) -> list[tuple[str, str]]:
+    """The words of two texts: pairs of `kept`, `gone` or `new`, and the words."""
+    old_words, new_words = before.split(), after.split()
     parts: list[tuple[str, str]] = []
     matcher = difflib.SequenceMatcher(None, old_words, new_words, autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():

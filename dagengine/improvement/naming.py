@@ -8,7 +8,6 @@ which follow from all cases (expectation and maximization, Dempster, Laird & Rub
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from dagengine.improvement.experiment import Judged, reader_of
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import NodeAnswers, Vote
 from dagengine.reliability.runs import Run
-from dagengine.reliability.statistics.sums import needs
+from dagengine.reliability.statistics.sums import indices, numpy, stats
 
 By = Literal["labels of nodes", "counterfactuals", "your choice"]
 """What told which node is to blame."""
@@ -55,80 +54,6 @@ class NodeBlame:
     wrong: float
     by: By
     needed: int | None = None
-
-
-def _ranked_shares(
-    nodes: Sequence[str], faults: Sequence[_Fault], groups: Sequence[Hashable]
-) -> tuple[tuple[NodeShare, ...], Any, bool]:
-    """The shares of nodes, the largest first; its lead in each resample of the groups of cases.
-
-    Last, whether the lead is sure.
-    """
-    numpy = needs("numpy")
-    causes = numpy.array([[*map(fault.causes.__getitem__, nodes)] for fault in faults], float)
-    reached = numpy.array([[*map(fault.reached.__getitem__, nodes)] for fault in faults], float)
-    numbers = dict(zip(dict.fromkeys(groups), itertools.count()))
-    columns = [*map(numbers.__getitem__, groups)]
-    random, size = numpy.random.default_rng(0), len(numbers)
-    resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, columns]
-    shares = _shares(causes, reached, numpy.ones((1, len(columns))))[0]
-    samples = _shares(causes, reached, resamples)
-    order = sorted(range(len(nodes)), key=lambda index: -shares[index])
-    top, runners_up = order[0], order[1:]
-    # If every mistake could be mended at either of two nodes, odds alone blame the one that is
-    # asked less often, however sure. Nothing tells: with even shares none of them is first.
-    whole = numpy.maximum(causes.sum(axis=1, keepdims=True), 1e-9)
-    even = resamples @ (causes / whole * causes.max(axis=1, keepdims=True))
-    sample_pair = (samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9))
-    lead = numpy.min(
-        [own[:, top] - own[:, runners_up].max(axis=1, initial=0) for own in sample_pair], axis=0
-    )
-    is_sure = float((lead > 1e-9).mean()) >= _SURE
-    if not is_sure:
-        samples = numpy.concatenate(sample_pair)
-    wrong = sum(fault.wrong for fault in faults)
-    ranked = tuple(_share(nodes[n], float(shares[n]), samples[:, n], wrong) for n in order)
-    return ranked, lead, is_sure
-
-
-def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:
-    """Further labels that probably name the node: its lead at 95 %, with a chance of 80 %."""
-    mean, error = float(lead.mean()), float(lead.std())
-    if mean <= 0:
-        return None
-    # 2.49 = 1.645 + 0.842, and the error falls with the root of the number of cases.
-    labels = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
-    return None if labels > MOST_LABELS else max(10, 10 * math.ceil(labels / 10))
-
-
-def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
-    """With the interval of resamples, widened to Jeffreys' for that many wrong cases."""
-    numpy, beta = needs("numpy"), needs("scipy.stats").beta
-    part = share * wrong
-    low, high = beta.ppf((0.025, 0.975), part + 0.5, max(wrong - part, 0.0) + 0.5)
-    interval = numpy.quantile(samples, (0.025, 0.975))
-    return NodeShare(
-        node, share, float(min(low, interval[0], share)), float(max(high, interval[1], share))
-    )
-
-
-def _shares(causes: Any, reached: Any, weights: Any) -> Any:
-    """The share of each node (column) in each resample (row), by the odds that nodes err."""
-    numpy = needs("numpy")
-    # What may be mended only with a chance counts by its chance, whoever is to blame.
-    size = causes.max(axis=1)
-    base = weights @ reached
-    # Shares of the blame follow from the odds that nodes err, and these from the shares: both are
-    # found in turns, from equal odds on. Odds of 0 could never rise again, hence the least rate.
-    odds = numpy.full((len(weights), causes.shape[1]), 0.1)
-    total = numpy.zeros_like(odds)
-    for _ in range(_ROUNDS):
-        whole = odds @ causes.T
-        part = numpy.divide(weights * size, whole, out=numpy.zeros_like(whole), where=whole > 0)
-        total = (part @ causes) * odds
-        rate = numpy.clip(total / numpy.maximum(base, 1e-9), 1e-4, 0.9)
-        odds = rate / (1 - rate)
-    return total / numpy.maximum(total.sum(axis=1, keepdims=True), 1e-9)
 
 
 class _Fault:
@@ -171,8 +96,7 @@ class Faults:
         """
         numbers = self._judged.runs.keys()
         faults = [*map(self.of, numbers)]
-        causing = set[str]().union(*(fault.causes for fault in faults))
-        nodes = [*filter(causing.__contains__, self.nodes)]
+        nodes = [node for node in self.nodes if any(node in fault.causes for fault in faults)]
         wrong = sum(fault.wrong for fault in faults)
         by: By = "labels of nodes" if numbers & self._people.keys() else "counterfactuals"
         if not nodes or wrong < LEAST_WRONG:
@@ -182,8 +106,8 @@ class Faults:
             labels = math.ceil(len(faults) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
             return NodeBlame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
         groups = [self._asking.groups.get(number, number) for number in numbers]
-        shares, lead, is_sure = _ranked_shares(nodes, faults, groups)
-        if is_sure:
+        shares, lead = _ranked_shares(nodes, faults, groups)
+        if _is_sure(lead):
             return NodeBlame(shares, shares[0].node, wrong, by)
         return NodeBlame(shares, None, wrong, by, _further_labels(lead, len(faults), tried_share))
 
@@ -257,3 +181,69 @@ class Faults:
         if self._asking.labels.kind != "pass":
             outcome = str(result.path[-1][1]) if result.path else ""
         return float(outcome == label)
+
+
+def _ranked_shares(
+    nodes: Sequence[str], faults: Sequence[_Fault], groups: Sequence[Hashable]
+) -> tuple[tuple[NodeShare, ...], Any]:
+    """The shares of nodes, the largest first; its lead in each resample of the groups of cases."""
+    causes = numpy.array([[fault.causes[node] for node in nodes] for fault in faults], float)
+    reached = numpy.array([[fault.reached[node] for node in nodes] for fault in faults], float)
+    columns = indices(groups)
+    random, size = numpy.random.default_rng(0), max(columns) + 1
+    resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, columns]
+    shares = _shares(causes, reached, numpy.ones((1, len(columns))))[0]
+    samples = _shares(causes, reached, resamples)
+    order = sorted(range(len(nodes)), key=lambda index: -shares[index])
+    top, runners_up = order[0], order[1:]
+    # If every mistake could be mended at either of two nodes, odds alone blame the one that is
+    # asked less often, however sure. Nothing tells: with even shares none of them is first.
+    whole = numpy.maximum(causes.sum(axis=1, keepdims=True), 1e-9)
+    even = resamples @ (causes / whole * causes.max(axis=1, keepdims=True))
+    both = numpy.stack([samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9)])
+    lead = (both[..., top] - both[..., runners_up].max(axis=-1, initial=0)).min(axis=0)
+    if not _is_sure(lead):
+        samples = numpy.concatenate(both)
+    wrong = sum(fault.wrong for fault in faults)
+    return tuple(_share(nodes[n], float(shares[n]), samples[:, n], wrong) for n in order), lead
+
+
+def _is_sure(lead: Any) -> bool:
+    """Return whether a node has the largest share in 95 of 100 resamples."""
+    return float((lead > 1e-9).mean()) >= _SURE
+
+
+def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:
+    """Further labels that probably name the node: its lead at 95 %, with a chance of 80 %."""
+    mean, error = float(lead.mean()), float(lead.std())
+    if mean <= 0:
+        return None
+    # 2.49 = 1.645 + 0.842, and the error falls with the root of the number of cases.
+    labels = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
+    return None if labels > MOST_LABELS else max(10, 10 * math.ceil(labels / 10))
+
+
+def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
+    """With the interval of resamples, widened to Jeffreys' for that many wrong cases."""
+    part, tails = share * wrong, (0.025, 0.975)
+    jeffreys = stats.beta.ppf(tails, part + 0.5, max(wrong - part, 0.0) + 0.5)
+    lows, highs = zip(jeffreys, numpy.quantile(samples, tails), strict=True)
+    return NodeShare(node, share, float(min(*lows, share)), float(max(*highs, share)))
+
+
+def _shares(causes: Any, reached: Any, weights: Any) -> Any:
+    """The share of each node (column) in each resample (row), by the odds that nodes err."""
+    # What may be mended only with a chance counts by its chance, whoever is to blame.
+    size = causes.max(axis=1)
+    base = weights @ reached
+    # Shares of the blame follow from the odds that nodes err, and these from the shares: both are
+    # found in turns, from equal odds on. Odds of 0 could never rise again, hence the least rate.
+    odds = numpy.full((len(weights), causes.shape[1]), 0.1)
+    total = numpy.zeros_like(odds)
+    for _ in range(_ROUNDS):
+        whole = odds @ causes.T
+        part = numpy.divide(weights * size, whole, out=numpy.zeros_like(whole), where=whole > 0)
+        total = (part @ causes) * odds
+        rate = numpy.clip(total / numpy.maximum(base, 1e-9), 1e-4, 0.9)
+        odds = rate / (1 - rate)
+    return total / numpy.maximum(total.sum(axis=1, keepdims=True), 1e-9)

@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -78,16 +79,13 @@ def _defines(path: Path, source: str, name: str, improved: BaseMetric) -> bool:
         copy.write_text(source, encoding="utf-8")
         sys.path.insert(0, str(path.resolve().parent))
         try:
-            with suppress(DagengineError):
-                new_hash = metric_hash(Counterfactual(improved))
-                return any(
-                    metric_hash(Counterfactual(metric)) == new_hash
-                    for metric in load_metrics(str(copy))
-                    if metric.spec().name == name
-                )
+            named = (own for own in load_metrics(str(copy)) if own.spec().name == name)
+            hashes = {metric_hash(Counterfactual(metric)) for metric in named}
+            return metric_hash(Counterfactual(improved)) in hashes
+        except DagengineError:
+            return False
         finally:
             sys.path.remove(str(path.resolve().parent))
-    return False
 
 
 class _Source:
@@ -136,12 +134,11 @@ class _Source:
 
     def _apply_edits(self, edits: Iterable[_Edit], start: int, end: int) -> str:
         """A part of the source with changes in it."""
-        changed, shift = self._bytes[start:end], -start
-        for edit in sorted(edits, key=lambda edit: edit.start):
-            new = edit.new.encode()
-            changed = changed[: edit.start + shift] + new + changed[edit.end + shift :]
-            shift += len(new) - (edit.end - edit.start)
-        return changed.decode()
+        changed = self._bytes[:end]
+        # From the last one up, so that what is before an edit stays where it is.
+        for edit in sorted(edits, key=attrgetter("start"))[::-1]:
+            changed = changed[: edit.start] + edit.new.encode() + changed[edit.end :]
+        return changed[start:].decode()
 
     def _call(self, *values: str | None) -> ast.Call:
         """The one call with a value among its arguments: the words of a node, or else its name."""

@@ -1,4 +1,4 @@
-"""What a search will ask, before it asks anything: calls by step, and money.
+"""A search before it asks anything: labels read, cases split, and its calls by step, and money.
 
 Every answer of a node before the changed one comes from the store. So a candidate asks at that
 node, and at nodes that a changed answer may newly lead to.
@@ -7,29 +7,42 @@ node, and at nodes that a changed answer may newly lead to.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.plan import compile_metrics
+from dagengine.compiler.plan import Plan, compile_metrics
+from dagengine.data.case_numbers import read_digest
+from dagengine.data.cases import read_cases, strict
+from dagengine.errors import InputError
 from dagengine.estimate.counting import estimate, forecast
-from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate, Prices
+from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate
 from dagengine.graph.node import AskingNode
+from dagengine.improvement.experiment import Split, reader_of, split_cases
 from dagengine.improvement.findings import Rung
-from dagengine.improvement.rungs import VOTES, asking_node, holistic
+from dagengine.improvement.rungs import VOTES, answers_of_one, asking_node, holistic
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.reliability.labels import NodeAnswers
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.labels import (
+    Given,
+    Labels,
+    NodeAnswers,
+    labels_for,
+    left_out,
+    sources_of,
+    walked_answers,
+)
+from dagengine.reliability.runs import clusters
 from dagengine.reliability.statistics.comparisons import visible_difference
 from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import TestCase
 from dagengine.voting.wrappers import can_split, pair_at
-
-if TYPE_CHECKING:
-    from dagengine.improvement.search import Search
-
 
 _DIFFERING = 0.15  # the share of cases that a change is taken to judge otherwise
 
@@ -58,6 +71,159 @@ class SearchPlan:
     def calls(self) -> Bounds:
         """The calls, if every step is taken; retries come on top."""
         return sum((step.calls for step in self.steps), NO_QUESTIONS)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search, checked and split, before anything is asked."""
+
+    cases: Sequence[TestCase]
+    metric: BaseMetric
+    labels: Labels
+    people: Given
+    answers: NodeAnswers
+    groups: Mapping[int, Hashable]
+    split: Split
+    rungs: Sequence[Rung]
+    node: str | None
+    times: int
+    sealed_share: float
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        test_cases: Any,
+        metric: BaseMetric,
+        labels: str | Path | Mapping[int, Any],
+        *,
+        groups: str | None = None,
+        node: str | None = None,
+        times: int = 3,
+        proposals: int = 2,
+        sealed: float = 0.4,
+    ) -> Search:
+        """Read labels and split the cases; raises InputError for what cannot be improved."""
+        cases: list[Any] = list(strict(read_cases(test_cases)))
+        if not isinstance(metric, BaseMetric):
+            raise InputError(f"improve takes one metric, got {metric!r:.80}")
+        if times < 1 or proposals < 0:
+            raise InputError("times= is a whole number from 1 on, proposals= one from 0 on")
+        nodes = changeable(metric)
+        if node is not None and node not in nodes:
+            names = ", ".join(map(repr, nodes)) or "none"
+            raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
+        replay = Counterfactual(metric)
+        (people,) = sources_of(labels, cases, [replay])
+        meant = labels_for(people, replay, cases, replay.spec.threshold)
+        answers = walked_answers(labels, cases, replay) or answers_of_one(metric, meant.by_case)
+        reads = replay.plan.fields
+        together = clusters(cases, (), groups, [reads])
+        split = split_cases(cases, meant.by_case, together, sealed, reads)
+        texts = {read_digest(cases[case], reads) for case in meant.by_case}
+        notes = [*left_out(labels, cases, [replay])]
+        if copies := len(meant.by_case) - len(texts):
+            notes.append(
+                f"{copies} of {counted(len(meant.by_case), 'labelled case')} are copies of others "
+                "in all that the metric reads; copies stay together"
+            )
+        reader_of(metric, meant)  # raises for labels that say neither pass nor fail nor a verdict
+        rungs = possible_rungs(
+            metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
+        )
+        return cls(
+            cases, metric, meant, people, answers, together, split, rungs, node, times, sealed,
+            tuple(notes),
+        )  # fmt: skip
+
+    def plan(self, *, model: Any = None, prices: Any = None) -> SearchPlan:
+        """Plan the calls of every step; ask nothing.
+
+        Those of a node that is not known yet are at most the greatest.
+        """
+        steps = tuple(self._steps())
+        tried = [self.cases[number] for number in self.split.tried]
+        whole = forecast(steps[0].what, self._compiled, tried, model)
+        likely = sum(judge.calls for judge in whole.estimate.judges)
+        money = whole.cost(prices or {})
+        if money is not None and likely:
+            money = money / likely * sum(step.calls.most or 0 for step in steps)
+        return SearchPlan(steps, len(self.rungs), len(self.split.sealed), money)
+
+    @cached_property
+    def _compiled(self) -> Plan:
+        return compile_metrics([self.metric])
+
+    def _steps(self) -> Iterator[PlannedStep]:
+        """Every step of the search with its calls."""
+        split, titles = self.split, changeable(self.metric, self.node)
+        # A merged node is asked where its parent was.
+        pairs = filter(None, (pair_at(self.metric, title) for title in titles))
+        parents = [pair.parent.title for pair in pairs]
+        # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The
+        # first vote is the answer that the metric as it is got: it is in the store.
+        changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
+            "votes": (f"{VOTES} votes", titles, VOTES - 1, 0),
+            "examples": ("examples from labels", titles, 1, 0),
+            "criterion": ("criterion rewritten", titles, 1, 2),
+            "together": ("criterion and examples", titles, 1, 0),
+            "merge": ("merged with a neighbour", parents, 1, 0),
+            "split": ("split in two", titles, 2, 2),
+        }
+        yield PlannedStep("the metric as it is", self._calls_of_all(split.tried))
+        letters = map(chr, itertools.count(ord("a")))
+        for rung in self.rungs:
+            if rung == "rival":
+                rival = len(split.without(0)) * self.times
+                yield PlannedStep("one holistic node", Bounds(rival, rival, rival))
+            elif rung in changes:
+                what, changed, factor, edits = changes[rung]
+                calls = self._calls_at(changed, split.without(0), factor, edits)
+                if rung == "criterion":
+                    what += f", {next(letters)}"
+                if rung not in ("examples", "criterion"):  # they may be skipped
+                    calls = calls.by_chance(0.0)
+                yield PlannedStep(what, calls)
+        yield PlannedStep("sealed part, before", self._calls_of_all(split.sealed))
+        if self.rungs:
+            calls = self._calls_at([*titles, *parents], split.sealed, VOTES)
+            yield PlannedStep("sealed part, after", calls.by_chance(0.0))
+
+    def _estimate(self, numbers: Iterable[int]) -> Estimate:
+        return estimate(self._compiled, [self.cases[number] for number in numbers])
+
+    def _calls_of_all(self, numbers: Iterable[int]) -> Bounds:
+        """The calls of the whole metric."""
+        return self._estimate(numbers).asked.times(self.times)
+
+    def _calls_at(
+        self, titles: Sequence[str], numbers: Iterable[int], factor: int, edits: int = 0
+    ) -> Bounds:
+        """The calls of a changed node, and of what may follow it; of several nodes the extremes.
+
+        The node itself is asked `factor` times each, and a rewriter up to `edits` times.
+        """
+        (metric,) = self._estimate(numbers).metrics
+        asked = {node.node: node.asked for node in metric.nodes}
+        least, most = list[int](), list[float]()
+        for title in titles:
+            calls = asked.get(title, NO_QUESTIONS).times(factor)
+            for name in self._behind(title):  # none of these questions is sure
+                calls += asked.get(name, NO_QUESTIONS).by_chance(0.0)
+            calls = calls.times(self.times)
+            least.append(calls.least)
+            most.append(math.inf if calls.most is None else calls.most)
+        highest = max(most, default=0)
+        bound = None if math.isinf(highest) else int(highest)
+        return Bounds(min(least, default=0), 0.0, bound) + Bounds(min(edits, 1), 0.0, edits)
+
+    def _behind(self, title: str) -> set[str]:
+        """The nodes that may follow a node, or read it."""
+        units = self._compiled.units
+        own, graph = (unit.index for unit in units if unit.name == title), self._compiled.graph
+        later = set[int]().union(*(nx.descendants(graph, unit) for unit in own))
+        # A node of several units may be behind itself, and is counted already.
+        return {units[index].name for index in later} - {title}
 
 
 def possible_rungs(
@@ -103,100 +269,6 @@ def changeable(metric: BaseMetric, node: str | None = None) -> list[str]:
 def _has_criterion(node: AskingNode) -> bool:
     of_criteria = getattr(node, "of_criteria", False)
     return hasattr(node, "criteria") and not of_criteria and not node.prompted
-
-
-def search_plan(search: Search, model: Any, prices: Prices | None) -> SearchPlan:
-    """The calls of every step; those of a node that is not known yet are at most the greatest."""
-    counts = _Counted(search)
-    steps = tuple(counts.steps())
-    whole = forecast(steps[0].what, counts.plan, counts.cases(search.split.tried), model)
-    likely = sum(judge.calls for judge in whole.estimate.judges)
-    money = whole.cost(prices or {})
-    if money is not None and likely:
-        money = money / likely * sum(step.calls.most or 0 for step in steps)
-    return SearchPlan(steps, len(search.rungs), len(search.split.sealed), money)
-
-
-class _Counted:
-    """Counts questions of a search on some of its cases."""
-
-    def __init__(self, search: Search) -> None:
-        self._search = search
-        self.plan = compile_metrics([search.metric])
-
-    def cases(self, numbers: Iterable[int]) -> list[TestCase]:
-        """The cases of these numbers."""
-        return [*map(self._search.cases.__getitem__, numbers)]
-
-    def steps(self) -> Iterator[PlannedStep]:
-        """Every step of the search with its calls."""
-        search, split = self._search, self._search.split
-        titles = changeable(search.metric, search.node)
-        # A merged node is asked where its parent was.
-        pairs = (pair_at(search.metric, title) for title in titles)
-        parents = [pair.parent.title for pair in pairs if pair]
-        # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The
-        # first vote is the answer that the metric as it is got: it is in the store.
-        changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
-            "votes": (f"{VOTES} votes", titles, VOTES - 1, 0),
-            "examples": ("examples from labels", titles, 1, 0),
-            "criterion": ("criterion rewritten", titles, 1, 2),
-            "together": ("criterion and examples", titles, 1, 0),
-            "merge": ("merged with a neighbour", parents, 1, 0),
-            "split": ("split in two", titles, 2, 2),
-        }
-        yield PlannedStep("the metric as it is", self._whole(split.tried))
-        letters = map(chr, itertools.count(ord("a")))
-        for rung in search.rungs:
-            if rung == "rival":
-                rival = len(split.without(0)) * search.times
-                yield PlannedStep("one holistic node", Bounds(rival, rival, rival))
-            elif rung in changes:
-                what, changed, factor, edits = changes[rung]
-                calls = self._at(changed, split.without(0), factor, edits)
-                if rung == "criterion":
-                    what += f", {next(letters)}"
-                if rung not in ("examples", "criterion"):  # they may be skipped
-                    calls = calls.by_chance(0.0)
-                yield PlannedStep(what, calls)
-        yield PlannedStep("sealed part, before", self._whole(split.sealed))
-        if search.rungs:
-            calls = self._at([*titles, *parents], split.sealed, VOTES)
-            yield PlannedStep("sealed part, after", calls.by_chance(0.0))
-
-    def _whole(self, numbers: Sequence[int]) -> Bounds:
-        """The calls of the whole metric."""
-        return self._estimate(numbers).asked.times(self._search.times)
-
-    def _at(
-        self, titles: Sequence[str], numbers: Sequence[int], factor: int = 1, edits: int = 0
-    ) -> Bounds:
-        """The calls of a changed node, and of what may follow it; of several nodes the extremes.
-
-        The node itself is asked `factor` times each, and a rewriter up to `edits` times.
-        """
-        (metric,) = self._estimate(numbers).metrics
-        by_node = {node.node: node.asked for node in metric.nodes}
-        calls: list[Bounds] = []
-        for title in titles:
-            own = by_node.get(title, NO_QUESTIONS).times(factor) + self._after(title, by_node)
-            calls.append(own.times(self._search.times))
-        least = min((own.least for own in calls), default=0)
-        unbounded = any(own.most is None for own in calls)
-        most = None if unbounded else max((own.most or 0 for own in calls), default=0)
-        return Bounds(least, 0.0, most) + Bounds(min(edits, 1), 0.0, edits)
-
-    def _after(self, title: str, by_node: Mapping[str, Bounds]) -> Bounds:
-        """The questions, none of them sure, of nodes that may follow a node, or read it."""
-        units = [unit.index for unit in self.plan.units if unit.name == title]
-        behind = {later for unit in units for later in nx.descendants(self.plan.graph, unit)}
-        # A node of several units may be behind itself, and is counted already.
-        names = {self.plan.units[later].name for later in behind} - {title}
-        own = (by_node.get(name, NO_QUESTIONS).by_chance(0.0) for name in names)
-        return sum(own, NO_QUESTIONS)
-
-    def _estimate(self, numbers: Sequence[int]) -> Estimate:
-        return estimate(self.plan, self.cases(numbers))
 
 
 def plan_lines(plan: SearchPlan) -> Iterator[tuple[str, str]]:

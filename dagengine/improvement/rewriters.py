@@ -6,7 +6,6 @@ whole new text is another question, and the labels of the old one say little of 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from dagengine.evaluation import a_evaluate
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.rewriting import SpecMetric
+from dagengine.improvement.findings import word_changes
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Options
 from dagengine.results import OutcomeKind, Totals
@@ -27,7 +27,6 @@ MOST_WORDS = 30
 ONE = "ONE"
 """What a rewriter answers for a criterion that cannot be split."""
 _LONGER, _SHOWN, _CASES = 300, 1_500, 6
-_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +125,8 @@ def _share_kept(words: str) -> float:
 
 def words_changed(before: str, after: str) -> int:
     """Number of words that an edit adds and removes."""
-    old, new = _WORD.findall(before), _WORD.findall(after)
-    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    common_size = sum(block.size for block in blocks)
-    return len(old) + len(new) - 2 * common_size
+    changes = word_changes(before, after)
+    return sum(len(words.split()) for kind, words in changes if kind != "kept")
 
 
 def complaint(task: Task, after: str | None) -> str:

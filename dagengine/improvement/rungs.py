@@ -178,29 +178,33 @@ def fitted_threshold(judged: Judged, split: Split) -> Fitted | str:
         return whole.detail or whole.reason
     if whole.threshold == threshold_now:
         return "the present one fits best"
-    # A threshold fitted to all cases would be measured on what it was fitted to. So each fold is
-    # judged by that of the others, and only the one that is proposed is of all.
-    right: dict[int, float] = {}
-    for index, fold in enumerate(split.folds):
-        outside = fit(split.without(index))
+
+    def right_by(numbers: Sequence[int]) -> Mapping[int, float]:
+        outside = fit(numbers)
         cut = outside.threshold if isinstance(outside, FittedThreshold) else threshold_now
-        by_cut = judged.right(lambda run, cut=cut: passes(run.score, cut) is True)  # type: ignore[misc]
-        right |= _part(by_cut, fold)
-    cut = round(whole.threshold, 3)
+        return judged.right(lambda run: passes(run.score, cut) is True)
+
+    cut, right = round(whole.threshold, 3), _held_out(split, right_by)
     detail = {"before": threshold_now, "threshold": cut}
     return Fitted(f"threshold {threshold_now:g} → {cut:g}", "whole metric", right, detail)
 
 
-def _part(right: Mapping[int, float], fold: Sequence[int]) -> dict[int, float]:
-    """The shares of right results on one fold."""
-    return {number: right[number] for number in fold if number in right}
+def _held_out(
+    split: Split, right_by: Callable[[Sequence[int]], Mapping[int, float]]
+) -> dict[int, float]:
+    """The shares of right results of each fold, by what is fitted to the cases of the others.
+
+    What is fitted to all cases would be measured on what it was fitted to.
+    """
+    shares: dict[int, float] = {}
+    for index, fold in enumerate(split.folds):
+        right = right_by(split.without(index))
+        shares |= {number: right[number] for number in fold if number in right}
+    return shares
 
 
 def fitted_score(judged: Judged, split: Split) -> Fitted | str:
-    """The verdict whose other score mends most, or why there is none.
-
-    Each fold is judged by the choice of the others.
-    """
+    """The verdict whose other score mends most, or why there is none."""
     spec = judged.metric.spec()
     assert spec.threshold is not None
     right_before = judged.right()
@@ -220,14 +224,15 @@ def fitted_score(judged: Judged, split: Split) -> Fitted | str:
     leaf = best(list(right_before))
     if leaf is None:
         return "no verdict has a score that most people contradict"
-    held_out: dict[int, float] = {}
-    for index, fold in enumerate(split.folds):
-        choice = best([*filter(right_before.__contains__, split.without(index))])
-        right = right_before if choice is None else options[choice][2]
-        held_out |= _part(right, fold)
+
+    def right_by(numbers: Sequence[int]) -> Mapping[int, float]:
+        choice = best([*filter(right_before.__contains__, numbers)])
+        return right_before if choice is None else options[choice][2]
+
     (node, verdict), (old, score, _) = leaf, options[leaf]
     detail = {"verdict": verdict, "before": old, "score": score}
-    return Fitted(f"score of {verdict}: {old:g} → {score}", node, held_out, detail)
+    right = _held_out(split, right_by)
+    return Fitted(f"score of {verdict}: {old:g} → {score}", node, right, detail)
 
 
 def _other_scores(judged: Judged, threshold: float) -> Iterator[tuple[Leaf, int, int]]:

@@ -1,39 +1,31 @@
-"""The search: split, node, ladder, test, sealed part. Every answer is stored before it counts."""
+"""The search: the ladder is climbed, then the sealed part is opened.
+
+Every answer is stored before it counts.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
 
 from dagengine.argument_names import check_names, names_of
-from dagengine.data.case_numbers import read_digest
-from dagengine.data.cases import read_cases, strict
-from dagengine.errors import InputError
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
-from dagengine.improvement.experiment import (
-    LEVEL,
-    Judged,
-    LabelledExperiment,
-    Split,
-    joint_p,
-    reader_of,
-    split_cases,
-)
+from dagengine.improvement.experiment import LEVEL, Judged, LabelledExperiment, joint_p
 from dagengine.improvement.findings import Candidate, Improvement, Rung, Sealed, points
 from dagengine.improvement.naming import Faults, NodeBlame
-from dagengine.improvement.planning import SearchPlan, changeable, possible_rungs, search_plan
+from dagengine.improvement.planning import Search, changeable
 from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
 from dagengine.improvement.rungs import (
     VOTES,
     Fitting,
-    answers_of_one,
     asking_node,
     changed,
     examples_for,
@@ -42,23 +34,13 @@ from dagengine.improvement.rungs import (
 )
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import (
-    Given,
-    Labels,
-    NodeAnswers,
-    labels_for,
-    left_out,
-    metric_hash,
-    sources_of,
-    walked_answers,
-)
-from dagengine.reliability.runs import clusters
+from dagengine.reliability.labels import metric_hash
 from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
 from dagengine.reliability.statistics.confusion import label_ceiling
 from dagengine.reliability.statistics.sums import mean_score
 from dagengine.store.answers import as_store
 from dagengine.system.terminal import counted
-from dagengine.test_case import TestCase, case_label, read_field
+from dagengine.test_case import case_label, read_field
 from dagengine.voting.wrappers import can_split, pair_at
 
 FREE = 0.2
@@ -77,159 +59,8 @@ Detail = Mapping[str, Any] | str
 
 
 @dataclass(frozen=True)
-class Search:
-    """One search, checked and split, before anything is asked."""
-
-    cases: Sequence[TestCase]
-    metric: BaseMetric
-    labels: Labels
-    people: Given
-    answers: NodeAnswers
-    groups: Mapping[int, Hashable]
-    split: Split
-    rungs: Sequence[Rung]
-    node: str | None
-    times: int
-    sealed_share: float
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls,
-        test_cases: Any,
-        metric: BaseMetric,
-        labels: str | Path | Mapping[int, Any],
-        *,
-        groups: str | None = None,
-        node: str | None = None,
-        times: int = 3,
-        proposals: int = 2,
-        sealed: float = 0.4,
-    ) -> Search:
-        """Read labels and split the cases; raises InputError for what cannot be improved."""
-        cases: list[Any] = list(strict(read_cases(test_cases)))
-        if not isinstance(metric, BaseMetric):
-            raise InputError(f"improve takes one metric, got {metric!r:.80}")
-        if times < 1 or proposals < 0:
-            raise InputError("times= is a whole number from 1 on, proposals= one from 0 on")
-        nodes = changeable(metric)
-        if node is not None and node not in nodes:
-            names = ", ".join(map(repr, nodes)) or "none"
-            raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
-        replay = Counterfactual(metric)
-        (people,) = sources_of(labels, cases, [replay])
-        meant = labels_for(people, replay, cases, replay.spec.threshold)
-        answers = walked_answers(labels, cases, replay) or answers_of_one(metric, meant.by_case)
-        reads = replay.plan.fields
-        together = clusters(cases, (), groups, [reads])
-        split = split_cases(cases, meant.by_case, together, sealed, reads)
-        texts = {read_digest(cases[case], reads) for case in meant.by_case}
-        notes = [*left_out(labels, cases, [replay])]
-        if copies := len(meant.by_case) - len(texts):
-            notes.append(
-                f"{copies} of {counted(len(meant.by_case), 'labelled case')} are copies of others "
-                "in all that the metric reads; copies stay together"
-            )
-        reader_of(metric, meant)  # raises for labels that say neither pass nor fail nor a verdict
-        rungs = possible_rungs(
-            metric, node, answers, passes=meant.kind == "pass", times=times, proposals=proposals
-        )
-        return cls(
-            cases, metric, meant, people, answers, together, split, rungs, node, times, sealed,
-            tuple(notes),
-        )  # fmt: skip
-
-    def plan(self, *, model: Any = None, prices: Any = None) -> SearchPlan:
-        """Plan the questions; ask nothing."""
-        return search_plan(self, model, prices)
-
-    async def run(
-        self,
-        settings: Mapping[str, Any],
-        *,
-        rewriter: Rewriter | None = None,
-        on_candidate: Callable[[Candidate], None] | None = None,
-        on_look: Callable[[str], int] | None = None,
-    ) -> Improvement:
-        """Climb the ladder, and open the sealed part if a change was accepted.
-
-        `on_candidate` gets every candidate once it is decided. `on_look` gets the hash of the
-        accepted metric before the sealed part is opened, and says how many earlier looks it had.
-        """
-        store = settings.get("store")
-        if store is not None:
-            settings = {**settings, "store": replace(as_store(store), rewords=True)}
-        asking = LabelledExperiment(
-            settings=settings, times=self.times, cases=self.cases, labels=self.labels,
-            groups=self.groups,
-        )  # fmt: skip
-        heard = on_candidate or (lambda _: None)
-        ladder = _Ladder(self, asking, rewriter or JudgeRewriter(), heard, self.metric)
-        blamed = await ladder.climb()
-        sealed, looks, metric = None, 0, ladder.metric
-        if any(candidate.accepted for candidate in ladder.tried) and self.split.sealed:
-            if on_look is not None:
-                # Noted before it is opened: a run that is killed in between has looked, too.
-                looks = on_look(metric_hash(Counterfactual(metric)))
-            sealed = await self._open(asking, metric)
-        votes = [*map(list, self.people.values())]
-        several = sum(len(own) > 1 for own in votes)
-        # As text: 1 and "1" are one label.
-        differing = [n for n, own in self.people.items() if len(set(map(str, own))) > 1]
-        return Improvement(
-            name=self.metric.spec().name,
-            metric=metric,
-            split=self.split,
-            times=self.times,
-            tries=len(self.rungs),
-            right=asking.share(ladder.as_it_was),
-            blame=blamed,
-            candidates=tuple(ladder.tried),
-            sealed=sealed,
-            needed=self._labels_needed(ladder.tried),
-            several=several,
-            contradictions=tuple(case_label(self.cases[n], n) for n in differing),
-            ceiling=label_ceiling(votes) if several else None,
-            totals=asking.totals,
-            looks=looks,
-            notes=self.notes,
-        )
-
-    async def _open(self, asking: LabelledExperiment, metric: BaseMetric) -> Sealed:
-        """The sealed part, before and after."""
-        right_before = (await asking.judge(self.metric, self.split.sealed)).right()
-        right_after = (await asking.judge(metric, self.split.sealed)).right()
-        names = {n: case_label(self.cases[n], n) for n in self.split.sealed}
-        return Sealed(
-            asking.share(right_before),
-            asking.share(right_after),
-            asking.gain(right_before, right_after),
-            tuple(names[n] for n in right_before if right_before[n] <= 0.5 < right_after[n]),
-            tuple(names[n] for n in right_before if right_after[n] <= 0.5 < right_before[n]),
-        )
-
-    def _labels_needed(self, tried: Sequence[Candidate]) -> int | None:
-        """About how many more labels would show a gain of 5 points, by what the best one did."""
-        gains = [c.gain for c in tried if isinstance(c.gain, Comparison) and c.rung != "rival"]
-        best = max(gains, key=lambda gain: gain.value, default=None)
-        if best is None:
-            return None
-        visible = best.visible
-        # So many cases can show about √(7.85 · variance / cases), where 7.85 = (1.96 + 0.84)²: this
-        # is the variance. A candidate that hardly changed anything does not make it less than 0.02.
-        square = max((visible or 0.0) ** 2 * best.cases / 7.85, 0.02)
-        missing = cases_needed(POINTS, square) - best.cases
-        # Only a part of new labels would be tried on, as of those there are.
-        share = best.cases / len(self.labels.by_case)
-        return max(0, 10 * round(missing / share / 10))
-
-
-@dataclass(frozen=True)
 class _Try:
-    """A candidate, the metric with it, and its shares of right results (none if it was skipped).
-
-    The metric before it is that which the free rungs left.
-    """
+    """A candidate, the metric with it, and its shares of right results (none if it was skipped)."""
 
     candidate: Candidate
     metric: BaseMetric
@@ -280,6 +111,35 @@ class _Ladder:
         if blamed.node is not None:
             self._decide(await self._paid(blamed.node), 1 - FREE)
         return blamed
+
+    async def open_sealed(self) -> Sealed:
+        """The sealed part, before and after."""
+        cases, asking = self.search.split.sealed, self.asking
+        before = (await asking.judge(self.search.metric, cases)).right()
+        after = (await asking.judge(self.metric, cases)).right()
+
+        def turned(wrong: Mapping[int, float], right: Mapping[int, float]) -> tuple[str, ...]:
+            cases = [number for number in wrong if wrong[number] <= 0.5 < right[number]]
+            return tuple(case_label(self.search.cases[number], number) for number in cases)
+
+        return Sealed(
+            asking.share(before), asking.share(after), asking.gain(before, after),
+            turned(before, after), turned(after, before),
+        )  # fmt: skip
+
+    def labels_needed(self) -> int | None:
+        """About how many more labels would show a gain of 5 points, by what the best one did."""
+        gains = [c.gain for c in self.tried if isinstance(c.gain, Comparison) and c.rung != "rival"]
+        best = max(gains, key=attrgetter("value"), default=None)
+        if best is None:
+            return None
+        # So many cases can show about √(7.85 · variance / cases), where 7.85 = (1.96 + 0.84)²: this
+        # is the variance. A candidate that hardly changed anything does not make it less than 0.02.
+        square = max((best.visible or 0.0) ** 2 * best.cases / 7.85, 0.02)
+        missing = cases_needed(POINTS, square) - best.cases
+        # Only a part of new labels would be tried on, as of those there are.
+        share = best.cases / len(self.search.labels.by_case)
+        return max(0, 10 * round(missing / share / 10))
 
     async def _judge(self) -> None:
         """Ask the metric with what was accepted about the tried cases."""
@@ -440,16 +300,15 @@ class _Ladder:
         The share `spent` of the error that is allowed belongs to these tries.
         """
         judged_tries = [attempt for attempt in tries if attempt.right]
-        p_values = self._joint(judged_tries, self.right, spent)
-        joint = dict(zip(map(id, judged_tries), p_values, strict=True))
+        p_values = iter(self._joint(judged_tries, self.right, spent))
         accepted: _Try | None = None
-        for attempt in tries:
+        for index, attempt in enumerate(tries):
             decided = attempt.candidate
             if attempt.right:
-                own = joint[id(attempt)]
-                p, why = max(own), self._refusal(attempt.candidate, *own)
+                own = next(p_values)
+                p, why = max(own), self._refusal(decided, *own)
                 if accepted is not None and not why:
-                    later = judged_tries[judged_tries.index(attempt) :]
+                    later = [other_try for other_try in tries[index:] if other_try.right]
                     p = max(self._joint(later, accepted.right, spent)[0])
                     if p > LEVEL:
                         gain = self.asking.gain(accepted.right, attempt.right)
@@ -497,8 +356,61 @@ class _Ladder:
         return "could be chance, or the judge's noise"
 
 
+async def run_search(
+    search: Search,
+    settings: Mapping[str, Any],
+    *,
+    rewriter: Rewriter | None = None,
+    on_candidate: Callable[[Candidate], None] | None = None,
+    on_look: Callable[[str], int] | None = None,
+) -> Improvement:
+    """Climb the ladder, and open the sealed part if a change was accepted.
+
+    `on_candidate` gets every candidate once it is decided. `on_look` gets the hash of the accepted
+    metric before the sealed part is opened, and says how many earlier looks it had.
+    """
+    store = settings.get("store")
+    if store is not None:
+        settings = {**settings, "store": replace(as_store(store), rewords=True)}
+    asking = LabelledExperiment(
+        settings=settings, times=search.times, cases=search.cases, labels=search.labels,
+        groups=search.groups,
+    )  # fmt: skip
+    heard = on_candidate or (lambda _: None)
+    ladder = _Ladder(search, asking, rewriter or JudgeRewriter(), heard, search.metric)
+    blamed = await ladder.climb()
+    sealed, looks = None, 0
+    if any(candidate.accepted for candidate in ladder.tried) and search.split.sealed:
+        if on_look is not None:
+            # Noted before it is opened: a run that is killed in between has looked, too.
+            looks = on_look(metric_hash(Counterfactual(ladder.metric)))
+        sealed = await ladder.open_sealed()
+    votes = [*map(list, search.people.values())]
+    several = sum(len(own) > 1 for own in votes)
+    # As text: 1 and "1" are one label.
+    differing = [n for n, own in search.people.items() if len(set(map(str, own))) > 1]
+    return Improvement(
+        name=search.metric.spec().name,
+        metric=ladder.metric,
+        split=search.split,
+        times=search.times,
+        tries=len(search.rungs),
+        right=asking.share(ladder.as_it_was),
+        blame=blamed,
+        candidates=tuple(ladder.tried),
+        sealed=sealed,
+        needed=ladder.labels_needed(),
+        several=several,
+        contradictions=tuple(case_label(search.cases[n], n) for n in differing),
+        ceiling=label_ceiling(votes) if several else None,
+        totals=asking.totals,
+        looks=looks,
+        notes=search.notes,
+    )
+
+
 class Terms(Settings, total=False):
-    """How a search goes (as in `Search.of` and `Search.run`), and how a run is made."""
+    """How a search goes (as in `Search.of` and `run_search`), and how a run is made."""
 
     groups: str | None
     node: str | None
@@ -539,13 +451,13 @@ async def a_improve(
     run_settings: dict[str, Any] = {**settings}
     search_terms, run_terms = (
         {name: run_settings.pop(name) for name in names if name in run_settings}
-        for names in (names_of(Search.of), names_of(Search.run))
+        for names in (names_of(Search.of), names_of(run_search))
     )
     search = Search.of(test_cases, metric, labels, **search_terms)
     with tempfile.TemporaryDirectory() as folder:  # answers are shared by all candidates
         if run_settings.get("store") is None:
             run_settings["store"] = Path(folder) / "answers.db"
-        return await search.run(run_settings, **run_terms)
+        return await run_search(search, run_settings, **run_terms)
 
 
 def improve(

@@ -18,7 +18,7 @@ from dagengine.compiler.definitions import definitions
 from dagengine.errors import InputError
 from dagengine.improvement.findings import Improvement, cause, step
 from dagengine.improvement.naming import LEAST_WRONG
-from dagengine.improvement.search import Search
+from dagengine.improvement.planning import Search
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode, MapNode, RatingNode, TaskNode

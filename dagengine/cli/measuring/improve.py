@@ -20,8 +20,8 @@ from dagengine.system.terminal import counted, one_line, wrap_lines
 if TYPE_CHECKING:
     from dagengine.improvement.findings import Candidate, Improvement
     from dagengine.improvement.folder import PatchFolder
+    from dagengine.improvement.planning import Search
     from dagengine.improvement.rewriters import Rewriter
-    from dagengine.improvement.search import Search
 
 
 def _files(out: Path, given: Given) -> Iterable[Path]:
@@ -83,10 +83,9 @@ def improve(options: ImproveOptions) -> None:
     Exit codes: 0 done, whether or not a change is proved; 2 invalid input, or a limit is reached;
     130 interrupted.
     """
-    from dagengine.improvement import planning
     from dagengine.improvement.folder import RECORD, PatchFolder
+    from dagengine.improvement.planning import Search, plan_lines
     from dagengine.improvement.rewriters import JudgeRewriter
-    from dagengine.improvement.search import Search
     from dagengine.loading import load_judge
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
@@ -98,7 +97,7 @@ def improve(options: ImproveOptions) -> None:
     )  # fmt: skip
     model, limits, folder = options.chosen_judge(), options.limits(), PatchFolder(options.out)
     plan = search.plan(model=model, prices=limits.prices)
-    for name, calls in planning.plan_lines(plan):
+    for name, calls in plan_lines(plan):
         say(wrap_lines(f"  {name:26} {calls:>34}", 27))
     bounds = "upper bounds, for the most expensive node"
     say(wrap_lines(f"{bounds}; p values are corrected for {plan.tries} tries"))
@@ -129,11 +128,12 @@ def _run(
     from dagengine.execution.interrupts import sync
     from dagengine.improvement import findings
     from dagengine.improvement.folder import PAGE, RECORD
+    from dagengine.improvement.search import run_search
 
     async def whole() -> tuple[Improvement, str | None]:
         looking = partial(folder.look, search.split.sha256)
-        result = await search.run(
-            settings, rewriter=rewriter, on_candidate=_say_candidate, on_look=looking
+        result = await run_search(
+            search, settings, rewriter=rewriter, on_candidate=_say_candidate, on_look=looking
         )
         return result, await folder.leave(result, target, search.metric, search.cases, settings)
 

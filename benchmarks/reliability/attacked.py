@@ -183,7 +183,7 @@ class Drawn:
 
 def drawn_card(world: World, seed: int, cases: int) -> Drawn:
     """The card of the cases that fail when clean."""
-    nodes, cells = Ways(metric()).nodes, []
+    nodes, cells = Ways(metric()).nodes, list[Cell]()
     clean = {number: drawn_run(world, seed, number) for number in range(cases)}
     failing = [number for number, run in clean.items() if not run.passed]
     for family in FAMILIES:

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -269,35 +270,30 @@ def put_words(
     Of a list the last item has them at the end of it, the first one at the start. Nothing else of
     the case changes.
     """
-    value = getattr(case, field, None)
+    value: Any = getattr(case, field, None)
     if not value:
         return None
+    join: Callable[[str], str] = (lambda _: words) if whole else partial(_join, words, position)
     if isinstance(value, str):
-        new: Any = _join(value, position, words, whole)
-    else:
-        indices = [n for n, item in enumerate(value) if getattr(item, "role", "") != "user"]
-        if not indices:
-            return None
-        offset = indices[{"start": 0, "end": -1}.get(position, len(indices) // 2)]
-        new = [
-            _item(item, position, words, whole) if n == offset else item
-            for n, item in enumerate(value)
-        ]
-    return case.model_copy(update={field: new})
+        return case.model_copy(update={field: join(value)})
+    indices = [n for n, item in enumerate(value) if getattr(item, "role", "") != "user"]
+    if not indices:
+        return None
+    items = [*value]
+    offset = indices[{"start": 0, "end": -1}.get(position, len(indices) // 2)]
+    items[offset] = _with_words(items[offset], join)
+    return case.model_copy(update={field: items})
 
 
-def _item(item: Any, position: str, words: str, whole: bool) -> Any:
+def _with_words(item: Any, join: Callable[[str], str]) -> Any:
     if isinstance(item, str):
-        return _join(item, position, words, whole)
+        return join(item)
     name = "content" if hasattr(item, "content") else "output"
     text = getattr(item, name)
-    text = "" if text is None else as_text(text)
-    return item.model_copy(update={name: _join(text, position, words, whole)})
+    return item.model_copy(update={name: join("" if text is None else as_text(text))})
 
 
-def _join(text: str, position: str, words: str, whole: bool) -> str:
-    if whole:
-        return words
+def _join(words: str, position: str, text: str) -> str:
     if position == "end":
         return f"{text}\n{words}"
     if position == "start":
@@ -314,24 +310,20 @@ def _join(text: str, position: str, words: str, whole: bool) -> str:
 # judged: each letter and digit is another one; marks, blanks, lines and invisible characters stay
 # where they were.
 
-_WORDS = (
-    *("a", "o"),
-    *("ox", "oh"),
-    *("oak", "tea", "hat", "pea"),
-    *("tree", "lamp", "rain", "boat", "wool"),
-    *("table", "river", "apple", "cloud", "stone"),
-    *("garden", "window", "bottle", "pebble"),
-    *("kitchen", "morning", "blanket", "pumpkin"),
-    *("mountain", "umbrella", "sandwich"),
-    *("furniture", "butterfly"),
-    *("strawberry", "lighthouse"),
-    *("countryside",),
-    *("refrigerator",),
-)
 _BY_LENGTH = {
-    size: tuple(words) for size, words in itertools.groupby(_WORDS, key=len)
-}  # they are in the order of their length
-_LONGEST = max(_BY_LENGTH)
+    1: ("a", "o"),
+    2: ("ox", "oh"),
+    3: ("oak", "tea", "hat", "pea"),
+    4: ("tree", "lamp", "rain", "boat", "wool"),
+    5: ("table", "river", "apple", "cloud", "stone"),
+    6: ("garden", "window", "bottle", "pebble"),
+    7: ("kitchen", "morning", "blanket", "pumpkin"),
+    8: ("mountain", "umbrella", "sandwich"),
+    9: ("furniture", "butterfly"),
+    10: ("strawberry", "lighthouse"),
+    11: ("countryside",),
+    12: ("refrigerator",),
+}
 # Letters of harmless words in other scripts, by the first word of the names of their letters.
 _SCRIPTS = {
     "CJK": "山水花木石田春秋",
@@ -380,7 +372,7 @@ def _in_form(word: str, turns: Mapping[int, Iterator[str]]) -> str:
         return "".join(itertools.islice(letters, len(word)))
     twin, missing = "", len(word)
     while missing:
-        size = min(missing, _LONGEST)
+        size = min(missing, max(_BY_LENGTH))
         twin, missing = twin + next(turns[size]), missing - size
     if word.isupper():
         return twin.upper()

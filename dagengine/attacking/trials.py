@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from itertools import chain, groupby
-from operator import attrgetter
 from typing import NamedTuple, Self
 
 import networkx as nx
@@ -351,15 +350,13 @@ def mean_change(values: Iterable[float | None]) -> Change:
 
 def cells_of(
     metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, TargetNode]
-) -> list[Cell]:
+) -> Iterator[Cell]:
     """The whole metric, then every node that some case could fall at."""
-    cells: list[Cell] = []
     for node, target in {"": None, **nodes}.items():
         pairs = (pair for _, pair in falls_at(trials, node, target))
         attacked, twin, more, less = _pair_counts(pairs)
         p = more_often(more, less)
-        cells.append(Cell(metric, node, family, place, attacked, twin, more, less, p))
-    return cells
+        yield Cell(metric, node, family, place, attacked, twin, more, less, p)
 
 
 def falls_at(
@@ -393,10 +390,8 @@ def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
 
 def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) -> FamilyFigures:
     """Further figures of a family, over the trials that lost no run."""
-    complete = [trial for trial in trials if trial.complete]
-    clean = list(map(attrgetter("clean"), complete))
-    attacked = list(map(attrgetter("attacked"), complete))
-    twin = list(map(attrgetter("twin"), complete))
+    sides = [(trial.clean, trial.attacked, trial.twin) for trial in trials if trial.complete]
+    clean, attacked, twin = zip(*sides, strict=True) if sides else ((), (), ())
     return FamilyFigures(
         metric,
         family,

@@ -180,7 +180,7 @@ def beside_unsupported(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
     # A side that is all right, or all wrong, hides its variance.
     mixed = 0 < right < results and 0 < plain_right < plain
     if mixed and min(sizes) >= LEAST_GROUPS:
-        ends = jackknife(groups, lambda _: change, groups=groups, telling=min(sizes))
+        ends = jackknife(change, groups=groups, telling=min(sizes))
         if ends is not None:
             measure = replace(measure, low=max(ends[0], -1.0), high=min(ends[1], 1.0))
     return [measure], [f"{words}."]

@@ -181,7 +181,7 @@ def figure(
     count = len(adding)
     if value is None:
         return Figure(name, None, level=level, note=note)
-    statistic_of = (lambda _: result) if isinstance(result, Sums) else statistic
+    statistic_of = result if isinstance(result, Sums) else statistic
     bounds = bootstrap(items, statistic_of, groups=groups, level=confidence)
     if bounds is None:
         return Figure(name, value, items=count, level=level)

@@ -292,7 +292,7 @@ def _icc_ends(table: ScoreTable, groups: Sequence[Hashable]) -> tuple[float, flo
         return numpy.log(numpy.where(between + noise > 0, (between + noise) / noise, numpy.nan))
 
     whole = Sums(sums, log_ratio, of_arrays=True)
-    limits = jackknife(range(len(table)), lambda _: whole, groups=groups, telling=len(varying) + 1)
+    limits = jackknife(whole, groups=groups, telling=len(varying) + 1)
     if limits is None:
         return None
     repeats = _repeats(total(sums))

@@ -292,7 +292,7 @@ def debiased_calibration_error(
     m = math.fsum(size for _, size in sizes)
     own = math.fsum((size / m) ** 2 * 2 * (all_[k, "squares"] / size) ** 2 / (size * (size - 1))
                     for k, size in sizes)  # fmt: skip
-    limits = jackknife(items, lambda _: sums, own=own)
+    limits = jackknife(sums, own=own)
     if limits is None:
         return Unknown("too few items", len(items))
     root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *limits))

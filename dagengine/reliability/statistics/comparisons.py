@@ -147,7 +147,7 @@ def compare_measures(first: Sums, second: Sums, *, groups: Groups = None) -> Com
     value, size = change.value(), len({*groups_of(groups, len(change.items))})
     if value is None:
         return Unknown("undefined", size)
-    limits = jackknife(range(len(change.items)), lambda _: change, groups=groups)
+    limits = jackknife(change, groups=groups)
     if limits is None:
         return Unknown("too few items", size)
     low, high = limits

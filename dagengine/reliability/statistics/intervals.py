@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from operator import mul
 from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
@@ -33,7 +34,7 @@ from dagengine.reliability.statistics.sums import (
 )
 
 T = TypeVar("T")
-Statistic = Callable[[Sequence[T]], Sums | float | None]
+Statistic = Sums | Callable[[Sequence[T]], Sums | float | None]
 
 Method = Literal[
     "BCa",
@@ -120,12 +121,12 @@ def bootstrap(
 ) -> Interval | None:
     """The interval of a statistic of items; None when it has none.
 
-    `statistic` is a measure (`flip_rate`), or its sums with a choice made (`partial(flip_rate.sums,
-    missing="own category")`). It may also be any function of a list of items, which is called once
-    per resample. Items of equal `groups` (the nodes of one case) are drawn together. There is no
-    interval if the statistic is undefined, if there are fewer than two items, or if resamples do
-    not vary. For something that is not a share, there is none with fewer than eight groups or
-    items.
+    `statistic` is a measure (`flip_rate`), the sums of the items, or a function that makes them
+    (`partial(flip_rate.sums, missing="own category")`). It may also be any function of a list of
+    items, which is called once per resample. Items of equal `groups` (the nodes of one case) are
+    drawn together. There is no interval if the statistic is undefined, if there are fewer than two
+    items, or if resamples do not vary. For something that is not a share, there is none with fewer
+    than eight groups or items.
 
     Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410). The
     level is widened from normal to t quantiles: intervals of few items are too short otherwise
@@ -144,37 +145,50 @@ def bootstrap(
     if not 0 < level < 1 or resamples < 1:
         raise InputError(f"level={level} must lie between 0 and 1, resamples={resamples} above 0")
     sample = _sample(items, statistic, groups)
-    if sample.value is None or sample.size < 2:
+    value, size = sample.value, sample.size
+    if value is None or size < 2:
         return None
     clustered = clusters_of(groups) is not None
-    if sample.size < LEAST_GROUPS and (clustered or sample.most is None):
+    if size < LEAST_GROUPS and (clustered or sample.most is None):
         return None
     if clustered and sample.independent < LEAST_WORTH:
         return None
-    return _interval(sample, sample.value, level, _draws(sample.size, resamples, seed))
+    left_out = sample.left_out()
+    if len(left_out) < 2:
+        return None
+    t = quantile_of_t(level, min(len(left_out), sample.independent))
+    if sample.most is not None:
+        return Interval(
+            value, *_ends_of_share(sample, value, left_out, t, level), level, "Wilson", size
+        )
+    # Many figures of one card are over as many cases.
+    draws = _kept_draws if size * resamples <= _KEPT else _new_draws
+    values = sorted(chain.from_iterable(map(sample.of, draws(size, resamples, seed))))
+    if not values or values[-1] - values[0] <= 1e-12 * max(1.0, abs(value)):
+        return None
+    return Interval(value, *_bca(values, value, left_out, t), level, "BCa", size)
 
 
 def jackknife(
-    items: Sequence[T], statistic: Statistic[T], *, groups: Groups = None, own: float = 0.0,
-    telling: int | None = None,
-) -> tuple[float, float] | None:  # fmt: skip
-    """The limits of a statistic that is about normal, from leaving out one group at a time.
+    sums: Sums, *, groups: Groups = None, own: float = 0.0, telling: int | None = None
+) -> tuple[float, float] | None:
+    """The limits of a measure that is about normal, from leaving out one group at a time.
 
     Corrected for bias, n·value - (n - 1)·mean of those with one left out (Quenouille 1956,
     https://doi.org/10.1093/biomet/43.3-4.353), with quantiles of t (Tukey 1958). `own` is
     variance that is added, `telling` how many groups the variance rests on where those are fewer
-    than all. None if the statistic is undefined, of all or with one left out.
+    than all. None if the measure is undefined, of all or with one left out.
     """
-    sample = _sample(items, statistic, groups)
-    if sample.value is None or sample.size < 2:
+    sample = _of_sums(sums, groups_of(groups, len(sums.items)))
+    value, size = sample.value, sample.size
+    if value is None or size < 2:
         return None
-    left_out = list(sample.left_out())
-    if len(left_out) < sample.parts:
+    left_out = sample.left_out()
+    if len(left_out) < size:
         return None
-    size = sample.parts
     worth = min(telling or size, size, sample.independent)
     half = quantile_of_t(0.95, worth) * math.sqrt(_jackknife_variance(left_out) + own)
-    middle = size * sample.value - (size - 1) * statistics.fmean(left_out)
+    middle = size * value - (size - 1) * statistics.fmean(left_out)
     return middle - half, middle + half
 
 
@@ -244,28 +258,6 @@ def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float 
     return max(together / alone if alone > 1e-12 else size / count, 1.0)
 
 
-def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any]) -> Interval | None:
-    left_out = list(sample.left_out())
-    if len(left_out) < 2:
-        return None
-    t = quantile_of_t(level, min(len(left_out), sample.independent))
-    if sample.most is not None:
-        # If all items are 0, none adds more than can hide behind a 0.
-        most = sample.most if value or sample.unseen is None else sample.unseen
-        low, high = _wilson(value, left_out, t, most, level)
-        # The rule of three: -ln(0.05) = 3 items that nobody saw may lie at either end.
-        more = -math.log(1 - level)
-        more /= len(left_out) + more
-        low, high = min(low, value - more * value), max(high, value + more * (most - value))
-        if sample.limit is not None:
-            low, high = min(low, sample.limit), max(min(high, sample.limit), value)
-        return Interval(value, low, high, level, "Wilson", sample.size)
-    resamples = sorted([value for part in draws for value in sample.of(part)])
-    if not resamples or resamples[-1] - resamples[0] <= 1e-12 * max(1.0, abs(value)):
-        return None
-    return Interval(value, *_bca(resamples, value, left_out, t), level, "BCa", sample.size)
-
-
 # Samples: the statistic of any number of copies of every item.
 
 
@@ -273,18 +265,17 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
 class _Sample:
     """`of` is the statistic of every row of a matrix that says how often each item is there.
 
-    `left_out` is the statistic without the first of `parts`, without the second, and so on. Neither
-    has values where it is undefined. A part is one item; of many items whose statistic takes long
-    it is several (grouped jackknife; Efron & Narasimhan 2020,
+    `left_out` is the statistic without the first part, without the second, and so on. Neither has
+    values where it is undefined. A part is one item; of many items whose statistic takes long it is
+    several (grouped jackknife; Efron & Narasimhan 2020,
     https://doi.org/10.1080/10618600.2020.1714633). `independent` is how many groups of equal size
     the items are worth.
     """
 
     size: int
     value: float | None
-    of: Callable[[Any], Iterable[float]]
-    left_out: Callable[[], Iterable[float]]
-    parts: int
+    of: Callable[[Any], list[float]]
+    left_out: Callable[[], list[float]]
     independent: float
     most: float | None = None
     limit: float | None = None
@@ -292,13 +283,11 @@ class _Sample:
 
 
 def _sample(
-    items: Sequence[T],
-    statistic: Statistic[T] | SummedMeasure[T, ...],
-    groups: Groups,
+    items: Sequence[T], statistic: Statistic[T] | SummedMeasure[T, ...], groups: Groups
 ) -> _Sample:
-    function = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
+    function: Any = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
     names = groups_of(groups, len(items))
-    whole = function(items)
+    whole = function if isinstance(function, Sums) else function(items)
     if isinstance(whole, Sums):
         return _of_sums(whole, names)
     members: defaultdict[Hashable, list[T]] = defaultdict(list)
@@ -306,21 +295,16 @@ def _sample(
         members[name].append(item)
     clusters = list(members.values())
 
-    def of(counts: Any) -> Iterator[float]:
-        for row in counts:
-            copies = (n * cluster for n, cluster in zip(row, clusters, strict=True))
-            result = function([*chain.from_iterable(copies)])
-            value = result.value() if isinstance(result, Sums) else result
-            if value is not None:
-                yield value
+    def of(counts: Iterable[Sequence[int]]) -> list[float]:
+        copies = (map(mul, row, clusters) for row in counts)
+        return present(function([*chain.from_iterable(row)]) for row in copies)
 
-    def left_out() -> Iterable[float]:
+    def left_out() -> list[float]:
+        parts = min(len(clusters), _PARTS)
         return of([int(index % parts != out) for index in range(len(clusters))]
                   for out in range(parts))  # fmt: skip
 
-    parts = min(len(clusters), _PARTS)
-    sizes = list(map(len, clusters))
-    return _Sample(len(clusters), whole, of, left_out, parts, independent(sizes))
+    return _Sample(len(clusters), whole, of, left_out, independent([*map(len, clusters)]))
 
 
 def independent(sizes: Sequence[int]) -> float:
@@ -345,7 +329,7 @@ def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
 
     count = int(adding.sum())
     return _Sample(
-        count, sums.value(), of, lambda: _without_nan(sums.left_out(groups)[adding]), count,
+        count, sums.value(), of, lambda: _without_nan(sums.left_out(groups)[adding]),
         independent(sizes.tolist()), sums.most, sums.limit,
         sums.unseen if count == sizes.sum() else None,
     )  # fmt: skip
@@ -356,14 +340,6 @@ def _without_nan(values: Any) -> list[float]:
     return numbers
 
 
-def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
-    """Counts of draws of each item in each resample, a bounded number of resamples at a time."""
-    if size * resamples <= _KEPT:  # many figures of one card are over as many cases
-        yield from _kept_draws(size, resamples, seed)
-    else:
-        yield from _new_draws(size, resamples, seed)
-
-
 @lru_cache(4)
 def _kept_draws(size: int, resamples: int, seed: int) -> tuple[Any, ...]:
     # More than 255 copies of one of so many items are not drawn.
@@ -371,6 +347,7 @@ def _kept_draws(size: int, resamples: int, seed: int) -> tuple[Any, ...]:
 
 
 def _new_draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
+    """Counts of draws of each item in each resample, a bounded number of resamples at a time."""
     random = numpy.random.default_rng(seed)
     rows = max(_CELLS // size, 1)
     for start in range(0, resamples, rows):
@@ -406,6 +383,23 @@ def _bca(
     ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
     low, high = numpy.quantile(resamples, list(map(normal.cdf, ends))).tolist()
     return min(low, value), max(high, value)
+
+
+def _ends_of_share(
+    sample: _Sample, value: float, left_out: Sequence[float], t: float, level: float
+) -> tuple[float, float]:
+    """Wilson's interval, which reaches over items that nobody saw."""
+    assert sample.most is not None
+    # If all items are 0, none adds more than can hide behind a 0.
+    most = sample.most if value or sample.unseen is None else sample.unseen
+    low, high = _wilson(value, left_out, t, most, level)
+    # The rule of three: -ln(0.05) = 3 items that nobody saw may lie at either end.
+    more = -math.log(1 - level)
+    more /= len(left_out) + more
+    low, high = min(low, value - more * value), max(high, value + more * (most - value))
+    if sample.limit is not None:
+        low, high = min(low, sample.limit), max(min(high, sample.limit), value)
+    return low, high
 
 
 def _wilson(

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import import_module
 from itertools import combinations_with_replacement, compress
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.agreement import hidden_flips, majority
@@ -218,7 +217,7 @@ class _Curve:
         enough = [len(row) >= 2 * votes for row in self.rows]
         long, names = [*compress(self.rows, enough)], [*compress(self.groups, enough)]
         sums = self._sums(long, votes)
-        bounds = bootstrap(long, lambda _: sums, groups=names, level=self.level)
+        bounds = bootstrap(long, sums, groups=names, level=self.level)
         value = sums.value()
         if value is None or len(long) < 2 or self.verdicts > 2 or (bounds and votes == 1):
             return bounds
@@ -272,16 +271,11 @@ class _Curve:
         return None if guess is None else min(max(guess, least), most or MOST)
 
 
-def _first(enough: Any) -> int | None:
+def _first(enough: Callable[[int], bool]) -> int | None:
     """The lowest odd number that is enough, where every greater one is, too."""
-    low, high = 0, MOST // 2 + 1
-    while low < high:
-        middle = (low + high) // 2
-        if enough(2 * middle + 1):
-            high = middle
-        else:
-            low = middle + 1
-    return 2 * low + 1 if 2 * low + 1 <= MOST else None
+    odd = range(1, MOST + 1, 2)
+    index = bisect_left(odd, True, key=enough)
+    return odd[index] if index < len(odd) else None
 
 
 # The share of pairs of disjoint subsets of one case's runs whose majorities differ.
@@ -456,7 +450,8 @@ class Mixture:
                 share = min(missing / (goal[best] + missing), 1.0)
                 start = (1 - share) * start
                 start[best] += share
-        with _one_thread():
+        # Threads cost up to 70 times what such small matrices do without.
+        with _linear_algebra().limit(limits=1, user_api="blas"):
             solution = optimize.minimize(
                 cost if goal is None else decide, start, jac=True, bounds=[(0, 1)] * _POINTS,
                 constraints=limits, method="SLSQP", options={"maxiter": 100, "ftol": 1e-9},
@@ -490,18 +485,7 @@ def _lowest(slope: Any, goal: Any) -> Any:
     return lowest
 
 
-def _one_thread() -> AbstractContextManager[Any]:
-    """Threads of linear algebra cost up to 70 times what such small matrices do without.
-
-    Where `threadpoolctl` is not installed it is only slower.
-    """
-    try:
-        return cast(AbstractContextManager[Any], _controller().limit(limits=1, user_api="blas"))
-    except ModuleNotFoundError:
-        return nullcontext()
-
-
 @cache
-def _controller() -> Any:
-    """Made after scipy has loaded what is controlled."""
-    return import_module("threadpoolctl").ThreadpoolController()
+def _linear_algebra() -> Any:
+    """The libraries that scipy has loaded, and their threads."""
+    return needs("threadpoolctl").ThreadpoolController()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.improvement.experiment import reader_of
+from dagengine.improvement.experiment import dependent_groups, reader_of
 from dagengine.improvement.rungs import with_escalation
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.record.run import load_run
@@ -57,14 +57,18 @@ _JUDGED = {
 }  # fmt: skip
 
 
+JudgedTurns = tuple[tuple[float, bool | None], ...]
+"""By judgement: the small judge's confidence, and whether the large one's verdict was taken."""
+
+
 class Way(NamedTuple):
     """One way of a cascade through a case, and whether its result is `right`.
 
-    `turns` has the small judge's confidence in each judgement, and whether the verdict is that of
-    the large judge (None: both say the same). The way leads to a node `lacks` that nobody asked.
+    A turn is no judge's alone (None) if both say the same. The way leads to a node `lacks` that
+    nobody asked.
     """
 
-    turns: tuple[tuple[float, bool | None], ...]
+    turns: JudgedTurns
     right: bool
     lacks: str = ""
 
@@ -261,8 +265,6 @@ def worse_segments(
 
 # A small and a large judge on the same labelled cases, replayed as the cascade of both.
 
-JudgedTurns = tuple[tuple[float, bool | None], ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
@@ -278,6 +280,11 @@ class Replayed:
     reads: Collection[str]
     notes: Sequence[str]
     columns: Mapping[int, Mapping[str, Any]]
+
+    def cascade(self, chosen: Sequence[int]) -> Cascade:
+        """Some of the cases, as a cascade."""
+        judged = [self.judged[number] for number in chosen]
+        return Cascade(judged, dependent_groups(chosen, self.groups))
 
     def segments(self, fields: Iterable[str], chosen: Sequence[int]) -> dict[str, list[int]]:
         """The cases with each value of each field or column, by their index in `chosen`."""

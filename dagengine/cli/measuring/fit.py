@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -172,8 +172,14 @@ def escalation(options: EscalationOptions) -> None:
     warn(*replayed.notes)
     _require_enough(replayed, options.sealed)
     options.out.mkdir(parents=True, exist_ok=True)
+    folder = PatchFolder(options.out)
     with sole(options.out / RECORD):
-        _fit(options, replayed, metric, large_model, prices, PatchFolder(options.out))
+        fit = _fit(options, replayed, prices, folder)
+        hint = None
+        if metric is not None and fit.proof is not None and fit.proof.proved:
+            below = fit.fitted.below
+            hint = _write_patch(below, str(options.metrics), metric, large_model, folder)
+        _report_fit(options, fit, hint, folder)
 
 
 def _require_enough(replayed: Replayed, sealed: float) -> None:
@@ -210,52 +216,73 @@ def _require_enough(replayed: Replayed, sealed: float) -> None:
         warn(f"{unknown} of {judgements} have no known confidence: they always escalate")
 
 
+@dataclass(frozen=True)
+class _Fit:
+    """A threshold fitted on one part of the labelled cases, and proved on the other.
+
+    The sealed part stays closed (no `proof`) if no threshold is better than the small judge alone.
+    `sha256` is that of all labels, which had some `earlier_looks` for other judges or seeds.
+    """
+
+    split: Split
+    fitted: FittedEscalation
+    worse: list[tuple[str, int, float]]
+    sha256: str
+    proof: Proof | None = None
+    earlier_looks: int = 0
+
+
 def _fit(
-    options: EscalationOptions, replayed: Replayed, metric: BaseMetric | None,
-    large_model: str | None, prices: tuple[float, float] | None, folder: PatchFolder,
-) -> None:  # fmt: skip
-    """Fit on one part, prove on the other, and say and write the result."""
-    from pydantic_core import to_jsonable_python
-
+    options: EscalationOptions, replayed: Replayed, prices: tuple[float, float] | None,
+    folder: PatchFolder,
+) -> _Fit:  # fmt: skip
+    """Fit on one part and prove on the other, which the folder notes before."""
     from dagengine.improvement import escalation as law
-    from dagengine.improvement.experiment import dependent_groups, labels_digest, split_cases
-    from dagengine.improvement.findings import FORMAT
-
-    def cascade(part: Sequence[int]) -> law.Cascade:
-        judged = [replayed.judged[number] for number in part]
-        return law.Cascade(judged, dependent_groups(part, replayed.groups))
+    from dagengine.improvement.experiment import labels_digest, split_cases
 
     labels = {number: replayed.labels[number] for number in sorted(replayed.judged)}
     split = split_cases(
         replayed.cases, labels, replayed.groups, options.sealed, replayed.reads,
         f"escalation {options.seed}",
     )  # fmt: skip
-    tried = cascade(split.tried)
+    tried = replayed.cascade(split.tried)
     fitted = law.fit_escalation(tried, distance=options.distance / 100, prices=prices or (0.0, 1.0))
     segments = replayed.segments(options.segments or (), split.tried)
     worse = law.worse_segments(tried.cases, segments)
     # Of all labels: another seed, or other judges, are one more look at the same ones.
     sha256 = labels_digest(replayed.cases, labels, replayed.reads)
-    proof, earlier_looks, hint = None, 0, None
-    if fitted.below != law.NEVER:
-        look = repr((options.seed, options.sealed, options.distance, prices, replayed.judged))
-        earlier_looks = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
-        proof = law.prove_escalation(cascade(split.sealed), fitted.below, prices=prices)
-    if metric is not None and proof is not None and proof.proved:
-        hint = _write_patch(fitted.below, str(options.metrics), metric, large_model, folder)
-    for line in _result_lines(fitted, proof, options.distance, split, hint):
+    if fitted.below == law.NEVER:
+        return _Fit(split, fitted, worse, sha256)
+    look = repr((options.seed, options.sealed, options.distance, prices, replayed.judged))
+    earlier_looks = folder.look(sha256, hashlib.sha256(look.encode()).hexdigest())
+    sealed = replayed.cascade(split.sealed)
+    proof = law.prove_escalation(sealed, fitted.below, prices=prices)
+    return _Fit(split, fitted, worse, sha256, proof, earlier_looks)
+
+
+def _report_fit(
+    options: EscalationOptions, fit: _Fit, hint: str | None, folder: PatchFolder
+) -> None:
+    """Say what was fitted and what the sealed part shows, and write the record."""
+    from pydantic_core import to_jsonable_python
+
+    from dagengine.improvement.findings import FORMAT
+
+    for line in _result_lines(fit, options.distance, hint):
         say(line)
-    for name, cases, loss in worse:
+    for name, cases, loss in fit.worse:
         where = f"{name} ({counted(cases, 'case')} to fit on)"
         say(f"  worse    the large judge is, by {100 * loss:.1f} points, in {where}")
-    if earlier_looks:
-        times = counted(earlier_looks, "time")
+    if fit.earlier_looks:
+        times = counted(fit.earlier_looks, "time")
         warn(f"these labels were looked at {times} before, for other judges or seeds: they are no "
              "longer cases that nobody has seen")  # fmt: skip
     record = {
-        "format": FORMAT, "sealed_part": {"sha256": sha256, "looks": folder.looks(sha256)},
-        "seed": options.seed, "distance": options.distance, "fitted": fitted._asdict(),
-        "proof": proof, "proved": proof is not None and proof.proved, "worse": worse, "next": hint,
+        "format": FORMAT,
+        "sealed_part": {"sha256": fit.sha256, "looks": folder.looks(fit.sha256)},
+        "seed": options.seed, "distance": options.distance, "fitted": fit.fitted._asdict(),
+        "proof": fit.proof, "proved": fit.proof is not None and fit.proof.proved,
+        "worse": fit.worse, "next": hint,
     }  # fmt: skip
     report(**record)
     folder.record(to_jsonable_python(record, inf_nan_mode="null"))
@@ -279,10 +306,9 @@ def _write_patch(
     return folder.change(target, metric, change, with_escalation(metric, **detail))
 
 
-def _result_lines(
-    fitted: FittedEscalation, proof: Proof | None, distance: float, split: Split, hint: str | None
-) -> Iterator[str]:
+def _result_lines(fit: _Fit, distance: float, hint: str | None) -> Iterator[str]:
     """The headline, what to do next, the figures of each arm, and what they were measured on."""
+    fitted, proof, split = fit.fitted, fit.proof, fit.split
     labels = f"  labels   {len(split.tried):,} to fit on, {len(split.sealed):,} sealed"
     best = f"within {distance:g} points of the best ({100 * fitted.best:.1f} % right)"
     if proof is None:

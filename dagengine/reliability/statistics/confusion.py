@@ -55,6 +55,7 @@ from dagengine.reliability.statistics.sums import (
 )
 
 _DRAWS = 4000
+_TAILS = (1 - 0.95) / 2, 1 - (1 - 0.95) / 2
 Labelled = Sequence[tuple[Vote | None, Vote | None]]
 """Pairs of a human label and the judge's verdict."""
 
@@ -161,16 +162,17 @@ class Confusion:
         if isinstance(effect, Unknown):
             return effect
         random = numpy.random.default_rng(0)
-        ends: list[float] = []
-        # One generator for both ends: the order of its draws is part of the result.
-        for apart, quantile in ((1.0, (1 - level) / 2), (0.5, (1 + level) / 2)):
+
+        def end(apart: float, quantile: float) -> float:
             # One case of agreement on the diagonal, `apart` of one spread over the other cells.
             each = apart / max(kinds * (kinds - 1), 1)
             prior = each + numpy.eye(kinds) * (1 / kinds - each)
             draws = random.dirichlet((table / effect + prior).ravel(), _DRAWS)
-            values = of(draws.reshape(_DRAWS, *table.shape))
-            ends.append(float(numpy.nanquantile(values, quantile)))
-        return Interval.around(value, (ends[0], ends[1]), level, "Dirichlet posterior", self.items)
+            return float(numpy.nanquantile(of(draws.reshape(_DRAWS, *table.shape)), quantile))
+
+        # One generator for both ends: the order of its draws is part of the result.
+        ends = end(1.0, (1 - level) / 2), end(0.5, (1 + level) / 2)
+        return Interval.around(value, ends, level, "Dirichlet posterior", self.items)
 
 
 def label_rates(
@@ -183,18 +185,19 @@ def label_rates(
     rows = _with_groups(pairs, groups)
     rates: dict[Vote, tuple[Interval | Unknown, Interval | Unknown]] = {}
     for label in dict.fromkeys(label for label, *_ in rows):
-        met = ((verdict == label, group) for own, verdict, group in rows if own == label)
-        # A tie, or no verdict, is right about no case: as for the others, and in accuracy.
-        rejected = ((verdict not in (label, None), group)
-                    for own, verdict, group in rows if own != label)  # fmt: skip
+        met, rejected = list[tuple[float, Hashable]](), list[tuple[float, Hashable]]()
+        for own, verdict, group in rows:
+            if own == label:
+                met.append((float(verdict == label), group))
+            else:  # a tie, or no verdict, is right about no case: as in accuracy
+                rejected.append((float(verdict not in (label, None)), group))
         rates[label] = _share(met), _share(rejected)
     return rates
 
 
-def _share(hits: Iterable[tuple[bool, Hashable]]) -> Interval | Unknown:
+def _share(hits: Iterable[tuple[float, Hashable]]) -> Interval | Unknown:
     values, groups = split_groups(hits)
-    interval = bootstrap([*map(float, values)], mean, groups=groups)
-    return interval or _too_few(len(set(groups)), len(groups))
+    return bootstrap(values, mean, groups=groups) or _too_few(len(set(groups)), len(groups))
 
 
 def baseline_interval(
@@ -210,7 +213,7 @@ def baseline_interval(
     rows = _with_groups(pairs, groups)
     intervals: list[Interval] = []
     for kind in dict.fromkeys(label for label, *_ in rows):
-        share = _share((label == kind, group) for label, _, group in rows)
+        share = _share((float(label == kind), group) for label, _, group in rows)
         if isinstance(share, Unknown):
             return None
         intervals.append(share)
@@ -231,11 +234,7 @@ def _too_few(groups: int, items: float) -> Unknown:
 
 
 def balanced_accuracy_interval(
-    pairs: Labelled,
-    *,
-    kinds: Sequence[Vote] = (),
-    groups: Groups = None,
-    level: float = 0.95,
+    pairs: Labelled, *, kinds: Sequence[Vote] = (), groups: Groups = None
 ) -> Interval | Unknown:
     """Balanced accuracy, from 0 to 1: the mean over labels of the share of its cases that is met.
 
@@ -251,20 +250,19 @@ def balanced_accuracy_interval(
     effect = table.effect(_mean_recall)
     if isinstance(effect, Unknown):
         return effect
-    below, above = _jeffreys_distances(table.counts / effect, level)
-    return Interval(value, value - below, value + above, level, "MOVER", table.items)
+    below, above = _jeffreys_distances(table.counts / effect)
+    return Interval(value, value - below, value + above, 0.95, "MOVER", table.items)
 
 
-def _jeffreys_distances(table: Any, level: float) -> tuple[float, float]:
+def _jeffreys_distances(table: Any) -> tuple[float, float]:
     """Half widths of the mean of the labels' shares, down and up."""
     inverse = special.betaincinv
     labelled, met = table.sum(1), table.diagonal()
     met, labelled = met[labelled > 0], labelled[labelled > 0]
     shares, missed = met / labelled, labelled - met
-    tail = (1 - level) / 2
     # Jeffreys' interval of a share of 0 or 1 would not contain it.
-    low = numpy.where(met > 0, inverse(met + 0.5, missed + 0.5, tail), 0.0)
-    high = numpy.where(missed > 0, inverse(met + 0.5, missed + 0.5, 1 - tail), 1.0)
+    low = numpy.where(met > 0, inverse(met + 0.5, missed + 0.5, _TAILS[0]), 0.0)
+    high = numpy.where(missed > 0, inverse(met + 0.5, missed + 0.5, _TAILS[1]), 1.0)
     below = numpy.sqrt((numpy.maximum(shares - low, 0) ** 2).sum()) / len(shares)
     above = numpy.sqrt((numpy.maximum(high - shares, 0) ** 2).sum()) / len(shares)
     return min(float(below), float(shares.mean())), min(float(above), float(1 - shares.mean()))
@@ -288,11 +286,7 @@ def kappa_interval(
 
 
 def ac1_interval(
-    pairs: Labelled,
-    *,
-    kinds: Sequence[Vote] = (),
-    groups: Groups = None,
-    level: float = 0.95,
+    pairs: Labelled, *, kinds: Sequence[Vote] = (), groups: Groups = None
 ) -> Interval | Unknown:
     """Gwet's AC1 with the labels, from -1 to 1, with the interval of `kappa_interval`.
 
@@ -304,7 +298,7 @@ def ac1_interval(
     table = Confusion(pairs, kinds, groups)
     # "No outcome" (a tie of the runs) is no kind: nobody can agree on it by chance.
     possible = len(table.kinds) - (None in table.kinds)
-    return table.posterior(partial(_ac1, possible=possible), level)
+    return table.posterior(partial(_ac1, possible=possible), 0.95)
 
 
 def _with_groups(pairs: Labelled, groups: Groups) -> list[tuple[Vote, Vote | None, Hashable]]:

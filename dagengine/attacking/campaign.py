@@ -7,6 +7,7 @@ those that fail with every attack and its twin, last what fell behind every defe
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -454,18 +455,15 @@ class _Defending:
         costs: tuple[float | None, float | None],
     ) -> Defence:
         # What is not known on one side says nothing of the defence, and is in no share.
-        families: dict[tuple[str, Place], list[tuple[Ending | None, Ending | None]]] = {}
-        for made, *ends in zip(self._tries, self._before, after, strict=True):
-            families.setdefault(made.kind, []).append((ends[0], ends[1]))
+        families = defaultdict[tuple[str, Place], list[tuple[Ending | None, Ending | None]]](list)
+        for attempt, *ends in zip(self._tries, self._before, after, strict=True):
+            families[attempt.kind].append((ends[0], ends[1]))
         pairs = zip(self._honest_before, honest, strict=True)
         changed = share_of(before is not now for before, now in pairs if None not in (before, now))
-        rows = family_effects(families)
-        why = self._why_not(rows, changed)
-        without, behind = costs
+        rows = tuple(family_effects(families))
+        why, (without, behind) = self._why_not(rows, changed), costs
         cost = None if without is None or behind is None else (without, behind)
-        return Defence(
-            self._campaign.name, name, tuple(rows), changed, questions, cost, not why, why
-        )
+        return Defence(self._campaign.name, name, rows, changed, questions, cost, not why, why)
 
     def _why_not(self, rows: Sequence[Helped], changed: Share) -> str:
         if not any(row.shown for row in rows):

@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dagengine.improvement.findings import FORMAT, Candidate, Improvement
 from dagengine.improvement.patching import patch, program
 from dagengine.loading import TREE, Target, split_target
 from dagengine.metrics.common.base import BaseMetric
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.report.pictures.drawing import draw
 from dagengine.results.html import document
 from dagengine.system.regular_files import is_there, read_whole, remove, write_whole
@@ -47,12 +49,10 @@ class PatchFolder:
 
         Only in those `beside` if that is asked for.
         """
-        names: dict[str, None] = {}
-        for record in sorted(self.path.resolve().parent.glob(f"*/{RECORD}")):
-            if beside and record.parent == self.path.resolve():
-                continue
-            names.update(dict.fromkeys(_looks(record, sha256)))
-        return list(names)
+        own = self.path.resolve()
+        records = sorted(own.parent.glob(f"*/{RECORD}"))
+        looks = (_looks(path, sha256) for path in records if not beside or path.parent != own)
+        return list(dict.fromkeys(chain.from_iterable(looks)))
 
     def look(self, sha256: str, definition: str) -> int:
         """Note that the sealed part is opened for a metric; returns how often it was for others."""
@@ -74,13 +74,12 @@ class PatchFolder:
         The run in the folder is that of the new metric on the cases that it was asked about, from
         the store.
         """
-        patch = self.change(target, metric, result.accepted, result.metric)
+        left = self.change(target, metric, result.accepted, result.metric)
         pictures: dict[str, str] = {}
         for name, version in (("before", metric), ("after", result.metric)):
-            picture = draw(version.spec())
             pictures[name] = ""
             with suppress(MissingExtraError):  # nothing to draw with: the page has no pictures
-                svg = picture.layout("svg")
+                svg = draw(version.spec()).layout("svg")
                 self.write(f"{name}.svg", svg.decode())
                 pictures[name] = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
         looks = _looks(self.path / RECORD, result.split.sha256)
@@ -90,28 +89,22 @@ class PatchFolder:
                 "format": FORMAT,
                 "sealed_part": {"sha256": result.split.sha256, "looks": looks},
                 "headline": findings.headline(result),
-                "next": findings.step(result, patch),
+                "next": findings.step(result, left),
                 **to_jsonable_python(record, fallback=str),
             }
         )
-        self.write(PAGE, page(result, patch, pictures))
-        asked = result.split.tried if result.sealed is None else sorted(
-            (*result.split.without(0), *result.split.sealed)
-        )  # fmt: skip
-        examples = {
-            "limits": None,
-            "identifier": "improve",
-            "hyperparameters": {"sealed part": result.split.sha256},
-        }
+        self.write(PAGE, page(result, left, pictures))
+        asked = result.split.tried
+        if result.sealed is not None:
+            asked = tuple(sorted((*result.split.without(0), *result.split.sealed)))
+        named = {"identifier": "improve", "hyperparameters": {"sealed part": result.split.sha256}}
         run = await a_evaluate(
-            [cases[number] for number in asked],
-            [result.metric],
-            show=False,
-            **{**settings, **examples},
-        )
+            [cases[number] for number in asked], [result.metric], show=False,
+            **{**settings, "limits": None, **named},
+        )  # fmt: skip
         assert run.record is not None
         run.record.save(self.path, run.rows, page=True)  # beside the record of the improvement
-        return patch
+        return left
 
     def change(
         self, target: str, metric: BaseMetric, accepted: Sequence[Candidate], improved: BaseMetric
@@ -167,7 +160,7 @@ def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> 
     """The page; equal improvements give equal pages."""
     candidates = [candidate for candidate in result.candidates if not candidate.skipped]
     ends = [abs(end) for candidate in candidates for end in _ends(candidate)]
-    half = max(0.1, *ends, 0.0)
+    half = max([0.1, *ends])
     return document(
         Path(__file__).with_name("improve.html"),
         {"at": lambda share: f"{50 + 48 * max(-1.0, min(1.0, share / half)):.2f}%"},
@@ -178,5 +171,4 @@ def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> 
 def _ends(candidate: Candidate) -> tuple[float, ...]:
     """The ends of a gain's interval, if it has one."""
     interval = getattr(candidate.gain, "interval", None)
-    low, high = getattr(interval, "low", None), getattr(interval, "high", None)
-    return () if low is None or high is None else (low, high)
+    return (interval.low, interval.high) if isinstance(interval, Interval) else ()

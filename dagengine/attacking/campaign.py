@@ -24,6 +24,7 @@ from dagengine.attacking.attack_card import (
     Helped,
     Place,
     Share,
+    most_telling,
 )
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
 from dagengine.attacking.families import (
@@ -253,7 +254,7 @@ def forecasts(
     """
     yield forecast(f"{len(cases):,} clean cases", compile_metrics(metrics), cases, model)
     for campaign in campaigns_of(metrics, cases, plan):
-        both = [*campaign.make_tries(plan.sample_cases(range(len(cases))))]
+        both = _both_sides(campaign.make_tries(plan.sample_cases(range(len(cases)))))
         what = f"{len(both):,} attacks and twins on {campaign.name}"
         yield forecast(what, compile_metrics([campaign.metric]), both, model)
         for defence in defend:
@@ -286,31 +287,32 @@ class Campaign:
         self.fields = plan.fields_for(self.ways, cases)
         self.clean: Sequence[Sequence[AttackRun]] = ()
         self._failing, self._drawn = 0, list[int]()
-        self.tries: list[Try] = []
-        self.trials: dict[tuple[str, Place], list[Trial]] = {}
+        self.tried: list[tuple[Try, Trial]] = []
+        self.trials = defaultdict[tuple[str, Place], list[Trial]](list)
         self._reasons: dict[int, Mapping[str, str]] = {}
 
-    def make_tries(self, numbers: Iterable[int]) -> Iterator[TestCase]:
-        """Make every attack on cases; the cases to judge, each attack before its twin."""
+    def make_tries(self, numbers: Iterable[int]) -> list[Try]:
+        """Every attack on some of the cases."""
+        tries: list[Try] = []
         for number in numbers:
-            aim = self._aim(number)
-            for attempt in self._plan.tries(number, self.cases[number], aim, self.fields):
-                self.tries.append(attempt)
-                yield from (attempt.attacked, attempt.twin)
+            tries += self._plan.tries(number, self.cases[number], self._aim(number), self.fields)
+        return tries
 
     async def attack(self, asking: _Asking, clean: Sequence[Sequence[AttackRun]]) -> None:
         """Attack what fails when clean; the metric is alone, so that others ask nothing."""
         self.clean = clean
         failing = [number for number, runs in enumerate(clean) if fails(runs)]
         self._failing, self._drawn = len(failing), self._plan.sample_cases(failing)
-        runs, _ = await asking.runs([*self.make_tries(self._drawn)], [self.metric], self._keep)
+        tries = self.make_tries(self._drawn)
+        runs, _ = await asking.runs(_both_sides(tries), [self.metric], self._keep)
         own = iter(runs.get(self.name, ()))
-        for index, attempt in enumerate(self.tries):
+        for index, attempt in enumerate(tries):
             trial = Trial(
                 attempt.case, clean[attempt.case], attacked=next(own), twin=next(own),
                 words=attempt.words, reasons=self._reasons.get(2 * index, {}),
             )  # fmt: skip
-            self.trials.setdefault(attempt.kind, []).append(trial)
+            self.tried.append((attempt, trial))
+            self.trials[attempt.kind].append(trial)
 
     def _aim(self, number: int) -> Aim:
         """The aim on a case, by its first failing run; in a forecast no case has one."""
@@ -370,8 +372,7 @@ class Campaign:
 
     def falls(self, cells: Iterable[Cell]) -> Iterator[Fall]:
         """One case for everything that is red at a node; else for what is red at the whole."""
-        red = self.red(cells)
-        for cell in [cell for cell in red if cell.node] or red:
+        for cell in most_telling(self.red(cells)):
             trials = self.trials[cell.family, cell.place]
             sides = falls_at(trials, cell.node, self.ways.nodes.get(cell.node))
             fallen = [trial for trial, side in sides if side == (True, False)]
@@ -391,6 +392,11 @@ class Campaign:
             (trial.clean[0].score, trial.attacked[0].score), trial.reasons.get(node, ""),
             (passed, len(trial.attacked)),
         )  # fmt: skip
+
+
+def _both_sides(tries: Iterable[Try]) -> list[TestCase]:
+    """The cases to judge, each attack before its twin."""
+    return [*chain.from_iterable((attempt.attacked, attempt.twin) for attempt in tries)]
 
 
 def first_reply(runs: Sequence[AttackRun], node: str) -> Any:
@@ -418,9 +424,11 @@ class _Defending:
         self._campaign, self._clean = campaign, clean
         self._judges, self._line = judges, line
         kinds = {(cell.family, cell.place) for cell in campaign.red(cells)}
-        self._tries = [attempt for attempt in campaign.tries if attempt.kind in kinds]
-        trials = {kind: iter(campaign.trials[kind]) for kind in kinds}
-        self._before = [majority_outcome(next(trials[own.kind]).attacked) for own in self._tries]
+        self._tries, self._before = list[Try](), list[Ending | None]()
+        for attempt, trial in campaign.tried:
+            if attempt.kind in kinds:
+                self._tries.append(attempt)
+                self._before.append(majority_outcome(trial.attacked))
         self._honest_before = [*map(majority_outcome, campaign.clean)]
 
     async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:

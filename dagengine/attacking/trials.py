@@ -113,9 +113,8 @@ class Ways:
     def _range_over(self, targets: Iterable[int]) -> tuple[float, float]:
         """The best and the worst score behind some slots; without any, every score is possible."""
         ranges = list(map(self._range_behind, targets))
-        if not ranges:
-            return 1.0, 0.0
-        return max(best for best, _ in ranges), min(worst for _, worst in ranges)
+        best, worst = zip(*(ranges or [(1.0, 0.0)]), strict=True)
+        return max(best), min(worst)
 
     def _range_behind(self, number: int) -> tuple[float, float]:
         """The best and the worst score behind a slot; what grades may give any."""

@@ -256,11 +256,13 @@ def worse_segments(
     name, number of cases, and how much worse it is there (0 to 1).
     """
     changes = numpy.array([case.small - case.large for case in cases])
-    large = [name for name, own in segments.items() if len(own) >= _LEAST_SEGMENT]
-    own = {name: changes[list(segments[name])] for name in large}
-    counts = [(int((each > 0).sum()), int((each < 0).sum())) for each in own.values()]
-    worse = compress(large, prove_more_often(counts))
-    return [(name, len(own[name]), float(own[name].sum() / len(own[name]))) for name in worse]
+    large, counts = list[tuple[str, int, float]](), list[tuple[int, int]]()
+    for name, numbers in segments.items():
+        if len(numbers) >= _LEAST_SEGMENT:
+            own = changes[list(numbers)]
+            large.append((name, len(own), float(own.sum() / len(own))))
+            counts.append((int((own > 0).sum()), int((own < 0).sum())))
+    return [*compress(large, prove_more_often(counts))]
 
 
 # A small and a large judge on the same labelled cases, replayed as the cascade of both.

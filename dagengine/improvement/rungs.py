@@ -51,8 +51,9 @@ Leaf = tuple[str, Verdict]
 
 def asking_node(metric: Metric, title: str) -> AskingNode | None:
     """The node of that title that asks a judge, if the metric has it."""
-    nodes = (node for node in metric.spec().graph.nodes() if node.title == title)
-    return next((node for node in nodes if isinstance(node, AskingNode)), None)
+    nodes = metric.spec().graph.nodes()
+    asking = (node for node in nodes if isinstance(node, AskingNode) and node.title == title)
+    return next(asking, None)
 
 
 def changed(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMetric:
@@ -99,8 +100,8 @@ def with_escalation(metric: BaseMetric, below: float | None, to: Any = None) -> 
 
 def escalation_of(metric: BaseMetric) -> Escalation | None:
     """The second judge of a metric where the first is unsure, if it has one."""
-    panels = (node.panel for node in metric.spec().graph.nodes())
-    return next((panel for panel in panels if isinstance(panel, Escalation)), None)
+    nodes = metric.spec().graph.nodes()
+    return next((node.panel for node in nodes if isinstance(node.panel, Escalation)), None)
 
 
 # Threshold and scores: replayed from the answers.

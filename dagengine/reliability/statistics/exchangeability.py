@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, filterfalse
+from itertools import compress
 from typing import Any, Literal
 
 from dagengine.reliability.statistics.comparisons import holm
@@ -75,15 +75,15 @@ def departures(table: Table, *, groups: Groups = None) -> list[Departure]:
     # Answers as numbers that are only equal or not.
     coded, numbers = numpy.array([*map(indices, rows)]), numpy.array([*map(_numbers, rows)])
     ways = _test_ways(coded, numbers, names)
-    sure = [*filter(operator.attrgetter("sure"), ways)]
-    apart = next((departure.run for departure in sure if departure.way == "stands apart"), None)
+    sure = {departure.way: departure for departure in ways if departure.sure}
+    apart = sure.get("stands apart")
     if apart is None or len(rows[0]) < 4:
         return _without_copies(sure) or ways
     # A run that stands apart makes its neighbours seem alike: what do the others say without it?
-    fewer = numpy.delete(coded, apart, 1), numpy.delete(numbers, apart, 1)
+    del sure["stands apart"]
+    fewer = numpy.delete(coded, apart.run, 1), numpy.delete(numbers, apart.run, 1)
     lasting = {departure.way for departure in _test_ways(*fewer, names) if departure.sure}
-    sure = [departure for departure in sure if departure.way in {"stands apart", *lasting}]
-    return sorted(sure, key=lambda departure: departure.way != "stands apart")
+    return [apart, *(departure for way, departure in sure.items() if way in lasting)]
 
 
 def _varying(table: Table) -> list[bool]:
@@ -93,13 +93,12 @@ def _varying(table: Table) -> list[bool]:
     return [0 < own == width for own in widths]
 
 
-def _without_copies(sure: list[Departure]) -> list[Departure]:
+def _without_copies(sure: Mapping[Way, Departure]) -> list[Departure]:
     """Departures that do not follow from others of these."""
-    is_copy = operator.attrgetter("is_copy")
-    if _SHOCKS & {departure.way for departure in sure}:
-        return [*filterfalse(is_copy, sure)]
-    # Copies make later runs like earlier ones, so results seem to move.
-    return [*filter(is_copy, sure)] or sure
+    has_shock = bool(_SHOCKS & sure.keys())
+    # Shocks make runs alike, and copies make later runs like earlier ones: results seem to move.
+    causes = [departure for departure in sure.values() if departure.is_copy is not has_shock]
+    return causes or [*sure.values()]
 
 
 _SHOCKS = {"stands apart", "differs from run to run"}

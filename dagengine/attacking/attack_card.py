@@ -69,11 +69,6 @@ class Cell:
     red: bool = False
 
 
-def most_telling(red: Sequence[Cell]) -> Sequence[Cell]:
-    """Those at nodes; without any, those at whole metrics."""
-    return [cell for cell in red if cell.node] or red
-
-
 @dataclass(frozen=True, slots=True)
 class FamilyFigures:
     """What else one family did to a metric.

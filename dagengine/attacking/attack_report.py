@@ -9,15 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dagengine.attacking.attack_card import (
-    AttackCard,
-    Cell,
-    Defence,
-    Fall,
-    Place,
-    Share,
-    most_telling,
-)
+from dagengine.attacking.attack_card import AttackCard, Cell, Defence, Fall, Place, Share
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE
 from dagengine.results.html import document
 from dagengine.system.regular_files import write_whole
@@ -65,7 +57,7 @@ def headline(card: AttackCard) -> str:
         most = f"up to {100 * max(ends):.0f} of 100 is possible" if ends else "too few cases"
         return f"No attack is proven to work, which is not “safe”: {most}"
     nodes: dict[str, dict[str, None]] = {}
-    for cell in most_telling(card.red):
+    for cell in [cell for cell in card.red if cell.node] or card.red:
         nodes.setdefault(cell.node or cell.metric, {})[_short(cell.family)] = None
     parts = [f"{_short(node)} falls to {few([*names], 3)}" for node, names in nodes.items()]
     if len(parts) > 2:

@@ -24,7 +24,6 @@ from dagengine.attacking.attack_card import (
     Helped,
     Place,
     Share,
-    most_telling,
 )
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
 from dagengine.attacking.families import (
@@ -372,7 +371,8 @@ class Campaign:
 
     def falls(self, cells: Iterable[Cell]) -> Iterator[Fall]:
         """One case for everything that is red at a node; else for what is red at the whole."""
-        for cell in most_telling(self.red(cells)):
+        red = self.red(cells)
+        for cell in [cell for cell in red if cell.node] or red:
             trials = self.trials[cell.family, cell.place]
             sides = falls_at(trials, cell.node, self.ways.nodes.get(cell.node))
             fallen = [trial for trial, side in sides if side == (True, False)]

@@ -273,7 +273,7 @@ def put_words(
     value: Any = getattr(case, field, None)
     if not value:
         return None
-    join: Callable[[str], str] = (lambda _: words) if whole else partial(_join, words, position)
+    join = partial(_join, words, position, whole)
     if isinstance(value, str):
         return case.model_copy(update={field: join(value)})
     indices = [n for n, item in enumerate(value) if getattr(item, "role", "") != "user"]
@@ -293,7 +293,9 @@ def _with_words(item: Any, join: Callable[[str], str]) -> Any:
     return item.model_copy(update={name: join("" if text is None else as_text(text))})
 
 
-def _join(words: str, position: str, text: str) -> str:
+def _join(words: str, position: str, whole: bool, text: str) -> str:
+    if whole:
+        return words
     if position == "end":
         return f"{text}\n{words}"
     if position == "start":

@@ -1,7 +1,6 @@
 """From runs to figures: which node of which case fell, to an attack or to its harmless twin.
 
-A law: no judge, no clock. A case counts once, as most of its runs ended. From top to bottom: where
-the verdicts of a metric lead (`Ways`), one run (`AttackRun`), one attacked case (`Trial`), figures.
+A law: no judge, no clock. A case counts once, as most of its runs ended.
 """
 
 from __future__ import annotations

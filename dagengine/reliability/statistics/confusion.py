@@ -19,7 +19,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, compress, repeat
 from operator import attrgetter
 from statistics import NormalDist
@@ -298,7 +297,14 @@ def ac1_interval(
     table = Confusion(pairs, kinds, groups)
     # "No outcome" (a tie of the runs) is no kind: nobody can agree on it by chance.
     possible = len(table.kinds) - (None in table.kinds)
-    return table.posterior(partial(_ac1, possible=possible), 0.95)
+
+    def ac1(tables: Any) -> Any:
+        shares = tables / tables.sum((-2, -1), keepdims=True)
+        means = ((shares.sum(-1) + shares.sum(-2)) / 2)[..., :possible]
+        chance = (means * (1 - means)).sum(-1) / max(possible - 1, 1)
+        return _beyond_chance(shares, chance if possible > 1 else chance + 1)
+
+    return table.posterior(ac1, 0.95)
 
 
 def _with_groups(pairs: Labelled, groups: Groups) -> list[tuple[Vote, Vote | None, Hashable]]:
@@ -364,14 +370,6 @@ def _mean_recall(tables: Any) -> Any:
 def _kappa(tables: Any) -> Any:
     shares = tables / tables.sum((-2, -1), keepdims=True)
     return _beyond_chance(shares, (shares.sum(-1) * shares.sum(-2)).sum(-1))
-
-
-def _ac1(tables: Any, possible: int) -> Any:
-    """Of tables whose first kinds are those that are possible."""
-    shares = tables / tables.sum((-2, -1), keepdims=True)
-    kinds = ((shares.sum(-1) + shares.sum(-2)) / 2)[..., :possible]
-    chance = (kinds * (1 - kinds)).sum(-1) / max(possible - 1, 1)
-    return _beyond_chance(shares, chance if possible > 1 else chance + 1)
 
 
 def _beyond_chance(shares: Any, chance: Any) -> Any:

@@ -158,9 +158,7 @@ def bootstrap(
         return None
     t = quantile_of_t(level, min(len(left_out), sample.independent))
     if sample.most is not None:
-        return Interval(
-            value, *_ends_of_share(sample, value, left_out, t, level), level, "Wilson", size
-        )
+        return _wilson(sample, value, left_out, t, level)
     # Many figures of one card are over as many cases.
     draws = _kept_draws if size * resamples <= _KEPT else _new_draws
     values = sorted(chain.from_iterable(map(sample.of, draws(size, resamples, seed))))
@@ -385,26 +383,9 @@ def _bca(
     return min(low, value), max(high, value)
 
 
-def _ends_of_share(
-    sample: _Sample, value: float, left_out: Sequence[float], t: float, level: float
-) -> tuple[float, float]:
-    """Wilson's interval, which reaches over items that nobody saw."""
-    assert sample.most is not None
-    # If all items are 0, none adds more than can hide behind a 0.
-    most = sample.most if value or sample.unseen is None else sample.unseen
-    low, high = _wilson(value, left_out, t, most, level)
-    # The rule of three: -ln(0.05) = 3 items that nobody saw may lie at either end.
-    more = -math.log(1 - level)
-    more /= len(left_out) + more
-    low, high = min(low, value - more * value), max(high, value + more * (most - value))
-    if sample.limit is not None:
-        low, high = min(low, sample.limit), max(min(high, sample.limit), value)
-    return low, high
-
-
 def _wilson(
-    value: float, left_out: Sequence[float], t: float, most: float, level: float
-) -> tuple[float, float]:
+    sample: _Sample, value: float, left_out: Sequence[float], t: float, level: float
+) -> Interval:
     """Wilson's interval of as many items as would have this error if each said 0 or `most`.
 
     `most` is what an item can have, not what it is expected to have. A mean above the latter would
@@ -412,6 +393,9 @@ def _wilson(
     count. Wilson's would hold in as little as 84 % (Brown, Cai & DasGupta 2001,
     https://doi.org/10.1214/ss/1009213286, section 4.1.1).
     """
+    # If all items are 0, none adds more than can hide behind a 0.
+    most = sample.most if value or sample.unseen is None else sample.unseen
+    assert most is not None
     variance, share = _jackknife_variance(left_out), min(value / most, 1.0)
     own = most * most * share * (1 - share)
     effective = own / variance if variance > 1e-15 and own > 0 else float(len(left_out))
@@ -421,7 +405,14 @@ def _wilson(
     low, high = max(middle - half, 0.0), min(middle + half, 1.0)
     low = min(low, _poisson(share * effective, level) / effective)
     high = max(high, 1 - _poisson((1 - share) * effective, level) / effective)
-    return min(most * low, value), max(most * high, value)
+    # The rule of three: -ln(0.05) = 3 items that nobody saw may lie at either end.
+    unseen = -math.log(1 - level)
+    unseen /= len(left_out) + unseen
+    low = min(most * low, value - unseen * value)
+    high = max(most * high, value + unseen * (most - value))
+    if sample.limit is not None:
+        low, high = min(low, sample.limit), max(min(high, sample.limit), value)
+    return Interval(value, low, high, level, "Wilson", sample.size)
 
 
 def _poisson(count: float, level: float) -> float:

@@ -353,18 +353,14 @@ class Mixture:
         if sign * (self.flips(votes) - rate) >= 0:
             return True
         goal = sign * (self._differing(votes) - rate)
-        least = self._fitted[1] - self._cut
+        # Half the squared quantile of t, for the likelihood of dependent cases.
+        size = max(len(self.cases) * self.weight, 2)
+        t = special.stdtrit(size - 1, (1 + self.level) / 2)
+        least = self._fitted[1] - float(t * t / 2 / self.weight)
         try:
             return self._fit(goal, least)[1] >= least
         except _Decided as decided:
             return decided.enough
-
-    @cached_property
-    def _cut(self) -> float:
-        """Half the squared quantile of t, for the likelihood of dependent cases."""
-        size = max(len(self.cases) * self.weight, 2)
-        t = special.stdtrit(size - 1, (1 + self.level) / 2)
-        return float(t * t / 2 / self.weight)
 
     def limits(self, votes: int) -> tuple[float, float]:
         """The lowest and the highest flip rate of majorities of `votes` that the runs allow."""

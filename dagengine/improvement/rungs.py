@@ -142,25 +142,22 @@ def with_score(metric: BaseMetric, leaf: Leaf, score: int) -> BaseMetric:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """A change that was fitted to the labels.
+class Proposal:
+    """A change to try: what it is, at which node, and its words as data, or why there is none.
 
-    `right` are the shares of right results of each case by what its other folds ask for.
+    `right` are shares of right results by case; None where the changed metric has to be asked.
     """
 
     what: str
     where: str
-    right: Mapping[int, float]
-    detail: Mapping[str, Any]
+    detail: Mapping[str, Any] | str
+    right: Mapping[int, float] | None = None
 
 
-Fitting = Callable[[Judged, Split], Fitted | str]
-"""Fits a change to the labels, or says why there is none."""
-
-
-def fitted_threshold(judged: Judged, split: Split) -> Fitted | str:
-    """The threshold that the labels ask for, or why there is none."""
+def fitted_threshold(judged: Judged, split: Split) -> Proposal:
+    """The threshold that the labels ask for."""
     threshold_now, asking = judged.metric.spec().threshold, judged.asking
+    refused = partial(Proposal, "another threshold", "whole metric")
     assert threshold_now is not None
 
     def fit(numbers: Sequence[int]) -> FittedThreshold | Unknown:
@@ -173,12 +170,12 @@ def fitted_threshold(judged: Judged, split: Split) -> Fitted | str:
 
     scores = {run.score for run in chain(*judged.runs.values())}
     if len(scores - {None}) < 3:
-        return "no other threshold would change a result"
+        return refused("no other threshold would change a result")
     whole = fit(split.tried)
     if isinstance(whole, Unknown):
-        return whole.detail or whole.reason
+        return refused(whole.detail or whole.reason)
     if whole.threshold == threshold_now:
-        return "the present one fits best"
+        return refused("the present one fits best")
 
     def right_by(numbers: Sequence[int]) -> Mapping[int, float]:
         outside = fit(numbers)
@@ -187,7 +184,7 @@ def fitted_threshold(judged: Judged, split: Split) -> Fitted | str:
 
     cut, right = round(whole.threshold, 3), _held_out(split, right_by)
     detail = {"before": threshold_now, "threshold": cut}
-    return Fitted(f"threshold {threshold_now:g} → {cut:g}", "whole metric", right, detail)
+    return Proposal(f"threshold {threshold_now:g} → {cut:g}", "whole metric", detail, right)
 
 
 def _held_out(
@@ -204,8 +201,8 @@ def _held_out(
     return shares
 
 
-def fitted_score(judged: Judged, split: Split) -> Fitted | str:
-    """The verdict whose other score mends most, or why there is none."""
+def fitted_score(judged: Judged, split: Split) -> Proposal:
+    """The verdict whose other score mends most."""
     spec = judged.metric.spec()
     assert spec.threshold is not None
     right_before = judged.right()
@@ -224,7 +221,8 @@ def fitted_score(judged: Judged, split: Split) -> Fitted | str:
 
     leaf = best(list(right_before))
     if leaf is None:
-        return "no verdict has a score that most people contradict"
+        why = "no verdict has a score that most people contradict"
+        return Proposal("another score", "whole metric", why)
 
     def right_by(numbers: Sequence[int]) -> Mapping[int, float]:
         choice = best([*filter(right_before.__contains__, numbers)])
@@ -233,7 +231,7 @@ def fitted_score(judged: Judged, split: Split) -> Fitted | str:
     (node, verdict), (old, score, _) = leaf, options[leaf]
     detail = {"verdict": verdict, "before": old, "score": score}
     right = _held_out(split, right_by)
-    return Fitted(f"score of {verdict}: {old:g} → {score}", node, right, detail)
+    return Proposal(f"score of {verdict}: {old:g} → {score}", node, detail, right)
 
 
 def _other_scores(judged: Judged, threshold: float) -> Iterator[tuple[Leaf, int, int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -25,7 +25,7 @@ from dagengine.improvement.planning import Search, changeable
 from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
 from dagengine.improvement.rungs import (
     VOTES,
-    Fitting,
+    Proposal,
     asking_node,
     changed,
     examples_for,
@@ -48,14 +48,7 @@ FREE = 0.2
 POINTS = 0.05
 """The gain for which labels are counted when nothing is proved."""
 _PASS: Mapping[Any, str] = {True: "pass", False: "fail"}
-_FITTED: tuple[tuple[Rung, str, Fitting], ...] = (
-    ("threshold", "another threshold", fitted_threshold),
-    ("scores", "another score", fitted_score),
-)
-
-
-Detail = Mapping[str, Any] | str
-"""The words of a change as data, or why there is nothing to ask."""
+_FITTED = {"threshold": fitted_threshold, "scores": fitted_score}  # they ask nothing
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ class _Ladder:
         search = self.search
         await self._judge()
         self.as_it_was = self.right
-        self._decide(await self._free(), FREE)
+        self._decide(await self._tries([rung for rung in search.rungs if rung in _FITTED]), FREE)
         # The mistakes to blame a node for are those that the new threshold or score left.
         if self.metric is not search.metric:
             await self._judge()
@@ -109,7 +102,8 @@ class _Ladder:
             # It is known, so more labels are not needed; but no rung could change it.
             blamed = replace(blamed, node=None, needed=None)
         if blamed.node is not None:
-            self._decide(await self._paid(blamed.node), 1 - FREE)
+            paid = [rung for rung in search.rungs if rung not in _FITTED]
+            self._decide(await self._tries(paid, blamed.node), 1 - FREE)
         return blamed
 
     async def open_sealed(self) -> Sealed:
@@ -146,54 +140,35 @@ class _Ladder:
         self.judged = await self.asking.judge(self.metric, self.search.split.tried)
         self.right = self.judged.right()
 
-    async def _free(self) -> list[_Try]:
-        """Threshold and scores, which are replayed from the answers."""
+    async def _tries(self, rungs: Iterable[Rung], node: str = "") -> list[_Try]:
+        """Try rungs in their order, at a node if they ask something."""
         tries: list[_Try] = []
-        for rung, title, fitted in _FITTED:
-            if rung in self.search.rungs:
-                fit = fitted(self.judged, self.search.split)
-                if isinstance(fit, str):
-                    tries.append(await self._try(rung, title, "whole metric", fit))
-                else:
-                    tries.append(await self._try(rung, fit.what, fit.where, fit.detail, fit.right))
+        for rung in rungs:
+            tries.append(await self._try(rung, await self._propose(rung, node, tries)))
         return tries
 
-    # At the node.
-
-    async def _paid(self, node: str) -> list[_Try]:
-        """Votes, examples, rewritten criteria at a node, its size, then the rival."""
-        rungs, tries = self.search.rungs, list[_Try]()
-        if "votes" in rungs:
-            tries.append(await self._try("votes", f"{VOTES} votes", node, self._votes(node)))
-        answers = self.search.answers.get(node, {})
-        examples = examples_for(self.judged, node, answers, self.search.split.folds[0])
-        detail = {"examples": list(map(asdict, examples))}
-        number = counted(len(examples), "example") if examples else "examples"
-        if "examples" in rungs:
-            solved = detail if examples else "no label of it may be shown"
-            tries.append(await self._try("examples", f"{number} from labels", node, solved))
-        criteria = await self._criteria(node)
-        if "together" in rungs:
-            title, best = "criterion and examples", max(criteria, key=lambda each: each.gain)
-            details: Detail = "needs both, and both have to look better"
-            # The last try is that of examples: without them "together" is no rung.
-            if best.gain > 0 and tries[-1].gain > 0:
-                title = f"{best.candidate.what[-1]} and {number}"
-                details = {**best.candidate.detail, **detail}
-            criteria.append(await self._try("together", title, node, details))
-        tries += criteria
-        if "merge" in rungs:
-            tries.append(await self._try("merge", *self._merge(node)))
-        if "split" in rungs:
-            parts: Detail = "it is no yes/no question, or its answer is read"
+    async def _propose(self, rung: Rung, node: str, tries: Sequence[_Try]) -> Proposal:
+        """What a rung would change, after some `tries`."""
+        if rung in _FITTED:
+            return _FITTED[rung](self.judged, self.search.split)
+        if rung == "votes":
+            return Proposal(f"{VOTES} votes", node, self._votes(node))
+        if rung == "examples":
+            return self._examples(node)
+        if rung == "criterion":
+            return await self._criterion(node, tries)
+        if rung == "together":
+            return self._together(node, tries)
+        if rung == "merge":
+            return self._merge(node)
+        if rung == "split":
+            parts: Mapping[str, Any] | str = "it is no yes/no question, or its answer is read"
             if can_split(self.metric, node):
                 parts = await self._edit(node, split=True)
-            tries.append(await self._try("split", "split in two", node, parts))
-        if "rival" in rungs:
-            tries.append(await self._try("rival", "one holistic node", "rival", {}))
-        return tries
+            return Proposal("split in two", node, parts)
+        return Proposal("one holistic node", "rival", {})
 
-    def _votes(self, node: str) -> Detail:
+    def _votes(self, node: str) -> Mapping[str, Any] | str:
         """Votes at the node, or why they cannot help."""
         inner_node = asking_node(self.metric, node)
         if inner_node is not None and inner_node.panel is not None:
@@ -203,27 +178,46 @@ class _Ladder:
                 return {"votes": VOTES}
         return "its answers never differed"
 
-    async def _criteria(self, node: str) -> list[_Try]:
-        """The criterion reworded, each time otherwise."""
-        tries, earlier = list[_Try](), list[str]()
-        for number in range(self.search.rungs.count("criterion")):
-            edit = await self._edit(node, earlier)
-            if not isinstance(edit, str):
-                earlier.append(edit["criterion"])
-            title = f"criterion rewritten, {chr(ord('a') + number)}"
-            tries.append(await self._try("criterion", title, node, edit))
-        return tries
+    def _examples(self, node: str) -> Proposal:
+        """Labels of the node as solved examples."""
+        answers = self.search.answers.get(node, {})
+        examples = examples_for(self.judged, node, answers, self.search.split.folds[0])
+        if not examples:
+            return Proposal("examples from labels", node, "no label of it may be shown")
+        what = f"{counted(len(examples), 'example')} from labels"
+        return Proposal(what, node, {"examples": [*map(asdict, examples)]})
 
-    def _merge(self, node: str) -> tuple[str, str, Detail]:
-        """The node and a neighbour as one question: what it is, where, and its words."""
+    async def _criterion(self, node: str, tries: Sequence[_Try]) -> Proposal:
+        """The criterion reworded, each time otherwise."""
+        before = [attempt.candidate for attempt in tries if attempt.candidate.rung == "criterion"]
+        earlier = [candidate.detail["criterion"] for candidate in before if not candidate.skipped]
+        what = f"criterion rewritten, {chr(ord('a') + len(before))}"
+        return Proposal(what, node, await self._edit(node, earlier))
+
+    def _together(self, node: str, tries: Sequence[_Try]) -> Proposal:
+        """The best criterion with the examples, if each of them looks better alone."""
+        examples = next(attempt for attempt in tries if attempt.candidate.rung == "examples")
+        criteria = (attempt for attempt in tries if attempt.candidate.rung == "criterion")
+        criterion = max(criteria, key=attrgetter("gain"))
+        if min(criterion.gain, examples.gain) <= 0:
+            why = "needs both, and both have to look better"
+            return Proposal("criterion and examples", node, why)
+        shown = examples.candidate
+        what = f"{criterion.candidate.what[-1]} and {shown.what.removesuffix(' from labels')}"
+        return Proposal(what, node, {**criterion.candidate.detail, **shown.detail})
+
+    def _merge(self, node: str) -> Proposal:
+        """The node and a neighbour as one question."""
         pair = pair_at(self.metric, node)
         if pair is None:
             why = "no neighbouring yes/no node leads to the same outcome"
-            return "merged with a neighbour", node, why
+            return Proposal("merged with a neighbour", node, why)
         detail = {"before": f"{pair.parent.text} {pair.child.text}", "criterion": pair.criterion}
-        return f"merged with {pair.child.title}", pair.parent.title, detail
+        return Proposal(f"merged with {pair.child.title}", pair.parent.title, detail)
 
-    async def _edit(self, node: str, earlier: Sequence[str] = (), *, split: bool = False) -> Detail:
+    async def _edit(
+        self, node: str, earlier: Sequence[str] = (), *, split: bool = False
+    ) -> Mapping[str, Any] | str:
         """New words for a node, or why there are none.
 
         An edit that cannot be used is asked for once more.
@@ -268,20 +262,14 @@ class _Ladder:
 
     # Decisions.
 
-    async def _try(
-        self,
-        rung: Rung,
-        what: str,
-        where: str,
-        detail: Detail,
-        right: Mapping[int, float] | None = None,
-    ) -> _Try:
-        """Ask a candidate about the held-out cases, unless what is `right` with it is known."""
+    async def _try(self, rung: Rung, proposal: Proposal) -> _Try:
+        """Ask a candidate about the held-out cases, unless what is right with it is known."""
+        what, where, detail = proposal.what, proposal.where, proposal.detail
         if isinstance(detail, str):
             skipped = Candidate(rung, what, where, refused=detail, skipped=True)
             return _Try(skipped, self.metric, {})
         changed_metric = changed(self.metric, rung, where, **detail)
-        calls = self.asking.totals.calls
+        calls, right = self.asking.totals.calls, proposal.right
         if right is None:
             tried_cases = self.search.split.without(0)
             right = (await self.asking.judge(changed_metric, tried_cases)).right()

@@ -74,7 +74,7 @@ class PatchFolder:
         The run in the folder is that of the new metric on the cases that it was asked about, from
         the store.
         """
-        left = self.change(target, metric, result.accepted, result.metric)
+        hint = self.change(target, metric, result.accepted, result.metric)
         pictures: dict[str, str] = {}
         for name, version in (("before", metric), ("after", result.metric)):
             pictures[name] = ""
@@ -89,22 +89,23 @@ class PatchFolder:
                 "format": FORMAT,
                 "sealed_part": {"sha256": result.split.sha256, "looks": looks},
                 "headline": findings.headline(result),
-                "next": findings.step(result, left),
+                "next": findings.step(result, hint),
                 **to_jsonable_python(record, fallback=str),
             }
         )
-        self.write(PAGE, page(result, left, pictures))
-        asked = result.split.tried
+        self.write(PAGE, page(result, hint, pictures))
+        numbers = result.split.tried
         if result.sealed is not None:
-            asked = tuple(sorted((*result.split.without(0), *result.split.sealed)))
-        named = {"identifier": "improve", "hyperparameters": {"sealed part": result.split.sha256}}
+            numbers = tuple(sorted((*result.split.without(0), *result.split.sealed)))
+        sealed = {"sealed part": result.split.sha256}
+        terms = {"limits": None, "identifier": "improve", "hyperparameters": sealed}
         run = await a_evaluate(
-            [cases[number] for number in asked], [result.metric], show=False,
-            **{**settings, "limits": None, **named},
+            [cases[number] for number in numbers], [result.metric], show=False,
+            **{**settings, **terms},
         )  # fmt: skip
         assert run.record is not None
         run.record.save(self.path, run.rows, page=True)  # beside the record of the improvement
-        return left
+        return hint
 
     def change(
         self, target: str, metric: BaseMetric, accepted: Sequence[Candidate], improved: BaseMetric

@@ -200,10 +200,10 @@ def _ranked_shares(
     # asked less often, however sure. Nothing tells: with even shares none of them is first.
     whole = numpy.maximum(causes.sum(axis=1, keepdims=True), 1e-9)
     even = resamples @ (causes / whole * causes.max(axis=1, keepdims=True))
-    both = numpy.stack([samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9)])
-    lead = (both[..., top] - both[..., runners_up].max(axis=-1, initial=0)).min(axis=0)
+    blames = numpy.stack([samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9)])
+    lead = (blames[..., top] - blames[..., runners_up].max(axis=-1, initial=0)).min(axis=0)
     if not _is_sure(lead):
-        samples = numpy.concatenate(both)
+        samples = numpy.concatenate(blames)
     wrong = sum(fault.wrong for fault in faults)
     return tuple(_share(nodes[n], float(shares[n]), samples[:, n], wrong) for n in order), lead
 

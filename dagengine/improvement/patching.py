@@ -79,8 +79,8 @@ def _defines(path: Path, source: str, name: str, improved: BaseMetric) -> bool:
         copy.write_text(source, encoding="utf-8")
         sys.path.insert(0, str(path.resolve().parent))
         try:
-            named = (own for own in load_metrics(str(copy)) if own.spec().name == name)
-            hashes = {metric_hash(Counterfactual(metric)) for metric in named}
+            metrics = (own for own in load_metrics(str(copy)) if own.spec().name == name)
+            hashes = {metric_hash(Counterfactual(metric)) for metric in metrics}
             return metric_hash(Counterfactual(improved)) in hashes
         except DagengineError:
             return False

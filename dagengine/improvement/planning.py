@@ -204,12 +204,12 @@ class Search:
         The node itself is asked `factor` times each, and a rewriter up to `edits` times.
         """
         (metric,) = self._estimate(numbers).metrics
-        asked = {node.node: node.asked for node in metric.nodes}
+        questions = {node.node: node.asked for node in metric.nodes}
         least, most = list[int](), list[float]()
         for title in titles:
-            calls = asked.get(title, NO_QUESTIONS).times(factor)
+            calls = questions.get(title, NO_QUESTIONS).times(factor)
             for name in self._behind(title):  # none of these questions is sure
-                calls += asked.get(name, NO_QUESTIONS).by_chance(0.0)
+                calls += questions.get(name, NO_QUESTIONS).by_chance(0.0)
             calls = calls.times(self.times)
             least.append(calls.least)
             most.append(math.inf if calls.most is None else calls.most)

@@ -109,16 +109,16 @@ class _Ladder:
     async def open_sealed(self) -> Sealed:
         """The sealed part, before and after."""
         cases, asking = self.search.split.sealed, self.asking
-        before = (await asking.judge(self.search.metric, cases)).right()
-        after = (await asking.judge(self.metric, cases)).right()
+        old = (await asking.judge(self.search.metric, cases)).right()
+        new = (await asking.judge(self.metric, cases)).right()
 
-        def turned(wrong: Mapping[int, float], right: Mapping[int, float]) -> tuple[str, ...]:
-            cases = [number for number in wrong if wrong[number] <= 0.5 < right[number]]
-            return tuple(case_label(self.search.cases[number], number) for number in cases)
+        def names(wrong: Mapping[int, float], right: Mapping[int, float]) -> tuple[str, ...]:
+            turns = [number for number in wrong if wrong[number] <= 0.5 < right[number]]
+            return tuple(case_label(self.search.cases[number], number) for number in turns)
 
         return Sealed(
-            asking.share(before), asking.share(after), asking.gain(before, after),
-            turned(before, after), turned(after, before),
+            asking.share(old), asking.share(new), asking.gain(old, new), names(old, new),
+            names(new, old),
         )  # fmt: skip
 
     def labels_needed(self) -> int | None:
@@ -148,7 +148,7 @@ class _Ladder:
         return tries
 
     async def _propose(self, rung: Rung, node: str, tries: Sequence[_Try]) -> Proposal:
-        """What a rung would change, after some `tries`."""
+        """The change that a rung would make, after some `tries`."""
         if rung in _FITTED:
             return _FITTED[rung](self.judged, self.search.split)
         if rung == "votes":
@@ -184,15 +184,15 @@ class _Ladder:
         examples = examples_for(self.judged, node, answers, self.search.split.folds[0])
         if not examples:
             return Proposal("examples from labels", node, "no label of it may be shown")
-        what = f"{counted(len(examples), 'example')} from labels"
-        return Proposal(what, node, {"examples": [*map(asdict, examples)]})
+        title = f"{counted(len(examples), 'example')} from labels"
+        return Proposal(title, node, {"examples": [*map(asdict, examples)]})
 
     async def _criterion(self, node: str, tries: Sequence[_Try]) -> Proposal:
         """The criterion reworded, each time otherwise."""
-        before = [attempt.candidate for attempt in tries if attempt.candidate.rung == "criterion"]
-        earlier = [candidate.detail["criterion"] for candidate in before if not candidate.skipped]
-        what = f"criterion rewritten, {chr(ord('a') + len(before))}"
-        return Proposal(what, node, await self._edit(node, earlier))
+        edits = [attempt.candidate for attempt in tries if attempt.candidate.rung == "criterion"]
+        earlier = [edit.detail["criterion"] for edit in edits if not edit.skipped]
+        title = f"criterion rewritten, {chr(ord('a') + len(edits))}"
+        return Proposal(title, node, await self._edit(node, earlier))
 
     def _together(self, node: str, tries: Sequence[_Try]) -> Proposal:
         """The best criterion with the examples, if each of them looks better alone."""
@@ -202,9 +202,9 @@ class _Ladder:
         if min(criterion.gain, examples.gain) <= 0:
             why = "needs both, and both have to look better"
             return Proposal("criterion and examples", node, why)
-        shown = examples.candidate
-        what = f"{criterion.candidate.what[-1]} and {shown.what.removesuffix(' from labels')}"
-        return Proposal(what, node, {**criterion.candidate.detail, **shown.detail})
+        letter, detail = criterion.candidate.what[-1], examples.candidate.detail
+        title = f"{letter} and {counted(len(detail['examples']), 'example')}"
+        return Proposal(title, node, {**criterion.candidate.detail, **detail})
 
     def _merge(self, node: str) -> Proposal:
         """The node and a neighbour as one question."""

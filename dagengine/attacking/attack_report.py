@@ -190,8 +190,8 @@ def _table(
 ) -> Iterator[str]:
     names = next(own.nodes for own in card.metrics if own.metric == metric)
     red = {cell.node for cell in cells if cell.red}
-    nodes = sorted(names, key=lambda node: (node not in red, names.index(node)))[:_NODES]
-    nodes.sort(key=names.index)
+    # The nodes that matter are chosen, and stay in the order of the metric.
+    nodes = sorted(sorted(names, key=lambda node: node not in red)[:_NODES], key=names.index)
     yield f"Failing answers turned into passes, of 100; {metric}, {where(place)}"
     heads = ["twin", WHOLE, *nodes]
     yield f"  {'':18}" + "".join(f" {one_line(head, 14):>14}" for head in heads)

@@ -79,16 +79,20 @@ _SHOWN_REASON = 400
 
 @dataclass(frozen=True, slots=True)
 class AttackPlan:
-    """What to attack with, and where; checked when it is made."""
+    """What to attack with, and where, and the defences to try; checked when it is made."""
 
     families: tuple[Family, ...]
     fields: Sequence[str] | None
     positions: Sequence[str]
     sample: int
     seed: int
+    defend: Sequence[str]
+    judges: Mapping[str, Any]
+    line: float
 
     def __post_init__(self) -> None:
         checked_places(self.fields or (), self.positions)
+        checked_defences(self.defend, self.judges)
         if self.sample < 1:
             raise InputError(f"sample must be a whole number from 1 on, got {self.sample!r}")
 
@@ -138,7 +142,7 @@ class Try:
     twin: TestCase
 
 
-class _Asking(Experiment):
+class AttackExperiment(Experiment):
     """The experiment of one attack."""
 
     async def runs(
@@ -197,30 +201,36 @@ async def a_attack(
     if isinstance(read, AsyncCases):
         raise InputError("attacks need all cases before the first: give a file or a list")
     cases = cast(list[TestCase], [*strict(read)])
-    own_fields = None if fields is None else tuple(fields)
-    own_families = select_families(families, attacks)
-    plan = AttackPlan(own_families, own_fields, tuple(positions), sample, seed)
-    judges = judges or {}
-    checked_defences(defend, judges)
+    plan = AttackPlan(
+        select_families(families, attacks), None if fields is None else tuple(fields),
+        tuple(positions), sample, seed, defend, judges or {}, line,
+    )  # fmt: skip
+    asking = AttackExperiment(settings=settings, times=repeats, show=show, on_row=on_row)
+    return await run_plan(plan, metrics, cases, asking)
+
+
+async def run_plan(
+    plan: AttackPlan, metrics: Sequence[BaseMetric], cases: Sequence[TestCase],
+    asking: AttackExperiment,
+) -> AttackCard:  # fmt: skip
+    """Attack metrics by a plan, which `a_attack` explains."""
     campaigns = campaigns_of(metrics, cases, plan)
-    asking = _Asking(settings=settings, times=repeats, show=show, on_row=on_row)
     clean, clean_totals = await asking.runs(cases, metrics)
     for campaign in campaigns:
         await campaign.attack(asking, clean.get(campaign.name, []))
     cells = mark_significant([*_from_all(campaigns, Campaign.cells)])
     defences: list[Defence] = []
     for campaign in campaigns:
-        behind = _Defending(campaign, cells, clean_totals, judges, line)
-        defences += await behind.all(defend, asking)
+        defences += await _Defending(campaign, cells, clean_totals).all(asking)
     return AttackCard(
         metrics=tuple(campaign.attacked for campaign in campaigns),
         cells=tuple(cells),
         figures=tuple(_from_all(campaigns, Campaign.figures)),
         falls=tuple(_from_all(campaigns, lambda campaign: campaign.falls(cells))),
         defences=tuple(defences),
-        judges=_names_of_judges(metrics, settings.get("model")),
-        repeats=repeats,
-        line=line,
+        judges=_names_of_judges(metrics, asking.settings.get("model")),
+        repeats=asking.times,
+        line=plan.line,
         asked=asking.totals.asked - asking.totals.shared,
         calls=asking.totals.calls,
         usage=asking.totals.usage,
@@ -244,9 +254,8 @@ def _from_all(
 
 
 def forecasts(
-    cases: Sequence[TestCase], metrics: Sequence[BaseMetric], plan: AttackPlan,
-    defend: Sequence[str], judges: Mapping[str, Any], model: Any,
-) -> Iterator[Forecast]:  # fmt: skip
+    plan: AttackPlan, metrics: Sequence[BaseMetric], cases: Sequence[TestCase], model: Any
+) -> Iterator[Forecast]:
     """The clean cases; the attacks if as many cases fail as there may be; every defence.
 
     Raises InputError for what cannot be attacked.
@@ -256,8 +265,8 @@ def forecasts(
         both = _both_sides(campaign.make_tries(plan.sample_cases(range(len(cases)))))
         what = f"{len(both):,} attacks and twins on {campaign.name}"
         yield forecast(what, compile_metrics([campaign.metric]), both, model)
-        for defence in defend:
-            metric = defended(campaign.metric, defence, campaign.fields, judges)
+        for defence in plan.defend:
+            metric = campaign.defended(defence)
             what = f"{campaign.name} behind {defence}"
             yield forecast(what, compile_metrics([metric]), [*cases, *both[::2]], model)
 
@@ -274,7 +283,7 @@ class Campaign:
     """The attack on one metric."""
 
     def __init__(self, metric: BaseMetric, cases: Sequence[TestCase], plan: AttackPlan) -> None:
-        self.metric, self.cases, self._plan = metric, cases, plan
+        self.metric, self.cases, self.plan = metric, cases, plan
         self.ways = Ways(metric)
         self.name = self.ways.spec.name
         if self.ways.spec.threshold is None:
@@ -294,14 +303,18 @@ class Campaign:
         """Every attack on some of the cases."""
         tries: list[Try] = []
         for number in numbers:
-            tries += self._plan.tries(number, self.cases[number], self._aim(number), self.fields)
+            tries += self.plan.tries(number, self.cases[number], self._aim(number), self.fields)
         return tries
 
-    async def attack(self, asking: _Asking, clean: Sequence[Sequence[AttackRun]]) -> None:
+    def defended(self, defence: str) -> BaseMetric:
+        """The metric with a defence of the fields that are attacked."""
+        return defended(self.metric, defence, self.fields, self.plan.judges)
+
+    async def attack(self, asking: AttackExperiment, clean: Sequence[Sequence[AttackRun]]) -> None:
         """Attack what fails when clean; the metric is alone, so that others ask nothing."""
         self.clean = clean
         failing = [number for number, runs in enumerate(clean) if fails(runs)]
-        self._failing, self._drawn = len(failing), self._plan.sample_cases(failing)
+        self._failing, self._drawn = len(failing), self.plan.sample_cases(failing)
         tries = self.make_tries(self._drawn)
         runs, _ = await asking.runs(_both_sides(tries), [self.metric], self._keep)
         own = iter(runs.get(self.name, ()))
@@ -413,16 +426,8 @@ def first_reply(runs: Sequence[AttackRun], node: str) -> Any:
 class _Defending:
     """The defences of one metric, tried on the attacks that it falls to."""
 
-    def __init__(
-        self,
-        campaign: Campaign,
-        cells: Iterable[Cell],
-        clean: Totals,
-        judges: Mapping[str, Any],
-        line: float,
-    ) -> None:
-        self._campaign, self._clean = campaign, clean
-        self._judges, self._line = judges, line
+    def __init__(self, campaign: Campaign, cells: Iterable[Cell], clean: Totals) -> None:
+        self._campaign, self._clean, self._line = campaign, clean, campaign.plan.line
         kinds = {(cell.family, cell.place) for cell in campaign.red(cells)}
         self._tries, self._before = list[Try](), list[Ending | None]()
         for attempt, trial in campaign.tried:
@@ -431,14 +436,12 @@ class _Defending:
                 self._before.append(majority_outcome(trial.attacked))
         self._honest_before = [*map(majority_outcome, campaign.clean)]
 
-    async def all(self, names: Sequence[str], asking: _Asking) -> list[Defence]:
+    async def all(self, asking: AttackExperiment) -> list[Defence]:
         """Every defence; nothing if nothing fell."""
-        if not self._tries or not names:
-            return []
         own = _questions(self._campaign.ways, self._campaign.clean)
         defences: list[Defence] = []
-        for name in names:
-            metric = defended(self._campaign.metric, name, self._campaign.fields, self._judges)
+        for name in self._campaign.plan.defend if self._tries else ():
+            metric = self._campaign.defended(name)
             clean, totals = await asking.runs(self._campaign.cases, [metric])
             attacked, _ = await asking.runs([own.attacked for own in self._tries], [metric])
             (runs,), (behind,) = clean.values(), attacked.values()

@@ -115,12 +115,16 @@ def attack(options: AttackOptions) -> None:
 
     conditions = [*map(parse_fail_if, options.fail_if or ())]
     own = () if options.attacks is None else read_attacks(options.attacks)
+    defend = _parts(options.defend) or []
     plan = AttackPlan(
         select_families(_parts(options.families), own),
         tuple(_parts(options.fields) or ()) or None,
         tuple(_parts(options.position) or ()),
         options.sample,
         options.seed,
+        defend,
+        options.other_judges(defend),
+        options.line,
     )
     metrics = load_metrics(options.metrics, options.quoting())
     read = options.cases_in(*options.data, unit=options.unit)
@@ -128,17 +132,13 @@ def attack(options: AttackOptions) -> None:
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")
     require_benchmark_extra()
-    defend = _parts(options.defend) or []
-    asked: dict[str, Any] = {
-        "defend": defend, "judges": options.other_judges(defend),
-        "model": options.chosen_judge(),
-    }  # fmt: skip
-    _print_plan(options, plan, forecasts(cases, metrics, plan, **asked))
+    model = options.chosen_judge()
+    _print_plan(options, plan, forecasts(plan, metrics, cases, model))
     if options.plan:
         return
     outlive_reader()  # the card is not written yet
     with sole(options.out / "attack.json"):
-        card = _run_attack(options, plan, metrics, cases, asked)
+        card = _run_attack(options, plan, metrics, cases, model)
         report(**dataclasses.asdict(card))
         say("\n".join(screen(card)))
         with name_in_errors(options.out):
@@ -178,31 +178,22 @@ def _print_plan(options: AttackOptions, plan: AttackPlan, parts: Iterable[Foreca
 
 def _run_attack(
     options: AttackOptions, plan: AttackPlan, metrics: list[BaseMetric],
-    cases: list[TestCase], asked: dict[str, Any],
+    cases: list[TestCase], model: Any,
 ) -> AttackCard:  # fmt: skip
     """Ask everything; an interrupt says how to continue."""
-    from dagengine.attacking.campaign import attack as attacked
+    from dagengine.attacking.campaign import AttackExperiment, run_plan
+    from dagengine.execution.interrupts import sync
 
     access = CountedAccess()
+    settings = {
+        "model": model, "store": options.store, "limits": options.limits(),
+        "on_attempt": access.note,
+    }  # fmt: skip
+    asking = AttackExperiment(
+        settings=settings, times=options.repeats, show=True, on_row=access.count
+    )
     collector_at_work()
     with saying_how_to_go_on(
         options.store, lambda: f"interrupted after {access.done:,} judged cases"
     ):
-        return attacked(
-            cases,
-            metrics,
-            families=[family.name for family in plan.families],
-            attacks=plan.families,
-            fields=plan.fields,
-            positions=plan.positions,
-            sample=plan.sample,
-            repeats=options.repeats,
-            line=options.line,
-            seed=plan.seed,
-            show=True,
-            on_row=access.count,
-            on_attempt=access.note,
-            store=options.store,
-            limits=options.limits(),
-            **asked,
-        )
+        return sync(lambda: run_plan(plan, metrics, cases, asking))

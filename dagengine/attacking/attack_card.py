@@ -243,9 +243,12 @@ def failing_lines(card: AttackCard, conditions: Sequence[Condition]) -> Iterator
 def _shares(card: AttackCard, measure: str) -> Iterator[tuple[str, str, Share | None]]:
     """The shares of a measure, each after its metric and its name."""
     if measure == "null-pass":
-        yield from ((own.metric, own.metric, own.null) for own in card.metrics)
+        for own in card.metrics:
+            yield own.metric, own.metric, own.null
     elif measure == "drift":
-        yield from ((f.metric, f"{f.metric}, {f.family}", f.turned) for f in card.figures)
+        for figures in card.figures:
+            yield figures.metric, f"{figures.metric}, {figures.family}", figures.turned
     else:
-        whole = (cell for cell in card.cells if not cell.node)
-        yield from ((c.metric, f"{c.metric}, {c.family}", c.attacked) for c in whole)
+        for cell in card.cells:
+            if not cell.node:
+                yield cell.metric, f"{cell.metric}, {cell.family}", cell.attacked

@@ -223,7 +223,7 @@ async def run_plan(
     for campaign in campaigns:
         defences += await _Defending(campaign, cells, clean_totals).all(asking)
     return AttackCard(
-        metrics=tuple(campaign.attacked for campaign in campaigns),
+        metrics=tuple(map(Campaign.attacked, campaigns)),
         cells=tuple(cells),
         figures=tuple(_from_all(campaigns, Campaign.figures)),
         falls=tuple(_from_all(campaigns, lambda campaign: campaign.falls(cells))),
@@ -341,7 +341,6 @@ class Campaign:
             step.node: step.reason[:_SHOWN_REASON] for step in result.steps if step.reason
         }
 
-    @property
     def attacked(self) -> Attacked:
         """Number of cases, and of null answers that passed."""
         null = [t for (family, _), trials in self.trials.items() if family == NULL for t in trials]
@@ -445,7 +444,7 @@ class _Defending:
             clean, totals = await asking.runs(self._campaign.cases, [metric])
             attacked, _ = await asking.runs([own.attacked for own in self._tries], [metric])
             (runs,), (behind,) = clean.values(), attacked.values()
-            honest, after = (list(map(majority_outcome, part)) for part in (runs, behind))
+            honest, after = [*map(majority_outcome, runs)], [*map(majority_outcome, behind)]
             questions = _questions(Ways(metric), runs)
             costs = _per_thousand(self._clean, own), _per_thousand(totals, questions)
             defences.append(self._defence(name, honest, after, (own, questions), costs))
@@ -484,8 +483,8 @@ class _Defending:
             if changed.low is not None and changed.low > self._line:
                 return f"changes more than {line}"
             # With few honest cases even none that changes leaves an interval above the line.
-            ends = ((n, case_share(0, n).high or 1) for n in range(1, 1000))
-            count = next((n for n, high in ends if high <= self._line), 0)
+            enough = (n for n in range(1, 1000) if (case_share(0, n).high or 1) <= self._line)
+            count = next(enough, 0)
             advice = text_if(
                 changed.count == 0 < count, f"; {count} without a change would show it"
             )
@@ -515,5 +514,5 @@ def _both(first: Ending | None, second: Ending | None) -> Ending | None:
 
 def _names_of_judges(metrics: Sequence[BaseMetric], model: Any) -> tuple[str, ...]:
     plan = compile_metrics(metrics)
-    judges = (as_judge(model if own is None else own) for own in plan.models)
-    return tuple(dict.fromkeys(judge_name(judge.identity) for judge in judges))
+    judges = [model if judge is None else judge for judge in plan.models]
+    return tuple(dict.fromkeys(judge_name(as_judge(judge).identity) for judge in judges))

@@ -239,6 +239,11 @@ def fails(runs: Sequence[AttackRun]) -> bool:
     return most(run.failed for run in runs)
 
 
+def lacks_score(runs: Sequence[AttackRun]) -> bool:
+    """Whether most runs of a case have no score."""
+    return most(run.score is None for run in runs)
+
+
 class Ending(IntEnum):
     """How a case ends."""
 
@@ -254,7 +259,7 @@ def majority_outcome(runs: Sequence[AttackRun]) -> Ending | None:
         return None
     if passes_mostly(runs):
         return Ending.PASSES
-    return Ending.NO_SCORE if most(run.score is None for run in runs) else Ending.FAILS
+    return Ending.NO_SCORE if lacks_score(runs) else Ending.FAILS
 
 
 @dataclass(frozen=True)
@@ -400,7 +405,7 @@ def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) 
         paths=share_of(map(_takes_other_path, attacked, clean)),
         twin_paths=share_of(map(_takes_other_path, twin, clean)),
         unsupported=share_of(most(run.unsupported for run in runs) for runs in attacked),
-        no_score=sum(most(run.score is None for run in runs) for runs in attacked),
+        no_score=sum(map(lacks_score, attacked)),
     )
 
 

@@ -467,6 +467,7 @@ def judge_of(path: Path) -> tuple[str | None, float | None]:
     run = load_run(path)
     model = run.manifest.judges[0].model if run.manifest.judges else None
     price = find_price(model, {})
-    usages = [step.usage for row in run.rows() for result in row.metrics for step in result.steps]
-    paid = (price.of(usage) for usage in usages if usage.input_tokens and price)
-    return model, mean_score(paid)
+    if price is None:
+        return model, None
+    usages = (step.usage for row in run.rows() for result in row.metrics for step in result.steps)
+    return model, mean_score(price.of(usage) for usage in usages if usage.input_tokens)

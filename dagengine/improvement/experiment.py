@@ -79,9 +79,12 @@ def split_cases(
         raise InputError(f"sealed={sealed}: the sealed share of the cases lies from 0.1 to 0.9")
     content = {case: read_digest(cases[case], reads) for case in labels}
     names = _group_names(content, groups)
-    # A number from 0 to 1 that a name has in every process: `hash` differs between them.
-    digests = {name: hashlib.sha256(f"{salt} {name}".encode()) for name in names.values()}
-    draws = {name: int.from_bytes(h.digest()[:7]) / 2**56 for name, h in digests.items()}
+
+    def draw(name: str) -> float:
+        """A number from 0 to 1 that a name has in every process: `hash` differs between them."""
+        return int.from_bytes(hashlib.sha256(f"{salt} {name}".encode()).digest()[:7]) / 2**56
+
+    draws = {name: draw(name) for name in names.values()}
     sealed_cases = tuple(case for case in sorted(labels) if draws[names[case]] < sealed)
     unsealed = sorted((name for name in draws if draws[name] >= sealed), key=draws.__getitem__)
     if len(unsealed) < LEAST_TRIED:

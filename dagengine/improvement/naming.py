@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import mul
 from typing import Any, Literal
 
 from dagengine.improvement.experiment import Judged, reader_of
@@ -169,12 +168,11 @@ class Faults:
             # Each unasked node multiplies the replays by its answers: too deep, nothing is known.
             if deep >= _DEEP or not usual:
                 return 0.5
-            chances = (
-                self._mends(number, {**replies, missing.node: reply}, label, deep + 1)
-                for reply in usual
-            )
-            weights = (count / usual.total() for count in usual.values())
-            return float(sum(map(mul, weights, chances)))
+            chance = 0.0
+            for reply, count in usual.items():
+                answered = {**replies, missing.node: reply}
+                chance += count / usual.total() * self._mends(number, answered, label, deep + 1)
+            return chance
         if result is None or result.score is None:
             return 0.0
         outcome: Vote = result.success is True

@@ -158,8 +158,7 @@ class Search:
         """Every step of the search with its calls."""
         split, titles = self.split, changeable(self.metric, self.node)
         # A merged node is asked where its parent was.
-        pairs = filter(None, (pair_at(self.metric, title) for title in titles))
-        parents = [pair.parent.title for pair in pairs]
+        parents = [pair.parent.title for title in titles if (pair := pair_at(self.metric, title))]
         # By rung: words, the nodes that are asked anew, how often, and calls of a rewriter. The
         # first vote is the answer that the metric as it is got: it is in the store.
         changes: dict[Rung, tuple[str, Sequence[str], int, int]] = {
@@ -219,9 +218,10 @@ class Search:
 
     def _behind(self, title: str) -> set[str]:
         """The nodes that may follow a node, or read it."""
-        units = self._compiled.units
-        own, graph = (unit.index for unit in units if unit.name == title), self._compiled.graph
-        later = set[int]().union(*(nx.descendants(graph, unit) for unit in own))
+        units, graph, later = self._compiled.units, self._compiled.graph, set[int]()
+        for unit in units:
+            if unit.name == title:
+                later |= nx.descendants(graph, unit.index)
         # A node of several units may be behind itself, and is counted already.
         return {units[index].name for index in later} - {title}
 

@@ -6,9 +6,10 @@ Every answer is stored before it counts.
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
@@ -90,7 +91,7 @@ class _Ladder:
         search = self.search
         await self._judge()
         self.as_it_was = self.right
-        self._decide(await self._tries([rung for rung in search.rungs if rung in _FITTED]), FREE)
+        self._decide(await self._tries(), FREE)
         # The mistakes to blame a node for are those that the new threshold or score left.
         if self.metric is not search.metric:
             await self._judge()
@@ -102,8 +103,7 @@ class _Ladder:
             # It is known, so more labels are not needed; but no rung could change it.
             blamed = replace(blamed, node=None, needed=None)
         if blamed.node is not None:
-            paid = [rung for rung in search.rungs if rung not in _FITTED]
-            self._decide(await self._tries(paid, blamed.node), 1 - FREE)
+            self._decide(await self._tries(blamed.node), 1 - FREE)
         return blamed
 
     async def open_sealed(self) -> Sealed:
@@ -140,14 +140,16 @@ class _Ladder:
         self.judged = await self.asking.judge(self.metric, self.search.split.tried)
         self.right = self.judged.right()
 
-    async def _tries(self, rungs: Iterable[Rung], node: str = "") -> list[_Try]:
-        """Try rungs in their order, at a node if they ask something."""
-        tries: list[_Try] = []
-        for rung in rungs:
-            tries.append(await self._try(rung, await self._propose(rung, node, tries)))
-        return tries
+    async def _tries(self, node: str = "") -> list[_Try]:
+        """Try the rungs that ask nothing, or with a node all others at it, in their order."""
+        tries = defaultdict[Rung, list[_Try]](list)
+        for rung in self.search.rungs:
+            if (rung in _FITTED) is not bool(node):
+                proposal = await self._propose(rung, node, tries)
+                tries[rung].append(await self._try(rung, proposal))
+        return [*chain.from_iterable(tries.values())]
 
-    async def _propose(self, rung: Rung, node: str, tries: Sequence[_Try]) -> Proposal:
+    async def _propose(self, rung: Rung, node: str, tries: Mapping[Rung, list[_Try]]) -> Proposal:
         """The change that a rung would make, after some `tries`."""
         if rung in _FITTED:
             return _FITTED[rung](self.judged, self.search.split)
@@ -156,9 +158,9 @@ class _Ladder:
         if rung == "examples":
             return self._examples(node)
         if rung == "criterion":
-            return await self._criterion(node, tries)
+            return await self._criterion(node, tries["criterion"])
         if rung == "together":
-            return self._together(node, tries)
+            return self._together(node, tries["criterion"], *tries["examples"])
         if rung == "merge":
             return self._merge(node)
         if rung == "split":
@@ -189,15 +191,13 @@ class _Ladder:
 
     async def _criterion(self, node: str, tries: Sequence[_Try]) -> Proposal:
         """The criterion reworded, each time otherwise."""
-        edits = [attempt.candidate for attempt in tries if attempt.candidate.rung == "criterion"]
+        edits = map(attrgetter("candidate"), tries)
         earlier = [edit.detail["criterion"] for edit in edits if not edit.skipped]
-        title = f"criterion rewritten, {chr(ord('a') + len(edits))}"
+        title = f"criterion rewritten, {chr(ord('a') + len(tries))}"
         return Proposal(title, node, await self._edit(node, earlier))
 
-    def _together(self, node: str, tries: Sequence[_Try]) -> Proposal:
+    def _together(self, node: str, criteria: Sequence[_Try], examples: _Try) -> Proposal:
         """The best criterion with the examples, if each of them looks better alone."""
-        examples = next(attempt for attempt in tries if attempt.candidate.rung == "examples")
-        criteria = (attempt for attempt in tries if attempt.candidate.rung == "criterion")
         criterion = max(criteria, key=attrgetter("gain"))
         if min(criterion.gain, examples.gain) <= 0:
             why = "needs both, and both have to look better"
@@ -320,15 +320,15 @@ class _Ladder:
         One is of all cases, one with as much weight for every label. A judge that only learns which
         label is commoner is no better by the second.
         """
-        gains = [
-            {n: attempt.right[n] - before[n] for n in attempt.right if n in before}
-            for attempt in tries
-        ]
-        labels = self.asking.labels.by_case
+        labels, groups = self.asking.labels.by_case, self.asking.groups
         often = Counter(map(labels.__getitem__, self.search.split.tried))
-        even = [{n: gain / often[labels[n]] for n, gain in by_case.items()} for by_case in gains]
-        p_values = [joint_p(values, self.asking.groups) for values in (gains, even)]
-        return [(min(1.0, a / spent), min(1.0, b / spent)) for a, b in zip(*p_values, strict=True)]
+        plain, even = list[dict[int, float]](), list[dict[int, float]]()
+        for attempt in tries:
+            gains = {n: right - before[n] for n, right in attempt.right.items() if n in before}
+            plain.append(gains)
+            even.append({n: gain / often[labels[n]] for n, gain in gains.items()})
+        p_values = zip(joint_p(plain, groups), joint_p(even, groups), strict=True)
+        return [(min(1.0, a / spent), min(1.0, b / spent)) for a, b in p_values]
 
     def _refusal(self, candidate: Candidate, plain: float, even: float) -> str:
         """Why a gain is not enough by its p values; "" if it is."""
@@ -373,10 +373,11 @@ async def run_search(
             # Noted before it is opened: a run that is killed in between has looked, too.
             looks = on_look(metric_hash(Counterfactual(ladder.metric)))
         sealed = await ladder.open_sealed()
-    votes = [*map(list, search.people.values())]
-    several = sum(len(own) > 1 for own in votes)
-    # As text: 1 and "1" are one label.
-    differing = [n for n, own in search.people.items() if len(set(map(str, own))) > 1]
+    several, contradictions = 0, list[str]()
+    for number, votes in search.people.items():
+        several += len(votes) > 1
+        if len(set(map(str, votes))) > 1:  # as text: 1 and "1" are one label
+            contradictions.append(case_label(search.cases[number], number))
     return Improvement(
         name=search.metric.spec().name,
         metric=ladder.metric,
@@ -389,8 +390,8 @@ async def run_search(
         sealed=sealed,
         needed=ladder.labels_needed(),
         several=several,
-        contradictions=tuple(case_label(search.cases[n], n) for n in differing),
-        ceiling=label_ceiling(votes) if several else None,
+        contradictions=tuple(contradictions),
+        ceiling=label_ceiling([*map(list, search.people.values())]) if several else None,
         totals=asking.totals,
         looks=looks,
         notes=search.notes,
@@ -437,15 +438,14 @@ async def a_improve(
     """
     check_names("improve() has no argument", settings, Terms.__annotations__)
     run_settings: dict[str, Any] = {**settings}
-    search_terms, run_terms = (
-        {name: run_settings.pop(name) for name in names if name in run_settings}
-        for names in (names_of(Search.of), names_of(run_search))
-    )
-    search = Search.of(test_cases, metric, labels, **search_terms)
+    rewriter = run_settings.pop("rewriter", None)
+    on_candidate = run_settings.pop("on_candidate", None)
+    terms = {name: run_settings.pop(name) for name in names_of(Search.of) if name in run_settings}
+    search = Search.of(test_cases, metric, labels, **terms)
     with tempfile.TemporaryDirectory() as folder:  # answers are shared by all candidates
         if run_settings.get("store") is None:
             run_settings["store"] = Path(folder) / "answers.db"
-        return await run_search(search, run_settings, **run_terms)
+        return await run_search(search, run_settings, rewriter=rewriter, on_candidate=on_candidate)
 
 
 def improve(

@@ -180,15 +180,19 @@ def corrected_difference(
         [*cases.groups, object(), object()],
     )  # fmt: skip
     labels_only = _Cases(pseudo.labels[pseudo.has], pseudo.scores[pseudo.has], pseudo.asked)
-    results = [_power_shares(part, z) for part in (pseudo, labels_only)]
-    # Differences lie between -1 and 1.
-    clipped = (numpy.clip((value, value - half, value + half), -1.0, 1.0).tolist()
-               for value, half in results)  # fmt: skip
-    estimate, alone = (Interval.around(value, (low, high), 0.95, "PPI++", len(asked))
-                       for value, low, high in clipped)  # fmt: skip
+
+    def shown_by(part: _Cases) -> tuple[Interval, float]:
+        value, half = _power_shares(part, z)
+        p = 2 * NormalDist().cdf(-abs(value) / half * z)
+        # Differences lie between -1 and 1.
+        value, low, high = numpy.clip((value, value - half, value + half), -1.0, 1.0).tolist()
+        return Interval.around(value, (low, high), 0.95, "PPI++", len(asked)), p
+
+    (estimate, p), (alone, p_alone) = shown_by(pseudo), shown_by(labels_only)
     result = _result(estimate, alone, cases.judge, len(asked), len(cases.scores))
-    value, half = results[not result.telling]
-    return replace(result, p=2 * NormalDist().cdf(-abs(value) / half * z))
+    if result.telling:
+        return replace(result, p=p)
+    return replace(result, p=p_alone)
 
 
 def _result(

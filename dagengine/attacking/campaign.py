@@ -203,7 +203,7 @@ async def a_attack(
     cases = cast(list[TestCase], [*strict(read)])
     plan = AttackPlan(
         select_families(families, attacks), None if fields is None else tuple(fields),
-        tuple(positions), sample, seed, defend, judges or {}, line,
+        tuple(positions), sample, seed, tuple(defend), judges or {}, line,
     )  # fmt: skip
     asking = AttackExperiment(settings=settings, times=repeats, show=show, on_row=on_row)
     return await run_plan(plan, metrics, cases, asking)

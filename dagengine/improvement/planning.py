@@ -41,7 +41,7 @@ from dagengine.reliability.labels import (
 from dagengine.reliability.runs import clusters
 from dagengine.reliability.statistics.comparisons import visible_difference
 from dagengine.system.terminal import counted, text_if
-from dagengine.test_case import TestCase
+from dagengine.test_case import TestCase, case_label
 from dagengine.voting.wrappers import can_split, pair_at
 
 _DIFFERING = 0.15  # the share of cases that a change is taken to judge otherwise
@@ -149,6 +149,15 @@ class Search:
         if money is not None and likely:
             money = money / likely * sum(step.calls.most or 0 for step in steps)
         return SearchPlan(steps, len(self.rungs), len(self.split.sealed), money)
+
+    def people_differ(self) -> tuple[int, tuple[str, ...]]:
+        """The number of cases with several labels, and the cases on which these differ."""
+        several, names = 0, list[str]()
+        for number, votes in self.people.items():
+            several += len(votes) > 1
+            if len(set(map(str, votes))) > 1:  # as text: 1 and "1" are one label
+                names.append(case_label(self.cases[number], number))
+        return several, tuple(names)
 
     @cached_property
     def _compiled(self) -> Plan:

@@ -373,11 +373,7 @@ async def run_search(
             # Noted before it is opened: a run that is killed in between has looked, too.
             looks = on_look(metric_hash(Counterfactual(ladder.metric)))
         sealed = await ladder.open_sealed()
-    several, contradictions = 0, list[str]()
-    for number, votes in search.people.items():
-        several += len(votes) > 1
-        if len(set(map(str, votes))) > 1:  # as text: 1 and "1" are one label
-            contradictions.append(case_label(search.cases[number], number))
+    several, contradictions = search.people_differ()
     return Improvement(
         name=search.metric.spec().name,
         metric=ladder.metric,
@@ -390,7 +386,7 @@ async def run_search(
         sealed=sealed,
         needed=ladder.labels_needed(),
         several=several,
-        contradictions=tuple(contradictions),
+        contradictions=contradictions,
         ceiling=label_ceiling([*map(list, search.people.values())]) if several else None,
         totals=asking.totals,
         looks=looks,

@@ -237,12 +237,27 @@ def icc(table: ScoreTable) -> Sums:
     variance (Shrout & Fleiss 1979, https://doi.org/10.1037/0033-2909.86.2.420). Every item has the
     same weight, whatever its repetitions: items that ran more often may be the noisy ones.
     """
+    rows = by_row(numbers, table)
+    # Moved to one of the scores: deviations stay, and equal scores are exactly zero.
+    start = next((row[0] for row in rows if row), 0.0)
+
+    def item(row: Sequence[float]) -> Totals:
+        moved, totals = [score - start for score in row], dict[Hashable, float]()
+        size = len(moved)
+        if moved:
+            centre = statistics.fmean(moved)
+            totals = {"items": 1.0, "mean": centre, "mean²": centre * centre, "1/size": 1 / size}
+        if size > 1:
+            variance = _variance_of(tuple(moved))
+            totals |= {"repeated": 1.0, "within": variance, "noise": variance / size}
+            totals["1/often"] = 1 / size
+        return totals
 
     def formula(all_: Totals) -> Any:
         between, within = _variances(all_)
         return between / (between + within)
 
-    return Sums(_by_item(table), formula, of_arrays=True)
+    return Sums(by_row(item, rows), formula, of_arrays=True)
 
 
 def icc_interval(
@@ -261,29 +276,29 @@ def icc_interval(
     case. `groups`, one per row, are left out together. Unknown if scores never vary within items
     or between them, where only a single item makes them vary, and with fewer than three.
     """
-    value = icc(table)
+    sums = icc.sums(table)
+    value, items = sums.value(), sums.items
     size = len(table) if groups is None else len(set(groups))
     if groups is not None and size < LEAST_GROUPS:
         return Unknown("too few groups", size, LEAST_GROUPS)
     if value is None:
         return Unknown("undefined", size)
     names = [*groups_of(groups, len(table))]
-    limits = _icc_ends(table, names)
+    limits = _icc_ends(items, names)
     if limits is None:
-        return _no_ends(table, names)
+        return _no_ends(table, items, names)
     low, high = min(limits[0], value), max(limits[1], value)
     two = len({*chain.from_iterable(map(numbers, table))}) == 2
     for row in _unseen(table, scale):
-        larger = [*table, row]
-        ends = (_icc_ends(larger, [*names, object()]) if two else None) or (icc(larger),)
+        larger = icc.sums([*table, row])
+        ends = (_icc_ends(larger.items, [*names, object()]) if two else None) or (larger.value(),)
         low, high = min(low, *present(ends)), max(high, *present(ends))
     return Interval(value, low, high, 0.95, "jackknife", size)
 
 
-def _icc_ends(table: ScoreTable, groups: Sequence[Hashable]) -> tuple[float, float] | None:
+def _icc_ends(items: Sequence[Totals], groups: Sequence[Hashable]) -> tuple[float, float] | None:
     """The ends by the jackknife alone; None if scores vary in too few groups."""
-    sums = _by_item(table)
-    varying = {name for name, totals in zip(groups, sums, strict=True) if totals.get("within")}
+    varying = {name for name, totals in zip(groups, items, strict=True) if totals.get("within")}
 
     def log_ratio(all_: Totals) -> Any:
         """The variance of the items' means over the part of it that is noise (MSB/MSW)."""
@@ -291,20 +306,19 @@ def _icc_ends(table: ScoreTable, groups: Sequence[Hashable]) -> tuple[float, flo
         noise = within / _repeats(all_)
         return numpy.log(numpy.where(between + noise > 0, (between + noise) / noise, numpy.nan))
 
-    whole = Sums(sums, log_ratio, of_arrays=True)
+    whole = Sums(items, log_ratio, of_arrays=True)
     limits = jackknife(whole, groups=groups, telling=len(varying) + 1)
     if limits is None:
         return None
-    repeats = _repeats(total(sums))
+    repeats = _repeats(total(items))
     low, high = (math.exp(min(end, 700.0)) - 1 for end in limits)
     return low / (low + repeats), high / (high + repeats)
 
 
-def _no_ends(table: ScoreTable, names: Sequence[Hashable]) -> Unknown:
+def _no_ends(table: ScoreTable, items: Sequence[Totals], names: Sequence[Hashable]) -> Unknown:
     """Why the jackknife has no ends: it needs noise and differing items, with one left out, too."""
-    sums = _by_item(table)
-    size = len({name for name, totals in zip(names, sums, strict=True) if totals})
-    if not _variances(total(sums))[1]:
+    size = len({name for name, totals in zip(names, items, strict=True) if totals})
+    if not _variances(total(items))[1]:
         return Unknown("no variation within items", size)
     if size < _LEAST:
         return Unknown("too few items", size, _LEAST)
@@ -342,26 +356,6 @@ def drift(table: ScoreTable, *, groups: Groups = None) -> Interval | Unknown:
         return statistics.linear_regression(*zip(*runs, strict=True)).slope if runs[1:] else None
 
     return mean_of(by_row(slope, table), groups=groups)
-
-
-def _by_item(table: ScoreTable) -> list[Totals]:
-    rows = by_row(numbers, table)
-    # Moved to one of the scores: deviations stay, and equal scores are exactly zero.
-    start = next((row[0] for row in rows if row), 0.0)
-
-    def item(row: Sequence[float]) -> Totals:
-        moved, totals = [score - start for score in row], dict[Hashable, float]()
-        size = len(moved)
-        if moved:
-            centre = statistics.fmean(moved)
-            totals = {"items": 1.0, "mean": centre, "mean²": centre * centre, "1/size": 1 / size}
-        if size > 1:
-            variance = _variance_of(tuple(moved))
-            totals |= {"repeated": 1.0, "within": variance, "noise": variance / size}
-            totals["1/often"] = 1 / size
-        return totals
-
-    return by_row(item, rows)
 
 
 def _variances(all_: Totals) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
@@ -78,7 +78,11 @@ def departures(table: Table, *, groups: Groups = None) -> list[Departure]:
     sure = {departure.way: departure for departure in ways if departure.sure}
     apart = sure.get("stands apart")
     if apart is None or len(rows[0]) < 4:
-        return _without_copies(sure) or ways
+        # Shocks make runs alike, and copies make later runs like earlier ones: results seem to
+        # move. What follows from another departure is none by itself.
+        has_shock = bool(_SHOCKS & sure.keys())
+        causes = [departure for departure in sure.values() if departure.is_copy is not has_shock]
+        return causes or [*sure.values()] or ways
     # A run that stands apart makes its neighbours seem alike: what do the others say without it?
     del sure["stands apart"]
     fewer = numpy.delete(coded, apart.run, 1), numpy.delete(numbers, apart.run, 1)
@@ -91,14 +95,6 @@ def _varying(table: Table) -> list[bool]:
     widths = [len(row) * (None not in row and len(set(row)) > 1) for row in table]
     ((width, _),) = Counter(filter(None, widths)).most_common(1) or [(0, 0)]
     return [0 < own == width for own in widths]
-
-
-def _without_copies(sure: Mapping[Way, Departure]) -> list[Departure]:
-    """Departures that do not follow from others of these."""
-    has_shock = bool(_SHOCKS & sure.keys())
-    # Shocks make runs alike, and copies make later runs like earlier ones: results seem to move.
-    causes = [departure for departure in sure.values() if departure.is_copy is not has_shock]
-    return causes or [*sure.values()]
 
 
 _SHOCKS = {"stands apart", "differs from run to run"}

@@ -253,8 +253,8 @@ def icc(table: ScoreTable) -> Sums:
             totals["1/often"] = 1 / size
         return totals
 
-    def formula(all_: Totals) -> Any:
-        between, within = _variances(all_)
+    def formula(totals: Totals) -> Any:
+        between, within = _variances(totals)
         return between / (between + within)
 
     return Sums(by_row(item, rows), formula, of_arrays=True)
@@ -300,10 +300,10 @@ def _icc_ends(items: Sequence[Totals], groups: Sequence[Hashable]) -> tuple[floa
     """The ends by the jackknife alone; None if scores vary in too few groups."""
     varying = {name for name, totals in zip(groups, items, strict=True) if totals.get("within")}
 
-    def log_ratio(all_: Totals) -> Any:
+    def log_ratio(totals: Totals) -> Any:
         """The variance of the items' means over the part of it that is noise (MSB/MSW)."""
-        between, within = _variances(all_)
-        noise = within / _repeats(all_)
+        between, within = _variances(totals)
+        noise = within / _repeats(totals)
         return numpy.log(numpy.where(between + noise > 0, (between + noise) / noise, numpy.nan))
 
     whole = Sums(items, log_ratio, of_arrays=True)
@@ -358,23 +358,23 @@ def drift(table: ScoreTable, *, groups: Groups = None) -> Interval | Unknown:
     return mean_of(by_row(slope, table), groups=groups)
 
 
-def _variances(all_: Totals) -> tuple[Any, Any]:
+def _variances(totals: Totals) -> tuple[Any, Any]:
     """Between items, and within them: each item counts once."""
-    within = all_["within"] / all_["repeated"]
-    means = squared_deviations(all_["items"], all_["mean"], all_["mean²"]) / (all_["items"] - 1)
-    return means - within / _repeats(all_), within
+    size, within = totals["items"], totals["within"] / totals["repeated"]
+    means = squared_deviations(size, totals["mean"], totals["mean²"]) / (size - 1)
+    return means - within / _repeats(totals), within
 
 
-def _repeats(all_: Totals) -> Any:
+def _repeats(totals: Totals) -> Any:
     """The within variance over the noise of the items' means: the repetitions, where equal.
 
     An item with one repetition has the mean noise of the others.
     """
-    within: Any = all_["within"] / all_["repeated"]
+    within: Any = totals["within"] / totals["repeated"]
     # Without any noise every item has one that is the same.
     still = within == 0
-    within, noise = within + still, all_["noise"] + still * all_["1/often"]
-    return within * all_["items"] / (noise + (all_["1/size"] - all_["1/often"]) * within)
+    within, noise = within + still, totals["noise"] + still * totals["1/often"]
+    return within * totals["items"] / (noise + (totals["1/size"] - totals["1/often"]) * within)
 
 
 Level = Literal["nominal", "interval"]
@@ -399,12 +399,12 @@ def cohen_kappa(pairs: Table, *, missing: Missing = "drop") -> Sums:
         marginals = {("first", first): 1.0, ("second", second): 1.0}
         return {"items": 1.0, "equal": float(first == second), **marginals}
 
-    def kappa(all_: Totals) -> float:
-        size = all_["items"]
-        equal = sum(number * all_.get(("second", key[1]), 0.0)
-                    for key, number in all_.items() if key[0] == "first")  # fmt: skip
+    def kappa(totals: Totals) -> float:
+        size = totals["items"]
+        equal = sum(number * totals.get(("second", key[1]), 0.0)
+                    for key, number in totals.items() if key[0] == "first")  # fmt: skip
         # Of all pairs of one rater's answer with one of the other's, those that differ.
-        return 1 - size * (size - all_["equal"]) / (size * size - equal)
+        return 1 - size * (size - totals["equal"]) / (size * size - equal)
 
     return Sums(by_row(item, pairs), kappa, of_arrays=True)
 
@@ -430,9 +430,9 @@ def fleiss_kappa(table: Table) -> Sums:
             totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
         return totals
 
-    def kappa(all_: Totals) -> float | None:
-        shares = [number / all_["items"] for number in _by_vote(all_)]
-        agreement = all_["agreement"] / all_["paired"]
+    def kappa(totals: Totals) -> float | None:
+        shares = [number / totals["items"] for number in _by_vote(totals)]
+        agreement = totals["agreement"] / totals["paired"]
         if sum(share > 0 for share in shares) < 2:
             return None
         chance = sum(share * share for share in shares)
@@ -455,9 +455,9 @@ def krippendorff_alpha(table: Table, *, level: Level = "nominal") -> Sums:
     return _LEVELS[level]([row if len(row) > 1 else [] for row in by_row(present, table)])
 
 
-def _by_vote(all_: Totals) -> list[float]:
+def _by_vote(totals: Totals) -> list[float]:
     """The totals of single verdicts."""
-    return [number for key, number in all_.items() if isinstance(key, tuple)]
+    return [number for key, number in totals.items() if isinstance(key, tuple)]
 
 
 # Krippendorff: what one item adds, and the formula, by level.
@@ -471,11 +471,11 @@ def _nominal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
             totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
         return totals
 
-    def alpha(all_: Totals) -> float:
-        counts = _by_vote(all_)
+    def alpha(totals: Totals) -> float:
+        counts = _by_vote(totals)
         size = sum(counts)
         expected = sum(count * (size - count) for count in counts)
-        return 1 - (size - 1) * all_["observed"] / expected
+        return 1 - (size - 1) * totals["observed"] / expected
 
     return Sums(by_row(item, rows), alpha, of_arrays=True)
 
@@ -500,10 +500,10 @@ def _numeric(rows: Sequence[Sequence[Vote | None]]) -> Sums:
             "observed": 2 * size * _variance(tuple(sorted(distances))) * size / (size - 1),
         }
 
-    def alpha(all_: Totals) -> float:
-        size = all_["votes"]
-        expected = 2 * size * squared_deviations(size, all_["sum"], all_["squares"])
-        return 1 - (size - 1) * all_["observed"] / expected
+    def alpha(totals: Totals) -> float:
+        size = totals["votes"]
+        expected = 2 * size * squared_deviations(size, totals["sum"], totals["squares"])
+        return 1 - (size - 1) * totals["observed"] / expected
 
     return Sums(by_row(item, scores), alpha, of_arrays=True)
 

@@ -100,8 +100,12 @@ def list_bias(lists: Sequence[Sequence[float | None]]) -> Sums:
             "yy": size * statistics.pvariance(scores),
             "xy": statistics.covariance(positions, scores) * (size - 1),
         })  # fmt: skip
-    # Rounding may carry a perfect correlation beyond its ends.
-    return Sums(items, lambda all_: within_ends(all_["xy"] / math.sqrt(all_["xx"] * all_["yy"])))
+
+    def r(totals: Totals) -> float:
+        # Rounding may carry a perfect correlation beyond its ends.
+        return within_ends(totals["xy"] / math.sqrt(totals["xx"] * totals["yy"]))
+
+    return Sums(items, r)
 
 
 # Length.
@@ -160,11 +164,13 @@ def length_bias(answers: Sequence[Measured]) -> Sums:
         values = dict(zip(("s", "l", "y"), moved, strict=True))
         products = {a + b: x * y for a, x in values.items() for b, y in values.items()}
         items.append({"n": 1.0, **values, **products})
-    return Sums(items, _partial if True in labelled else lambda all_: correlation(all_, "s", "l"))
+    if True in labelled:
+        return Sums(items, _partial)
+    return Sums(items, lambda totals: correlation(totals, "s", "l"))
 
 
-def _partial(all_: Totals) -> float | None:
-    plain, score, length = (correlation(all_, *pair) for pair in ("sl", "sy", "ly"))
+def _partial(totals: Totals) -> float | None:
+    plain, score, length = (correlation(totals, *pair) for pair in ("sl", "sy", "ly"))
     if plain is None or score is None or length is None:
         return None
     square = (1 - score * score) * (1 - length * length)
@@ -287,10 +293,10 @@ def debiased_calibration_error(
     if value is None or len(items) < 3:
         return Unknown("undefined" if value is None else "too few items", len(items), 3)
     # Of the square where every bin is calibrated: Σ (mᵦ/m)² · 2(Σ d²/mᵦ)²/(mᵦ(mᵦ - 1)).
-    all_ = total(items)
-    sizes = _bins_of(all_)
+    totals = total(items)
+    sizes = _bins_of(totals)
     m = math.fsum(size for _, size in sizes)
-    own = math.fsum((size / m) ** 2 * 2 * (all_[k, "squares"] / size) ** 2 / (size * (size - 1))
+    own = math.fsum((size / m) ** 2 * 2 * (totals[k, "squares"] / size) ** 2 / (size * (size - 1))
                     for k, size in sizes)  # fmt: skip
     limits = jackknife(sums, own=own)
     if limits is None:
@@ -315,17 +321,17 @@ def _errors_by_case(stated: Stated, cases: Sequence[Hashable], bins: int) -> lis
     return items
 
 
-def _squared_error(all_: Totals) -> float:
-    sizes = _bins_of(all_)
+def _squared_error(totals: Totals) -> float:
+    sizes = _bins_of(totals)
     # S² less the squares of single cases leaves products of different cases: they share no noise.
-    shares = (size * ((all_[k, "sum"] ** 2 - all_[k, "squares"]) / (size * (size - 1)))
+    shares = (size * ((totals[k, "sum"] ** 2 - totals[k, "squares"]) / (size * (size - 1)))
               for k, size in sizes)  # fmt: skip
     return math.fsum(shares) / math.fsum(size for _, size in sizes)
 
 
-def _bins_of(all_: Totals) -> list[tuple[int, float]]:
+def _bins_of(totals: Totals) -> list[tuple[int, float]]:
     """The bins of two cases or more, with their number."""
-    return [(key[0], size) for key, size in all_.items() if key[1] == "cases" and size > 1]
+    return [(key[0], size) for key, size in totals.items() if key[1] == "cases" and size > 1]
 
 
 @dataclass(frozen=True, slots=True)

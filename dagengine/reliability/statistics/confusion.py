@@ -73,8 +73,8 @@ def majority_baseline(pairs: Labelled) -> Sums:
     """The accuracy of always giving the most common label, from 0 to 1."""
     items = [{} if label is None else {label: 1.0} for label, _ in pairs]
 
-    def commonest(all_: Totals) -> float:
-        return max(all_.values(), default=0.0) / sum(all_.values())
+    def commonest(totals: Totals) -> float:
+        return max(totals.values(), default=0.0) / sum(totals.values())
 
     return Sums(items, commonest)
 

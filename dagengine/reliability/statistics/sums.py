@@ -204,7 +204,7 @@ def mean(
 def quotient(items: Sequence[Totals], above: str, below: str, *, most: float | None = None) -> Sums:
     """One total over another, as a mean or a share of unequal items is."""
 
-    return Sums(items, lambda all_: all_[above] / all_[below], most, of_arrays=True)
+    return Sums(items, lambda totals: totals[above] / totals[below], most, of_arrays=True)
 
 
 def difference(one: Sums, other: Sums) -> Sums:

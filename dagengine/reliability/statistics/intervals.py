@@ -424,5 +424,5 @@ def _poisson(count: float, level: float) -> float:
 
 def require_benchmark_extra() -> None:
     """Raise MissingExtraError where a card could not be made: now, and not after all calls."""
-    for module in ("jinja2", "numpy", "scipy.stats"):
+    for module in ("jinja2", "numpy", "scipy.stats", "threadpoolctl"):
         needs(module)

@@ -144,7 +144,7 @@ class _Ladder:
         """Try the rungs that ask nothing, or with a node all others at it, in their order."""
         tries = defaultdict[Rung, list[_Try]](list)
         for rung in self.search.rungs:
-            if (rung in _FITTED) is not bool(node):
+            if (rung in _FITTED) != bool(node):
                 proposal = await self._propose(rung, node, tries)
                 tries[rung].append(await self._try(rung, proposal))
         return [*chain.from_iterable(tries.values())]

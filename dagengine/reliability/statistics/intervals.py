@@ -283,9 +283,11 @@ class _Sample:
 def _sample(
     items: Sequence[T], statistic: Statistic[T] | SummedMeasure[T, ...], groups: Groups
 ) -> _Sample:
-    function: Any = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
     names = groups_of(groups, len(items))
-    whole = function if isinstance(function, Sums) else function(items)
+    if isinstance(statistic, Sums):
+        return _of_sums(statistic, names)
+    function: Any = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
+    whole = function(items)
     if isinstance(whole, Sums):
         return _of_sums(whole, names)
     members: defaultdict[Hashable, list[T]] = defaultdict(list)

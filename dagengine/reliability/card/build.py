@@ -295,8 +295,9 @@ class _Maker:
         noise = node_cards.noise_of(runs, replay, self.cases)
         unlike = repeats.not_repeats(runs, threshold)
         nodes = node_cards.node_cards(
-            replay.speakers, runs, noise, self.target, len(self.cases), unlike.first
-        )
+            replay, runs, noise, walked, target=self.target, cases=len(self.cases),
+            unlike=unlike.first,
+        )  # fmt: skip
         calibrated, tables = label_agreement.stated_probabilities(marked)
         effects, notes = case_results.beside_unsupported(marked)
         corrected = tuple(
@@ -307,7 +308,7 @@ class _Maker:
         return SettingCard(
             setting=name,
             again=tuple(map(unlike.without, repeats.again(runs, threshold))),
-            nodes=node_cards.beside_people(nodes, runs, replay, walked),
+            nodes=nodes,
             people=tuple(self._people(marked, walked)),
             spread=tuple(case_results.spread(runs, self.cases)),
             calls=mean_score([len(run.asked) for run in runs.every()]) or 0.0,

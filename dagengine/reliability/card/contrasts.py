@@ -6,8 +6,8 @@ import itertools
 import math
 import operator
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -51,19 +51,32 @@ from dagengine.system.terminal import text_if
 class Side:
     """One metric under one setting of one card, as it is compared.
 
-    `nodes` are the parts of the variance by node and case, of nodes whose share is known. `random`
-    says that labels are on a random sample of the cases, and `refused` why the card does not
-    believe it; `scale` has the ends of labels that are numbers.
+    `random` says that labels are on a random sample of the cases; `scale` has the ends of labels
+    that are numbers.
     """
 
     name: str
     threshold: float | None
     cases: Sequence[CaseKey]
-    outcomes: Outcomes
-    nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    under: SettingCard
     random: bool = False
-    refused: str = ""
     scale: tuple[float, float] | None = None
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """The results by case."""
+        return self.under.outcomes
+
+    @cached_property
+    def nodes(self) -> dict[str, Sequence[str]]:
+        """The parts of the variance by node and case, of nodes whose share is known."""
+        return {node.node: node.parts for node in self.under.nodes if node.share.value is not None}
+
+    @property
+    def refused(self) -> str:
+        """Why the card does not believe that labels are on a random sample; empty if it does."""
+        notes = (figure.estimate.note for figure in self.under.corrected)
+        return next((note for note in notes if note.endswith(NOT_RANDOM)), "")
 
     @cached_property
     def places(self) -> dict[str, dict[tuple[str, int], int]]:
@@ -152,78 +165,95 @@ COMPARED = (
 
 
 @dataclass(frozen=True)
-class Common:
-    """Indices of the cases that two sides have in common, by what they are the same, groups."""
+class Pair:
+    """Two sides, the indices of the cases that both have, by what they are the same, groups."""
 
+    left: Side
+    right: Side
     before: Sequence[int] = ()
     after: Sequence[int] = ()
     by: str = ""
     groups: Sequence[Hashable] = ()
 
+    @classmethod
+    def of(cls, left: Side, right: Side) -> Pair:
+        """Pair equal cases; if there are none, cases with equal inputs, as two systems answer them.
 
-def common(one: Side, other: Side) -> Common:
-    """Equal cases; if there are none, cases with equal inputs, as two systems answer them.
+        Inputs that a side has several times tell no cases apart.
+        """
+        for by, before in left.places.items():
+            after = right.places[by]
+            repeated = any(count > 1 for _, count in (*before, *after))
+            pairs = [(before[key], number) for key, number in after.items() if key in before]
+            if pairs and not (repeated and by == "input"):
+                first, second = zip(*pairs, strict=True)
+                return cls(left, right, first, second, by, [*map(right.group, second)])
+        return cls(left, right)
 
-    Inputs that a side has several times tell no cases apart.
-    """
-    for by, before in one.places.items():
-        after = other.places[by]
-        repeated = any(count > 1 for _, count in (*before, *after))
-        pairs = [(before[key], number) for key, number in after.items() if key in before]
-        if pairs and not (repeated and by == "input"):
-            first, second = zip(*pairs, strict=True)
-            return Common(first, second, by, [*map(other.group, second)])
-    return Common()
+    def contrasts(self, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
+        """The differences of the measures that both sides have; not corrected yet."""
+        for contrast in self._each(measures):
+            first, second = contrast.one or self.left.name, contrast.other or self.right.name
+            yield replace(contrast, one=first, other=second)
 
+    def _each(self, measures: Collection[str]) -> Iterator[Contrast]:
+        for name in filter(measures.__contains__, COMPARED):
+            if name in _EACH:
+                yield from self._of_means(name)
+            elif name in _RATIOS and self.after:
+                first = self.left.sums(name, self.before)
+                second = self.right.sums(name, self.after)
+                if None not in (first.value(), second.value()):
+                    comparison = compare_measures(first, second, groups=self.groups)
+                    used = sum(map(operator.and_, first.adds, second.adds))
+                    yield contrast_of(name, comparison, _level(self.by, used))
+        if self.after and "variance-share" in measures:
+            yield from self._shares()
+        if self.after:
+            yield from self._corrected(measures)
 
-def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
-    """The differences of two sides, those of them that both have; not corrected yet."""
-    shared = common(one, other)
-    for contrast in _each(one, other, shared, measures):
-        first, second = contrast.one or one.name, contrast.other or other.name
-        yield replace(contrast, one=first, other=second)
+    def _of_means(self, name: str) -> Iterator[Contrast]:
+        """The difference of means over cases; nothing if a side has no value."""
+        old, new = self.left.values[name], self.right.values[name]
+        change = new[list(self.after)] - old[list(self.before)]
+        if (~numpy.isnan(change)).any():
+            yield _paired_contrast(name, change.tolist(), self.groups, self.by)
+            return
+        first, second = (side[~numpy.isnan(side)].tolist() for side in (old, new))
+        if first and second:
+            contrast = contrast_of(name, compare_unpaired(first, second), _UNPAIRED)
+            yield replace(contrast, paired=False)
 
+    def _shares(self) -> Iterator[Contrast]:
+        """Shares of the noise of nodes that both sides have, where both are known."""
+        places, level = (self.before, self.after), _level(self.by, len(self.after))
+        for node in filter(self.right.nodes.__contains__, self.left.nodes):
+            parts = self.left.nodes[node], self.right.nodes[node]
+            if all(parts):
+                comparison = compare_measures(*map(share_of, parts, places), groups=self.groups)
+                names = [f"{side.name}, node {node}" for side in (self.left, self.right)]
+                contrast = contrast_of("variance-share", comparison, level)
+                yield replace(contrast, one=names[0], other=names[1])
 
-def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
-    before, after, groups = shared.before, shared.after, shared.groups
-    for name in filter(measures.__contains__, COMPARED):
-        if name in _EACH:
-            old, new = left.values[name], right.values[name]
-            change = new[list(after)] - old[list(before)]
-            if (~numpy.isnan(change)).any():
-                yield _paired_contrast(name, change.tolist(), groups, shared.by)
-            else:
-                yield from _unpaired_contrast(name, old, new)
-        elif name in _RATIOS and after:
-            first, second = left.sums(name, before), right.sums(name, after)
-            if None not in (first.value(), second.value()):
-                comparison = compare_measures(first, second, groups=groups)
-                used = sum(map(operator.and_, first.adds, second.adds))
-                yield contrast_of(name, comparison, _level(shared.by, used))
-    if after:
-        yield from _shares(left, right, shared) if "variance-share" in measures else ()
-        yield from _corrected_contrast(left, right, shared, measures)
-
-
-def _unpaired_contrast(name: str, *sides: Any) -> Iterator[Contrast]:
-    """The difference of the means of two sides with no case in common; nothing without a value."""
-    first, second = (side[~numpy.isnan(side)].tolist() for side in sides)
-    if first and second:
-        contrast = contrast_of(name, compare_unpaired(first, second), _UNPAIRED)
-        yield replace(contrast, paired=False)
-
-
-def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
-    """Shares of the noise of nodes that both sides have, where both are known."""
-    places = shared.before, shared.after
-    for node in filter(right.nodes.__contains__, left.nodes):
-        parts = left.nodes[node], right.nodes[node]
-        if all(parts):
-            comparison = compare_measures(*map(share_of, parts, places), groups=shared.groups)
-            level = _level(shared.by, len(shared.after))
-            names = [f"{side.name}, node {node}" for side in (left, right)]
-            contrast = contrast_of("variance-share", comparison, level)
-            yield replace(contrast, one=names[0], other=names[1])
+    def _corrected(self, measures: Collection[str]) -> Iterator[Contrast]:
+        """The difference by the human standard, if labels are on a random sample of both."""
+        name, scale = _corrected_kind(self.left)
+        if (name, scale) != _corrected_kind(self.right) or name not in measures or scale is None:
+            return
+        level = f"{_level(self.by, len(self.after))}, from labels of a random sample"
+        if refused := self.left.refused or self.right.refused:
+            yield Contrast("", "", Figure(name, None, level=level, note=refused))
+            return
+        first = _by_people(self.left, self.before, *scale)
+        second = _by_people(self.right, self.after, *scale)
+        result = corrected_difference(first, second, random=True, groups=clusters_of(self.groups))
+        if isinstance(result, Unknown):
+            yield contrast_of(name, result, level)
+            return
+        size, bounds = scale[1] - scale[0], result.estimate
+        value, low, high = (size * part for part in (bounds.value, bounds.low, bounds.high))
+        scaled = replace(bounds, value=value, low=low, high=high)
+        yield Contrast("", "", figure_of(name, scaled, level), result.p)
 
 
 _UNPAIRED = "unpaired: no case is on both sides"
@@ -234,30 +264,6 @@ def share_of(parts: Sequence[str], cases: Sequence[int]) -> Sums:
     rows = (map(float, parts[case].split()) for case in cases)
     return quotient([dict(zip(("part", "whole"), row, strict=True)) for row in rows],
                     "part", "whole")  # fmt: skip
-
-
-def _corrected_contrast(
-    left: Side, right: Side, shared: Common, measures: Collection[str]
-) -> Iterator[Contrast]:
-    """The difference by the human standard, if labels are on a random sample of both."""
-    kinds = set(map(_corrected_kind, (left, right)))
-    name, scale = kinds.pop()
-    if kinds or name not in measures or scale is None:
-        return
-    level = f"{_level(shared.by, len(shared.after))}, from labels of a random sample"
-    if refused := left.refused or right.refused:
-        yield Contrast("", "", Figure(name, None, level=level, note=refused))
-        return
-    sides = _by_people(left, shared.before, *scale), _by_people(right, shared.after, *scale)
-    clusters = clusters_of(shared.groups)
-    result = corrected_difference(*sides, random=True, groups=clusters)
-    if isinstance(result, Unknown):
-        yield contrast_of(name, result, level)
-        return
-    size, bounds = scale[1] - scale[0], result.estimate
-    value, low, high = (size * part for part in (bounds.value, bounds.low, bounds.high))
-    scaled = replace(bounds, value=value, low=low, high=high)
-    yield Contrast("", "", figure_of(name, scaled, level), result.p)
 
 
 def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
@@ -342,10 +348,10 @@ def between_settings(
     metric: MetricCard, settings: Sequence[Setting], cases: Sequence[CaseKey]
 ) -> tuple[Contrast, ...]:
     """Differences of settings that one circumstance tells apart, on the same cases."""
-    sides = [Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
-             for under in metric.settings]  # fmt: skip
+    sides = [Side(under.setting, metric.threshold, cases, under) for under in metric.settings]
     pairs = near([setting.condition for setting in settings])
-    return correct_together([each for i, k in pairs for each in contrasts(sides[i], sides[k])])
+    both = (Pair.of(sides[i], sides[k]).contrasts() for i, k in pairs)
+    return correct_together([*itertools.chain.from_iterable(both)])
 
 
 def near(settings: Sequence[Condition]) -> list[tuple[int, int]]:
@@ -353,10 +359,6 @@ def near(settings: Sequence[Condition]) -> list[tuple[int, int]]:
     pairs = itertools.combinations(range(len(settings)), 2)
     values = [*map(astuple, settings)]
     return [(i, k) for i, k in pairs if sum(map(operator.ne, values[i], values[k])) == 1]
-
-
-def _parts(under: SettingCard) -> dict[str, Sequence[str]]:
-    return {node.node: node.parts for node in under.nodes if node.share.value is not None}
 
 
 # Two cards.
@@ -400,21 +402,17 @@ def between_cards(
             "the cards have no metric and setting in common: the first has "
             f"{_names_of(old)}; the second has {_names_of(new)}"
         )
-    return correct_together([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
+    both = (Pair.of(*sides).contrasts(measures) for sides in pairs)
+    return correct_together([*itertools.chain.from_iterable(both)])
 
 
 def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
-    single = len(metric.settings) == 1
-    return {
-        under.setting: Side(
-            f"{metric.metric if single else f'{metric.metric}: {under.setting}'} ({called})",
-            metric.threshold, card.cases, under.outcomes, _parts(under), card.labels_random,
-            next((figure.estimate.note for figure in under.corrected
-                  if figure.estimate.note.endswith(NOT_RANDOM)), ""),
-            card.label_scale,
-        )
-        for under in metric.settings
-    }  # fmt: skip
+    sides: dict[str, Side] = {}
+    for under in metric.settings:
+        name = metric.metric if len(metric.settings) == 1 else f"{metric.metric}: {under.setting}"
+        sides[under.setting] = Side(f"{name} ({called})", metric.threshold, card.cases, under,
+                                    card.labels_random, card.label_scale)  # fmt: skip
+    return sides
 
 
 def _names_of(card: JudgeCard) -> str:

@@ -9,6 +9,7 @@ import html
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -21,6 +22,7 @@ from dagengine.reliability.card import words
 from dagengine.reliability.card.measures import measure_of
 from dagengine.reliability.card.values import (
     FORMAT,
+    Contest,
     Contrast,
     Figure,
     JudgeCard,
@@ -96,8 +98,6 @@ def card_page(card: JudgeCard) -> str:
         "interval": words.interval,
         "title": words.title,
         "votes": words.votes_of,
-        "difference": words.difference,
-        "visible": words.visible,
         "at": _at,
         "tied": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
         # Quoted names may be cut off on the page; the title has them whole.
@@ -121,6 +121,11 @@ def card_page(card: JudgeCard) -> str:
         demands=DEMANDS,
         errors=errors,
         detectable_difference=detectable_difference,
+        contest_title=_contest_title,
+        contest_table=_contest_table,
+        beside_each_other=_beside_each_other,
+        contrasts=_contrasts,
+        surest=SHOWN,
         shown=SHOWN_CASES,
     )
 
@@ -254,10 +259,26 @@ def _contest(under: SettingCard, whole: bool) -> Iterator[Block]:
     if under.contest is None:
         return
     if whole:
-        yield Line(f"\n{words.contest_title(under.contest)}", "bold")
-        yield Grid(words.CONTEST_HEADS, [*words.contest_rows(under.contest)])
+        yield Line(f"\n{_contest_title(under.contest)}", "bold")
+        yield _contest_table(under.contest)
     yield from map(Line, words.bought(under.contest))
     yield Line(words.scores_needed(under.contest))
+
+
+def _contest_title(contest: Contest) -> str:
+    return f"Right in per cent of cases: best of {contest.candidates} by the mean of k scores"
+
+
+def _contest_table(contest: Contest) -> Grid:
+    """A row for each number of scores; the last one is short of nothing."""
+    rows: list[Sequence[str]] = []
+    for row in contest.curve:
+        figures = [row.wrong, row.share, replace(row.ties, low=None, high=None), row.short]
+        cells = [words.estimate(figure).replace(" %", "") for figure in figures]
+        if row.scores == len(contest.curve):
+            cells[-1] = ""
+        rows.append((str(row.scores), *cells))
+    return Grid(("k", "a tie is wrong", "a tie is shared", "ties", "short of all k"), rows)
 
 
 def _beside_each_other(card: JudgeCard) -> Grid:
@@ -282,14 +303,11 @@ def _what_it_rests_on(card: JudgeCard, metric: MetricCard, under: SettingCard) -
     yield from map(Line, map(words.segment, under.segments))
     yield from map(Line, words.position_biases(metric))
     if under.disagreements:
-        count = len(under.disagreements)
-        most = text_if(count > SHOWN, f"; the {SHOWN} surest")
-        yield Line(f"\nPeople and the judge disagree on {counted(count, 'case')}{most}", "bold")
+        yield Line(f"\n{words.disagreements_title(under, SHOWN)}", "bold")
         for differs in under.disagreements[:SHOWN]:
             yield Line(f"  {words.disagreement(differs)}")
     if under.unlabelled:
-        names = ", ".join(card.cases[number].name for number in under.unlabelled)
-        yield Line(f"Label next: {names} (the first five drawn at random)")
+        yield Line(words.labels_next(card, under))
     for note in (*under.departures, *under.warnings):
         yield Line(note, "yellow")
     yield Line(words.what_n_is(card, under), "dim")
@@ -304,10 +322,9 @@ def _demands(card: JudgeCard, metric: MetricCard, under: SettingCard) -> Grid:
         heads.append(f"{demand.title.split()[0]} (need {sign} {demand.line(card.needs)})")
     rows: list[Sequence[str]] = []
     for voted in under.voted:
-        chosen = voted.votes == made.votes and made.kind in ("use", "use_with")
         states = (f"{words.bounded_or_unknown(demand.figure(voted))} "
                   f"{MARKS[demand.state(voted, card.needs)]}" for demand in DEMANDS)  # fmt: skip
-        rows.append((">" * chosen, str(voted.votes), *states))
+        rows.append((">" * made.chooses(voted), str(voted.votes), *states))
     return Grid(heads, rows)
 
 

@@ -26,7 +26,7 @@ from dagengine.reliability.statistics.agreement import krippendorff_alpha, major
 from dagengine.reliability.statistics.confusion import accuracy
 from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.majorities import steady_votes
-from dagengine.reliability.statistics.sums import Sums, indices, numpy, present, split_groups
+from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
 from dagengine.results import Verdict
 from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import TestCase
@@ -42,31 +42,30 @@ def noise_of(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> l
 
 
 def node_cards(
-    speakers: Sequence[Speaker],
-    runs: Runs,
-    noise: Sequence[CaseNoise],
-    target: float,
-    cases: int,
-    unlike: str = "",
-) -> tuple[NodeCard, ...]:
+    replay: Counterfactual, runs: Runs, noise: Sequence[CaseNoise], walked: NodeAnswers, *,
+    target: float, cases: int, unlike: str,
+) -> tuple[NodeCard, ...]:  # fmt: skip
     """The nodes, those with the greatest share of the noise first.
 
-    `unlike` says how runs are not repeats of each other; neither blame nor votes follow then.
+    `walked` is what people answered who walked the tree. `unlike` says how runs are not repeats of
+    each other; neither blame nor votes follow then.
     """
     withheld = figure_of("variance-share", None, note=unlike)
     cards: list[NodeCard] = []
-    for speaker in speakers:
+    for speaker in replay.speakers:
+        node = speaker.node
         card = _node_card(speaker, runs, noise, target)
+        card = replace(card, people=_beside_people(node, runs, replay, walked.get(node, {})))
         if unlike:
             cards.append(replace(card, share=withheld, votes=None))
             continue
         # By case, the node's part of the variance and all of it: what cards are compared by.
         parts = ["0 0"] * cases
         for case in noise:
-            part = case.weight * case.parts.get(speaker.node, 0.0)
+            part = case.weight * case.parts.get(node, 0.0)
             parts[case.case] = f"{part:.5g} {case.weight * case.modelled:.5g}"
         cards.append(replace(card, parts=tuple(parts)))
-    return tuple(sorted(cards, key=lambda node: -(node.share.value or 0.0)))
+    return tuple(sorted(cards, key=lambda card: -(card.share.value or 0.0)))
 
 
 def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target: float) -> NodeCard:
@@ -162,34 +161,22 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
 # Does a node answer as people do, who walked the tree?
 
 
-def beside_people(
-    nodes: Sequence[NodeCard], runs: Runs, replay: Counterfactual, told: NodeAnswers
-) -> tuple[NodeCard, ...]:
-    """The nodes, each with how often it answers as people do.
+def _beside_people(
+    node: str, runs: Runs, replay: Counterfactual, people: Mapping[int, Sequence[Vote]]
+) -> Figure | None:
+    """How often a node answers as `people` do, by case; None without a case that both answered.
 
-    `told` is what people answered, by node and case. A case counts where both answered the node:
-    the answer of most people against that of most runs. Where people are split it is left out;
-    where runs are, it counts as a miss. A rating counts as the nearest one of its scale.
+    The answer of most people stands against that of most runs. Where people are split the case is
+    left out; where runs are, it counts as a miss. A rating counts as the nearest one of its scale.
     """
-    cards: list[NodeCard] = []
-    for card in nodes:
-        read, people = _reading(replay, card.node), told.get(card.node, {})
-        pairs, groups = split_groups(_both_answers(card.node, runs, people, read))
-        agreement = figure("node-accuracy", pairs, accuracy.sums, "", groups) if pairs else None
-        cards.append(replace(card, people=agreement))
-    return tuple(cards)
-
-
-def _both_answers(
-    node: str, runs: Runs, people: Mapping[int, Sequence[Vote]], read: Callable[[Reply], Any]
-) -> Iterator[tuple[tuple[Vote, Vote | None], Hashable]]:
-    """The answers of people and of the judge to a node, by most of them; and the case's group."""
+    read, pairs, groups = _reading(replay, node), list[tuple[Vote, Any]](), list[Hashable]()
     for case in runs.cases.keys() & people.keys():
-        replies = present(run.replies.get(node) for run in runs.of(case))
-        judge: list[Vote] = present(map(read, replies))
+        judge = present(map(read, present(run.replies.get(node) for run in runs.of(case))))
         person = majority(people[case])
         if judge and person is not None:
-            yield (person, majority(judge)), runs.group(case)  # None where its runs are split
+            pairs.append((person, majority(judge)))
+            groups.append(runs.group(case))
+    return figure("node-accuracy", pairs, accuracy.sums, "", groups) if pairs else None
 
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:

@@ -124,6 +124,10 @@ class Verdict:
     def __str__(self) -> str:
         return f"{SIGNS[self.kind]} {self.headline}"
 
+    def chooses(self, voted: Voted) -> bool:
+        """Return whether these are the votes to use the judge with."""
+        return self.kind in ("use", "use_with") and voted.votes == self.votes
+
 
 def parse_needs(text: str | None, flips: float = 0.05) -> Needs:
     """Parse demands such as `agreement=85,kappa=.4,flips=5`; agreement and flips are per cent.

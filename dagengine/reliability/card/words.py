@@ -229,6 +229,20 @@ def disagreement(differs: Disagreement) -> str:
     )
 
 
+def disagreements_title(under: SettingCard, most: int) -> str:
+    """Title of the `most` disagreements that are shown."""
+    count = len(under.disagreements)
+    shown = text_if(count > most, f"; the {most} surest")
+    return f"People and the judge disagree on {counted(count, 'case')}{shown}"
+
+
+def labels_next(card: JudgeCard, under: SettingCard) -> str:
+    """Sentence on the cases to label next."""
+    names = ", ".join(card.cases[number].name for number in under.unlabelled)
+    split = text_if(len(under.unlabelled) > 5, ", the others split the runs most")
+    return f"Label next: {names} (the first five drawn at random{split})."
+
+
 def scores_needed(contest: Contest) -> str:
     """Say how many scores of a candidate are enough."""
     most, within = len(contest.curve), f"{100 * contest.within:g}"
@@ -262,23 +276,6 @@ def bought(contest: Contest) -> Iterator[str]:
 def _in_points(measure: Figure) -> str:
     bounds = text_if(interval(measure), f" ({interval(measure)})")
     return f"{100 * (measure.value or 0.0):+.1f} points{bounds}"
-
-
-def contest_title(contest: Contest) -> str:
-    """The title of the table of a contest."""
-    return f"Right in per cent of cases: best of {contest.candidates} by the mean of k scores"
-
-
-CONTEST_HEADS = ("k", "a tie is wrong", "a tie is shared", "ties", "short of all k")
-
-
-def contest_rows(contest: Contest) -> Iterator[tuple[str, ...]]:
-    """The cells of the table of a contest, a row for each number of scores."""
-    for row in contest.curve:
-        last = row.scores == len(contest.curve)
-        figures = (row.wrong, row.share, replace(row.ties, low=None, high=None), row.short)
-        cells = [estimate(figure).replace(" %", "") for figure in figures[: 4 - last]]
-        yield (str(row.scores), *cells, *[""] * last)
 
 
 def position_biases(metric: MetricCard) -> list[str]:

@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -44,7 +45,6 @@ def print_table(
 
     A few dozen lines for a run of any size. `standings` say what is known of its judges.
     """
-
     out = console or standard_console()
     print_summary(tally, out, standings)
     out.print(cost_line(totals), highlight=False)
@@ -52,38 +52,38 @@ def print_table(
 
 def print_summary(tally: Tally, console: Any = None, standings: Sequence[str] = ()) -> None:
     """Print the results of a run, without the cost."""
-
     out = console or standard_console()
     summary = tally.summing.result()
     headline, lines = headline_of(summary), list[str]()
+    several = len(summary.metrics) > 1
     for name, metric in tally.metrics.items():
         if metric.wins and len(tally.metrics) == 1:
             headline = wins_line(metric.wins) + "".join(headline.partition(";")[1:])
         elif metric.wins:
             lines.append(f"{one_line(name, _NAME)}: {wins_line(metric.wins)}")
     out.print(plain(headline), style="bold", highlight=False, markup=False)
-    for line in standings:
-        out.print(plain(line), highlight=False, markup=False)
+    _print_lines(out, standings)
     out.print(_summary_table(summary))
-    lines += [*filter(None, map(escalated_line, summary))]
-    lines += [f"{one_line(m.metric, _NAME)}: {m.points}" for m in summary if m.points is not None]
-    for line in lines:
-        out.print(plain(line), highlight=False, markup=False)
+    lines += filter(None, map(escalated_line, summary))
+    lines += (f"{one_line(m.metric, _NAME)}: {m.points}" for m in summary if m.points is not None)
+    _print_lines(out, lines)
     if tally.rows:
         worst = tally.worst.rows
         shown = "The cases" if len(worst) == summary.cases else f"The {len(worst)} worst cases"
-        several = len(summary.metrics) > 1
         out.print(_cases_table(worst, f"{shown}, worst first", several, out.width))
-    for line in _place_lines(tally.places, len(summary.metrics) > 1):
-        out.print(line, highlight=False, markup=False)
+    _print_lines(out, _place_lines(tally.places, several))
     if (warning := tally.masses.warning) is not None:
-        out.print(f"warning: {warning}", highlight=False, markup=False)
+        _print_lines(out, [f"warning: {warning}"])
 
 
-def print_drafts(drafts: Sequence[DraftRecord], console: Any = None) -> None:
+def _print_lines(out: Any, lines: Iterable[str]) -> None:
+    for line in lines:
+        out.print(plain(line), highlight=False, markup=False)
+
+
+def print_drafts(drafts: Sequence[DraftRecord]) -> None:
     """Print what became of the drafts of a synthesis, and the commonest causes of those dropped."""
-
-    out = console or standard_console()
+    out = standard_console()
     out.print(outcome_sentence(drafts), style="bold", highlight=False)
     for cause, count in Counter(draft.cause for draft in drafts).most_common():
         if cause is None:
@@ -92,16 +92,12 @@ def print_drafts(drafts: Sequence[DraftRecord], console: Any = None) -> None:
         why = first.why or (f"repeats {first.repeats!r}" if first.repeats else "")
         about = f": {one_line(why, _REASON)}" if why else ""
         shown = f" (first: {one_line(first.text, _PLACE)})" if first.text else ""
-        line = f"{count:,}x dropped, {one_line(cause, _NAME)}{about}{shown}"
-        out.print(line, highlight=False, markup=False)
+        _print_lines(out, [f"{count:,}x dropped, {one_line(cause, _NAME)}{about}{shown}"])
 
 
-def print_cases(
-    rows: Sequence[CaseResult], title: str, console: Any = None, *, times: bool = False
-) -> None:
+def print_cases(rows: Sequence[CaseResult], title: str, *, times: bool) -> None:
     """Print rows as the worst cases of a run are; with `times` how long each took."""
-
-    out = console or standard_console()
+    out = standard_console()
     several = any(len(row.metrics) > 1 for row in rows)
     out.print(_cases_table(rows, title, several, out.width, times=times))
 
@@ -166,56 +162,54 @@ def _cases_table(
     """A row per case: its worst metric, where that ended, and why; long texts are wrapped."""
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
     index = max((len(str(row.index)) for row in rows), default=1)
     named = (width - index) // 5
     rest = width - index - named * (1 + several) - 6 - 3 * (5 + several) - 1 - 10 * times
-    columns: list[tuple[str, int, Literal["left", "right"]]] = [
-        ("", 1, "left"),
-        ("#", index, "right"),
-        ("case", named, "left"),
-        ("worst metric", named, "left"),
-        ("score", 5, "right"),
-        ("time", 7, "right"),
-        ("ended at, and why", max(rest, 10), "left"),
-    ]
-    shown = {"worst metric": several, "time": times}
-    for head, most, side in columns:
-        if shown.get(head, True):
-            table.add_column(head, justify=side, overflow="fold", max_width=most)
-    numbers: dict[str, int] = {}
+    columns: dict[str, tuple[int, Literal["left", "right"]]] = {
+        "": (1, "left"),
+        "#": (index, "right"),
+        "case": (named, "left"),
+        "worst metric": (named, "left"),
+        "score": (5, "right"),
+        "time": (7, "right"),
+        "ended at, and why": (max(rest, 10), "left"),
+    }
+    wanted = {"worst metric": several, "time": times}
+    shown = [wanted.get(head, True) for head in columns]
+    table, numbers = Table(title=title, title_justify="left"), dict[str, int]()
+    for head, (most, side) in compress(columns.items(), shown):
+        table.add_column(head, justify=side, overflow="fold", max_width=most)
     for row in rows:
-        table.add_row(*_cells(row, several, times, numbers))
+        table.add_row(*compress(_cells(row, numbers), shown))
     return table
 
 
-def _cells(row: CaseResult, several: bool, times: bool, numbers: dict[str, int]) -> list[Any]:
+def _cells(row: CaseResult, numbers: dict[str, int]) -> list[Any]:
     """The cells of a row; a long text that an earlier row has (`numbers`) is not said again."""
     from rich.text import Text
 
-    worst = worst_result(row)
-    label = [Text(str(row.index)), Text(one_line(row.case, _NAME))]
-    took = [Text("" if row.seconds is None else seconds_words(row.seconds))] if times else []
-    if worst is None:
-        return [Text(SIGNS[row.state]), *label, *([""] if several else []), "", *took, ""]
-    style = _STYLES.get(worst.state, "")
-    score = "none" if worst.score is None else f"{worst.score:.3f}"
-    end, why = str(worst.end), worst.why
-    for step in worst.steps:
-        if contest := Contest.of(step.output):
-            orders = Counter(winner for _, winner in contest.votes)[contest.winner]
-            end = f"{contest.winner}, {orders} of {counted(len(contest.votes), 'order')}"
-            why = contest.reason
-    first = numbers.setdefault(why, row.index)
-    if first != row.index and len(why) > _PLACE:
-        why = f"as # {first}"
-    ending = f"{end}: {why}" if why else end
+    worst, style = worst_result(row), ""
+    metric = score = ending = ""
+    if worst is not None:
+        metric, style = worst.metric, _STYLES.get(worst.state, "")
+        score = "none" if worst.score is None else f"{worst.score:.3f}"
+        end, why = str(worst.end), worst.why
+        for step in worst.steps:
+            if contest := Contest.of(step.output):
+                orders = Counter(winner for _, winner in contest.votes)[contest.winner]
+                end = f"{contest.winner}, {orders} of {counted(len(contest.votes), 'order')}"
+                why = contest.reason
+        first = numbers.setdefault(why, row.index)
+        if first != row.index and len(why) > _PLACE:
+            why = f"as # {first}"
+        ending = f"{end}{text_if(why, ': ')}{why}"
     return [
-        Text(SIGNS[worst.state], style=style),
-        *label,
-        *([Text(one_line(worst.metric, _NAME))] if several else []),
+        Text(SIGNS[row.state if worst is None else worst.state], style=style),
+        Text(str(row.index)),
+        Text(one_line(row.case, _NAME)),
+        Text(one_line(metric, _NAME)),
         Text(score, style=style),
-        *took,
+        Text("" if row.seconds is None else seconds_words(row.seconds)),
         Text(one_line(ending, _REASON)),
     ]
 

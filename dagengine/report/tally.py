@@ -9,7 +9,7 @@ from typing import Any
 from dagengine.prompts.probabilities.masses import MassCount
 from dagengine.report.pictures.graphs import Contest, item_verdicts
 from dagengine.results.outcomes import OutcomeKind
-from dagengine.results.passing import STATES, State
+from dagengine.results.passing import State
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import EndCounts, Summing, Worst
 
@@ -20,17 +20,17 @@ Place = str | tuple[str, Any]
 class MetricTally:
     """One metric over a data set: outcomes, and how often each edge was taken.
 
-    `states` counts the cases by how they ended. `came` does so for the cases that came by a node
-    (its name), or took an answer of it (its name and the verdict). `broke` counts the cases that a
-    node gave nothing for, `items` what it said of the items of its lists, `wins` the cases that
-    each contestant of an arena won, and ties. `shown` is the result to draw, with the name of its
-    case. It is the one with most steps (the first of those) or that of the chosen case.
+    `states` counts the cases by how they ended, `came` those that came by a node, or took an answer
+    of it. `broke` counts the cases that a node gave nothing for, `items` what it said of the items
+    of its lists, `wins` the cases that each contestant of an arena won, and ties. `shown` is the
+    result to draw, with the name of its case. It is the one with most steps (the first of those) or
+    that of the chosen case.
     """
 
     def __init__(self) -> None:
         self.cases = 0
         self.states: Counter[State] = Counter()
-        self.came: dict[State, Counter[Place]] = {state: Counter() for state in STATES}
+        self.came: defaultdict[Place, Counter[State]] = defaultdict(Counter)
         self.broke: Counter[str] = Counter()
         self.items: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.kinds: Counter[OutcomeKind] = Counter()
@@ -45,23 +45,21 @@ class MetricTally:
     @property
     def chose(self) -> Counter[tuple[str, Any]]:
         """Number of cases that took an answer: by the name of the node and the verdict."""
-        answers: Counter[tuple[str, Any]] = Counter()
-        for came in self.came.values():
-            answers.update({at: cases for at, cases in came.items() if isinstance(at, tuple)})
-        return answers
+        came = self.came.items()
+        return Counter({at: states.total() for at, states in came if isinstance(at, tuple)})
 
     def add(self, result: MetricResult) -> None:
         """Count one case."""
         self.cases += 1
         if result.failure is not None:
             self.kinds[result.failure.kind] += 1
-        self.states[result.state] += 1
-        came = self.came[result.state]
+        state = result.state
+        self.states[state] += 1
         for step in result.steps:
-            came[step.node] += 1
+            self.came[step.node][state] += 1
             self.broke[step.node] += step.outcome != OutcomeKind.OK
             if step.verdict is not None:
-                came[step.node, step.verdict] += 1
+                self.came[step.node, step.verdict][state] += 1
             if isinstance(step.output, list):
                 self.items[step.node].update(map(str, item_verdicts(step.output)))
             elif isinstance(step.output, dict) and (contest := Contest.of(step.output)):

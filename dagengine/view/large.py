@@ -28,7 +28,7 @@ from dagengine.record.writer import CASES, MANIFEST
 from dagengine.report.page.about import alarms_of, run_record
 from dagengine.report.page.packed_columns import CHUNK, MetricKinds, PackedColumns
 from dagengine.report.page.run_page import head_of, page_of
-from dagengine.report.page.texts import People, pack, packed_row
+from dagengine.report.page.texts import pack, packed_row, people_of
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.system.regular_files import is_there, private_folders
 from dagengine.view.queues import Queue
@@ -155,10 +155,10 @@ class IndexedRun:
 
     def texts(self, places: Sequence[int]) -> list[Any]:
         """The texts of some rows, each with what people said; raises InputError for no row."""
-        people, texts = People.of_run(self.record), list[Any]()
+        people, texts = people_of(self.record), list[Any]()
         for row, fields in zip(map(self._run.row, places), self.fields(places), strict=True):
             line = packed_row(self._graphs, self._costs, row, fields)
-            texts.append([line, people.of(row.hash)])
+            texts.append([line, people.get(row.hash, [])])
         return texts
 
     def fields(self, places: Sequence[int]) -> list[Mapping[str, Any] | None]:

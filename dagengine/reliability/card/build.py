@@ -318,7 +318,7 @@ class _Maker:
                 label_agreement.believe_votes(votes, marked, corrected, self.random)
                 for votes in label_agreement.votes_of_runs(marked, unlike, together)
             ),
-            segments=tuple(case_results.segments(marked, self.cases)),
+            segments=tuple(case_results.segments(marked.hits, self.cases, runs.group)),
             disagreements=tuple(case_results.disagreements(marked, self.cases)),
             unlabelled=tuple(case_results.next_labels(marked)),
             notes=(

@@ -92,23 +92,15 @@ SEGMENTS = 8
 """Fields with more values than this make no segments."""
 
 
-def segments(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Segment]:
-    """Segments in which the judge is right less often: long answers, tags, fields with few values.
-
-    Only what differs by more than chance (p < 0.05 after Holm's correction for all that was looked
-    at). Cases of one group count as one: a group is right if most of its cases are.
-    """
-    hits: dict[int, bool] = {}
-    for case, label, row in marked.rows:
-        if votes := present(row):
-            hits[case] = majority(votes) == label
-    return segments_of(hits, cases, marked.runs.group)
-
-
-def segments_of(
+def segments(
     hits: Mapping[int, bool], cases: Sequence[TestCase], group: Callable[[int], Hashable]
 ) -> list[Segment]:
-    """As `segments`, of cases that are known to be right or wrong."""
+    """Segments in which the judge is right less often: long answers, tags, fields with few values.
+
+    `hits` are the labelled cases, right or wrong. Only what differs by more than chance (p < 0.05
+    after Holm's correction for all that was looked at). Cases of one group count as one: a group is
+    right if most of its cases are.
+    """
     tested: list[Segment] = []
     for name, members in _parts(cases, hits):
         if min(len(members), len(hits) - len(members)) < 5:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card.build import keys_of, named_setting, own_rules
-from dagengine.reliability.card.case_results import segments_of
+from dagengine.reliability.card.case_results import segments
 from dagengine.reliability.card.contrasts import contrast_of, correct_together, near
 from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withhold_intervals
 from dagengine.reliability.card.measures import figure, figure_of
@@ -204,7 +204,7 @@ class _Side:
             sum(map(len, self.names)) / len(self.names),
             more=(last.share if self.ties == "wrong" else last.wrong, last.ties),
             outcomes=self._outcomes(), voted=voted, departures=unlike.shown,
-            segments=tuple(segments_of(self.hits, self.cases, self.groups.__getitem__)),
+            segments=tuple(segments(self.hits, self.cases, self.groups.__getitem__)),
             disagreements=tuple(sorted(self._disagreements(), key=lambda each: -each.votes)),
             warnings=tuple(filter(None, (unlike.shock,))), contest=made,
         )  # fmt: skip

@@ -89,6 +89,12 @@ class LabelledRuns:
         return [self.runs.group(case) for case, *_ in self.rows]
 
     @cached_property
+    def hits(self) -> dict[int, bool]:
+        """Whether the majority of its runs meets the label, by each case that both have."""
+        answered = ((case, label, present(row)) for case, label, row in self.rows)
+        return {case: majority(votes) == label for case, label, votes in answered if votes}
+
+    @cached_property
     def often(self) -> int | None:
         """Number of runs in a case's majority, if cases ran differently often: an odd number.
 

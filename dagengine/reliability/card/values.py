@@ -128,10 +128,7 @@ class NodeCard:
 
     @model_serializer(mode="wrap")
     def _as_row(self, row_of: Callable[[NodeCard], dict[str, Any]]) -> dict[str, Any]:
-        row = row_of(self)
-        if self.unsupported is None:
-            row.pop("unsupported")
-        return row
+        return _without_none(row_of(self), "unsupported")
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,10 +356,7 @@ class SettingCard:
 
     @model_serializer(mode="wrap")
     def _as_row(self, row_of: Callable[[SettingCard], dict[str, Any]]) -> dict[str, Any]:
-        row = row_of(self)
-        if self.contest is None:
-            row.pop("contest")
-        return row
+        return _without_none(row_of(self), "contest")
 
     @property
     def measures(self) -> tuple[Figure, ...]:
@@ -468,16 +462,22 @@ class JudgeCard:
         names = ", ".join(one_line(metric.metric, 80) for metric in self.metrics)
         return f"<JudgeCard of {names}: {counted(len(self.cases), 'case')}, {self.times} runs each>"
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         """HTML for a notebook: the page of the card, in a frame with its own styles."""
-        pages = [escape(page(self)) for page in _PAGES]
-        frame = '<iframe title="Judge card" srcdoc="{}" width="100%" height="600"></iframe>'
-        return frame.format(pages[-1]) if pages else None
+        page = escape(_PAGES[-1](self))
+        return f'<iframe title="Judge card" srcdoc="{page}" width="100%" height="600"></iframe>'
 
     @property
     def sha256(self) -> str:
         """The hash of what the card is bound to."""
         return self.binding.sha256
+
+
+def _without_none(row: dict[str, Any], name: str) -> dict[str, Any]:
+    """A row of a file without a field that is not known."""
+    if row[name] is None:
+        del row[name]
+    return row
 
 
 def page_form(page: Callable[[JudgeCard], str]) -> Callable[[JudgeCard], str]:

@@ -28,7 +28,7 @@ from dagengine.report.page.about import (
     run_record,
 )
 from dagengine.report.page.packed_columns import MetricKinds, PackedColumns
-from dagengine.report.page.texts import People, PromptBlocks, Texts, keys_of, open_prompts, pack
+from dagengine.report.page.texts import PromptBlocks, Texts, keys_of, open_prompts, pack, people_of
 from dagengine.report.tally import Tally
 from dagengine.system.regular_files import require_regular, write_whole
 
@@ -108,7 +108,7 @@ def _parts(
     builder, columns, tally = BlockBuilder(run.manifest), PackedColumns(metrics), Tally()
     graphs = [kinds.graph for kinds in columns.kinds]
     texts = Texts(graphs, StepCosts(run.manifest), room, rows)
-    people, labels = People.of_run(run), dict[int, list[dict[str, Any]]]()
+    people, labels = people_of(run), dict[int, list[dict[str, Any]]]()
     # A server reads the prompts of a case when somebody looks at them.
     with open_prompts(run) if server is None else nullcontext() as stored:
         prompts = PromptBlocks(stored)
@@ -117,7 +117,7 @@ def _parts(
             builder.add(builder.line(row, None, -1))
             if builder.full:
                 columns.extend(builder.take())
-            if own := people.of(row.hash):
+            if own := people.get(row.hash):
                 labels[position] = own
             texts.add(row, case and fields_in(case))
             prompts.add(keys_of(row, run.manifest.metric_names))

@@ -8,7 +8,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.question import Message
 from dagengine.record.costs import StepCosts, call_record
-from dagengine.record.labels import LABELS, Label, LabelFile
+from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.run import Run
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.results import CaseResult, MetricResult, Step, calls_words, implied_output
@@ -231,29 +231,22 @@ class PromptBlocks:
         return blocks, starts_of(counts)
 
 
-class People:
-    """Labels by case."""
+def people_of(run: Run) -> Mapping[str | None, list[dict[str, Any]]]:
+    """The labels in the folder of a run, in their order, by the hash of their case's content.
 
-    def __init__(self, labels: Iterable[Label] = ()) -> None:
-        self._by_case: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for label in labels:
-            # `answer` is that of a node, `outcome` that of the whole case.
-            outcome = label.outcome
-            if outcome is not None and not isinstance(outcome, str):
-                outcome = f"{outcome:.2f}"
-            answer = None if label.answer is None else str(label.answer)
-            shown = {name: getattr(label, name) for name in ("who", "when", "metric", "node")}
-            more = {"answer": answer, "outcome": outcome, "note": label.note}
-            self._by_case[label.case].append(shown | more)
-
-    @classmethod
-    def of_run(cls, run: Run) -> People:
-        """Those who labelled in the folder of a run; raises InputError for a damaged line."""
-        return cls(LabelFile(run.folder / LABELS).labels())
-
-    def of(self, case: str | None) -> list[dict[str, Any]]:
-        """Labels of the case whose content has this hash, in their order."""
-        return self._by_case.get(case or "", [])
+    Raises InputError for a damaged line.
+    """
+    people = defaultdict[str | None, list[dict[str, Any]]](list)
+    for label in LabelFile(run.folder / LABELS).labels():
+        # `answer` is that of a node, `outcome` that of the whole case.
+        outcome = label.outcome
+        if outcome is not None and not isinstance(outcome, str):
+            outcome = f"{outcome:.2f}"
+        answer = None if label.answer is None else str(label.answer)
+        shown = {name: getattr(label, name) for name in ("who", "when", "metric", "node")}
+        more = {"answer": answer, "outcome": outcome, "note": label.note}
+        people[label.case].append(shown | more)
+    return people
 
 
 class Prompts:
@@ -267,9 +260,9 @@ class Prompts:
 
         What is not in the store is left out.
         """
-        return [[*map(self._prompts_of, steps)] for steps in keys]
+        return [[*map(self._of_step, steps)] for steps in keys]
 
-    def _prompts_of(self, keys: Iterable[str]) -> list[Prompt]:
+    def _of_step(self, keys: Iterable[str]) -> list[Prompt]:
         prompts: list[Prompt] = []
         for key in dict.fromkeys(keys):
             with suppress(*UNREADABLE, sqlite3.Error):
@@ -292,19 +285,25 @@ def keys_of(row: CaseResult, metrics: Iterable[str]) -> RowKeys:
 @contextmanager
 def open_prompts(run: Run) -> Iterator[Prompts | None]:
     """The store of a run, to be read; None if its prompts must not or cannot be shown."""
-    path = None if why_without(run) else store_of(run)
-    if path is None:
+    store = _open_store(run)
+    if isinstance(store, str):
         yield None
         return
-    db = connect_to_read(path, _PATIENCE)
-    try:
-        yield Prompts(db)
-    finally:
-        db.close()
+    with closing(store):
+        yield Prompts(store)
 
 
 def why_without(run: Run) -> str | None:
-    """Why no prompt of a run can be shown, in words; None if they can.
+    """Why no prompt of a run can be shown, in words; None if they can."""
+    store = _open_store(run)
+    if isinstance(store, str):
+        return store
+    store.close()
+    return None
+
+
+def _open_store(run: Run) -> sqlite3.Connection | str:
+    """The store of a run, or why its prompts cannot be shown.
 
     A prompt has the texts of its case in it: what the record hides or leaves out must not come
     back through the store.
@@ -316,21 +315,13 @@ def why_without(run: Run) -> str | None:
         return "left out by --no-texts"
     if manifest.redacted:
         return f"hidden by --redact {', '.join(manifest.redacted)}"
-    path = store_of(run)
+    # A folder that was moved or copied often has its store in it, or beside it.
+    store = Path(manifest.store)
+    paths = store, run.folder / store.name, run.folder.parent / store.name
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        return f"the store {Path(manifest.store).name} was moved or deleted"
+        return f"the store {store.name} was moved or deleted"
     try:
-        connect_to_read(path, _PATIENCE).close()
+        return connect_to_read(path, _PATIENCE)
     except InputError as error:
         return str(error)
-    return None
-
-
-def store_of(run: Run) -> Path | None:
-    """The file of the store: where the run had it, or in the folder; None if there is none."""
-    store = run.manifest.store
-    if store is None:
-        return None
-    # A folder that was moved or copied often has its store in it, or beside it.
-    paths = Path(store), run.folder / Path(store).name, run.folder.parent / Path(store).name
-    return next((path for path in paths if path.is_file()), None)

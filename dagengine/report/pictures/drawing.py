@@ -16,12 +16,13 @@ from typing import Any
 from dagengine.compiler.plan import compile_metrics
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
+from dagengine.graph.rewriting import SpecMetric
 from dagengine.record.definition import metrics_of
 from dagengine.record.values import MetricRecord
 from dagengine.report.pictures.dot import dot_text, laid_out
 from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.report.pictures.mermaid import mermaid_text, questions_text
-from dagengine.report.pictures.model import Model, picture_model
+from dagengine.report.pictures.model import Model, ModelMaker
 from dagengine.report.pictures.svg import svg_text
 from dagengine.report.pictures.views import View, counts, one_path
 from dagengine.report.tally import MetricTally, Tally
@@ -99,16 +100,6 @@ class Picture:
         return f'<div style="overflow-x:auto">{wide}</div>'
 
 
-class _Drawn:
-    """A spec as the metric that it is of."""
-
-    def __init__(self, spec: MetricSpec) -> None:
-        self._spec = spec
-
-    def spec(self) -> MetricSpec:
-        return self._spec
-
-
 def draw(
     spec: MetricSpec | MetricRecord,
     *,
@@ -130,7 +121,7 @@ def draw(
     if isinstance(spec, MetricRecord):
         record = spec
     else:
-        (record,) = metrics_of(compile_metrics(_Drawn(spec)))
+        (record,) = metrics_of(compile_metrics(SpecMetric(spec)))
     graph = MetricGraph.of(record)
     view = View()
     if result is not None:
@@ -138,4 +129,4 @@ def draw(
     elif rows is not None:
         tally = rows if isinstance(rows, Tally) else Tally(rows)
         view = counts(graph, tally.metrics.get(spec.name, MetricTally()))
-    return Picture(picture_model(graph, view, names=names, whole=whole))
+    return Picture(ModelMaker(graph, view, names).model(whole))

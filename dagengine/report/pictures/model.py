@@ -169,20 +169,11 @@ class Model:
         return {arrow.line for arrow in self.arrows}
 
 
-def picture_model(
-    graph: MetricGraph, view: View, *, names: bool = False, whole: bool = False
-) -> Model:
-    """The picture of a metric in one view, folded if it is large unless all of it is wanted.
-
-    With `names` the nodes show neither their questions nor what they read.
-    """
-    return _Maker(graph, view, names).model(whole)
-
-
-class _Maker:
+class ModelMaker:
     """Makes the model of one picture; nodes are called by their numbers."""
 
     def __init__(self, graph: MetricGraph, view: View, names: bool) -> None:
+        """With `names` the nodes show neither their questions nor what they read."""
         self._graph = graph
         self._view = view
         self._names = names
@@ -190,6 +181,7 @@ class _Maker:
         self._parts = {number: self.part(number) for number in range(len(graph.nodes))}
 
     def model(self, whole: bool) -> Model:
+        """The picture of the metric, folded if it is large unless all of it is wanted."""
         graph, view = self._graph, self._view
         self._folds = self.fold_parts(whole)
         self._dropped = set(self.carriers())

@@ -14,7 +14,7 @@ from typing import Literal
 
 from dagengine.prompts.evidence import as_text
 from dagengine.report.pictures.graphs import MetricGraph
-from dagengine.report.tally import MetricTally, Place
+from dagengine.report.tally import MetricTally
 from dagengine.results import MetricResult, Step
 from dagengine.results.passing import SIGNS, STATES, State
 from dagengine.system.terminal import clip, counted
@@ -239,24 +239,22 @@ def counts(graph: MetricGraph, tally: MetricTally) -> View:
         pieces.extend([(", ", ""), (unscored, "none")])
     view = View("counts", tuple(pieces), cases=whole.cases)
     for number, node in enumerate(graph.nodes):
-        came = _came(tally, node.name)
+        came = _traffic(tally.came.get(node.name, _NOBODY))
         broke, items = tally.broke[node.name], tally.items.get(node.name)
         shown: tuple[Words, ...] = () if items is None else (_items(items),)
         if broke:
             missing: Words = ((f"{SIGNS['no_score']} {broke:,} without an answer", "none"),)
             shown = (missing, *shown)
         view.nodes[number] = Mark(came.cases > 0, came, shown)
-    verdicts = {(node, str(verdict)): (node, verdict) for node, verdict in tally.chose}
+    taken = {(node, str(verdict)): tally.came[node, verdict] for node, verdict in tally.chose}
     for number, answer in enumerate(graph.answers):
-        spot = verdicts.get((graph.nodes[answer.node].name, answer.verdict))
-        came = Traffic() if spot is None else _came(tally, spot)
+        came = _traffic(taken.get((graph.nodes[answer.node].name, answer.verdict), _NOBODY))
         view.answers[number] = Mark(came.cases > 0, came)
     _reach_metrics(graph, view)
     return view
 
 
-def _came(tally: MetricTally, place: Place) -> Traffic:
-    return _traffic({state: tally.came[state][place] for state in STATES})
+_NOBODY: Mapping[State, int] = dict.fromkeys(STATES, 0)
 
 
 def _traffic(states: Mapping[State, int]) -> Traffic:

@@ -102,21 +102,17 @@ class Side:
 
     @cached_property
     def passes(self) -> list[list[float | None]]:
-        """The same as passes (1) and failures (0); empty rows if the metric has no threshold."""
+        """The same as passes (1) and failures (0); no rows if the metric has no threshold."""
         if (limit := self.threshold) is None:
-            return [[]] * len(self.scores)
+            return []
         return [[None if score is None else float(score >= limit) for score in row]
                 for row in self.scores]  # fmt: skip
 
     @cached_property
-    def blank(self) -> list[str]:
-        """Nothing for every case: what people and runs said where nobody labelled any."""
-        return [""] * len(self.scores)
-
-    @cached_property
     def values(self) -> dict[str, Any]:
         """Measures of every case, as arrays by name; nan where they are undefined."""
-        return {name: numpy.array(each(self), float) for name, each in _EACH.items()}
+        unknown = [None] * len(self.scores)
+        return {name: numpy.array(each(self) or unknown, float) for name, each in _EACH.items()}
 
     @cached_property
     def sums(self) -> Callable[[str, Sequence[int]], Sums]:
@@ -135,10 +131,12 @@ def _share_right(marks: str) -> float | None:
 
 
 def _label_kappa(side: Side, numbers: Sequence[int]) -> Sums:
-    verdicts = side.outcomes.said or side.blank
-    labels = side.outcomes.labels if side.outcomes.said else side.blank
-    pairs = ((labels[number], verdicts[number]) for number in numbers)
-    return label_kappa.sums([pair if pair[0] else (None, None) for pair in pairs])
+    labels, verdicts = side.outcomes.labels, side.outcomes.said
+    pairs = list[tuple[str | None, str | None]]()
+    for number in numbers:
+        labelled = verdicts and labels[number]
+        pairs.append((labels[number], verdicts[number]) if labelled else (None, None))
+    return label_kappa.sums(pairs)
 
 
 _EACH: dict[str, Callable[[Side], Sequence[float | None]]] = {
@@ -146,11 +144,11 @@ _EACH: dict[str, Callable[[Side], Sequence[float | None]]] = {
     "pass-rate": lambda side: by_row(mean_score, side.passes),
     "score-flip-rate": lambda side: by_row(_flips, side.scores),
     "mean-score": lambda side: by_row(mean_score, side.scores),
-    "accuracy": lambda side: [*map({"0": 0.0, "1": 1.0}.get, side.outcomes.hits or side.blank)],
-    "single-run-accuracy": lambda side: [*map(_share_right, side.outcomes.right or side.blank)],
+    "accuracy": lambda side: [*map({"0": 0.0, "1": 1.0}.get, side.outcomes.hits)],
+    "single-run-accuracy": lambda side: [*map(_share_right, side.outcomes.right)],
     "unscored": lambda side: [missing_rate([row]) for row in side.scores],
 }
-"""Measures by whose mean over cases sides are compared; None where a case has no value."""
+"""Measures by whose mean over cases sides are compared: None for a case without, empty for none."""
 
 _RATIOS: dict[str, Callable[[Side, Sequence[int]], Sums]] = {
     "kappa": _label_kappa,
@@ -261,9 +259,9 @@ _UNPAIRED = "unpaired: no case is on both sides"
 
 def share_of(parts: Sequence[str], cases: Sequence[int]) -> Sums:
     """A node's share of the noise, from its part and the whole of each case (`"0.04 0.1"`)."""
-    rows = (map(float, parts[case].split()) for case in cases)
-    return quotient([dict(zip(("part", "whole"), row, strict=True)) for row in rows],
-                    "part", "whole")  # fmt: skip
+    names = "part", "whole"
+    rows = [dict(zip(names, map(float, parts[case].split()), strict=True)) for case in cases]
+    return quotient(rows, *names)
 
 
 def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, combinations, product, starmap
+from operator import attrgetter
 from typing import Any
 
 from dagengine.errors import InputError
@@ -57,6 +58,11 @@ def outcome(threshold: float | None) -> Callable[[Run], float | None]:
 
 score = outcome(None)
 """The score of a run, as tables take it."""
+_raw = attrgetter("raw")
+
+
+def _path(run: Run) -> Hashable:
+    return None if run.score is None else run.path
 
 
 def why_not_twice(runs: Runs) -> str:
@@ -181,7 +187,7 @@ def not_repeats(runs: Runs, threshold: float | None) -> Unlike:
     Honest repeats agree with the run before by chance, too; a copy also has its text. So where
     texts differ although results are equal, only texts tell copies.
     """
-    results, texts = runs.table(outcome(threshold)), runs.table(lambda run: run.raw)
+    results, texts = runs.table(outcome(threshold)), runs.table(_raw)
     ways = departures(results, groups=runs.rows)
     shocks = [way for way in ways if not way.is_copy]
     if _texts_differ(results, texts):
@@ -252,17 +258,10 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
             return figure_of(name, None, note=note)
         return over(name, agreement.total_agreement.sums, read)
 
-    if any(run.score is not None for run in runs.every()):
-        yield in_all("total-agreement", score)
-    if any(run.raw is not None for run in runs.every()):
-        yield in_all("raw-agreement", lambda run: run.raw)
-
-    def path(run: Run) -> Hashable:
-        return None if run.score is None else run.path
-
-    if any(path(run) is not None for run in runs.every()):
-        yield in_all("path-agreement", path)
-    yield over("path-flip-rate", agreement.flip_rate.sums, path)
+    for name, read in ("total", score), ("raw", _raw), ("path", _path):
+        if any(value is not None for value in chain.from_iterable(runs.table(read))):
+            yield in_all(f"{name}-agreement", read)
+    yield over("path-flip-rate", agreement.flip_rate.sums, _path)
     yield over("majority-share", agreement.majority_share.sums, score)
     bits = over("entropy", agreement.entropy.sums, score)
     # Its interval reaches over what so few runs cannot show.

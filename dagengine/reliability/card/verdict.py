@@ -180,6 +180,11 @@ class _Table:
     def _all(self, demand: str, state: State) -> bool:
         return all(states[demand] == state for states in self.states)
 
+    def _most(self, measure: str) -> float:
+        """The upper end of a measure; 1 if it is not known."""
+        figure = self.under.figure(measure)
+        return 1.0 if figure is None or figure.high is None else figure.high
+
     def _first(self, holds: Callable[[dict[str, State]], bool]) -> int | None:
         """Index of the least number of votes whose states hold; None without any."""
         return next((k for k, states in enumerate(self.states) if holds(states)), None)
@@ -247,10 +252,9 @@ class _Table:
         return bool(runs)
 
     def _coin(self) -> Verdict | None:
-        flips, reliability = self.voted[0].flips, self.under.figure("test-retest")
+        flips = self.voted[0].flips
         least = -1.0 if flips.low is None else flips.low
-        most = 1.0 if reliability is None or reliability.high is None else reliability.high
-        alike = most < _COIN_RELIABILITY and least > self.needs.flips
+        alike = self._most("test-retest") < _COIN_RELIABILITY and least > self.needs.flips
         if least < _COIN_FLIPS and not alike:
             return None
         return self._advice(
@@ -295,8 +299,7 @@ class _Table:
             return None
         most = max(voted.agreement.high or 0.0 for voted in self.voted)
         need = f"you need {100 * self.needs.agreement:g}"
-        people = self.under.figure("ceiling")
-        ceiling = 1.0 if people is None or people.high is None else people.high
+        ceiling = self._most("ceiling")
         if ceiling < self.needs.agreement:
             return self._advice(
                 "open", "5", "Settle the labels first: people disagree too often",

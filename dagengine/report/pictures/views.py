@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from textwrap import wrap
 from typing import Literal
 
@@ -103,10 +104,6 @@ class Traffic:
     def cases(self) -> int:
         """All of them."""
         return self.failed + self.unscored + self.rest
-
-    def __or__(self, side: Traffic) -> Traffic:
-        """At least how many came by one of two parts that the same cases come by."""
-        return max(self, side, key=lambda traffic: traffic.cases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +201,9 @@ def _reach_metrics(graph: MetricGraph, view: View) -> None:
         if owner is None:
             continue
         inner, outer = view.nodes[number], view.nodes[owner]
-        traffic = outer.traffic
-        if inner.traffic is not None:
-            traffic = inner.traffic | (traffic or Traffic())
+        # At least so many came by one of two parts that the same cases come by.
+        known = filter(None, (inner.traffic, outer.traffic))
+        traffic = max(known, key=attrgetter("cases"), default=None)
         reached = bool(outer.reached or inner.reached)
         view.nodes[owner] = replace(outer, reached=reached, traffic=traffic)
 

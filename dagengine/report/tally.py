@@ -20,27 +20,21 @@ Place = str | tuple[str, Any]
 class MetricTally:
     """One metric over a data set: outcomes, and how often each edge was taken.
 
-    `states` counts the cases by how they ended, `came` those that came by a node, or took an answer
-    of it. `broke` counts the cases that a node gave nothing for, `items` what it said of the items
-    of its lists, `wins` the cases that each contestant of an arena won, and ties. `shown` is the
-    result to draw, with the name of its case. It is the one with most steps (the first of those) or
-    that of the chosen case.
+    `unscored` cases have no score. `states` counts the cases by how they ended, `came` those that
+    came by a node, or took an answer of it. `broke` counts the cases that a node gave nothing for,
+    `items` what it said of the items of its lists, `wins` the cases that each contestant of an
+    arena won, and ties. `shown` is the result to draw, with the name of its case. It is the one
+    with most steps (the first of those) or that of the chosen case.
     """
 
     def __init__(self) -> None:
-        self.cases = 0
+        self.unscored = 0
         self.states: Counter[State] = Counter()
         self.came: defaultdict[Place, Counter[State]] = defaultdict(Counter)
         self.broke: Counter[str] = Counter()
         self.items: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self.kinds: Counter[OutcomeKind] = Counter()
         self.wins: Counter[str] = Counter()
         self.shown: tuple[str, MetricResult] | None = None
-
-    @property
-    def unscored(self) -> int:
-        """Cases without a score."""
-        return sum(self.kinds.values())
 
     @property
     def chose(self) -> Counter[tuple[str, Any]]:
@@ -50,9 +44,7 @@ class MetricTally:
 
     def add(self, result: MetricResult) -> None:
         """Count one case."""
-        self.cases += 1
-        if result.failure is not None:
-            self.kinds[result.failure.kind] += 1
+        self.unscored += result.failure is not None
         state = result.state
         self.states[state] += 1
         for step in result.steps:

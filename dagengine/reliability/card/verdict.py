@@ -109,8 +109,7 @@ class Verdict:
     """What to do, why, and the next step with its price, in words.
 
     `row` is that of the table of verdicts in the documentation. `votes` is what the judge is to be
-    used with. `states` has the state of each demand with those votes (with one where the judge is
-    not to be used).
+    used with.
     """
 
     kind: Kind
@@ -119,7 +118,6 @@ class Verdict:
     why: str
     step: str
     votes: int = 1
-    states: tuple[tuple[str, State], ...] = ()
 
     def __str__(self) -> str:
         return f"{SIGNS[self.kind]} {self.headline}"
@@ -195,8 +193,7 @@ class _Table:
         # That no price is known is said once.
         first, unpriced, rest = step.partition(_UNPRICED)
         step = first + unpriced * (unpriced not in headline) + rest.replace(unpriced, "")
-        votes, states = self.voted[place].votes, tuple(self.states[place].items())
-        return Verdict(kind, row, headline, why, step, votes, states)
+        return Verdict(kind, row, headline, why, step, self.voted[place].votes)
 
     # Prices.
 

@@ -7,7 +7,6 @@ page adds the words itself, so Graphviz only gets empty labels of their width.
 from __future__ import annotations
 
 import bisect
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import graphviz
 import networkx as nx
 
 from dagengine.errors import MissingExtraError
-from dagengine.report.pictures.dot import laid_out
+from dagengine.report.pictures.dot import INCH, Box, Layout
 from dagengine.report.pictures.graphs import MetricGraph
 
 _NODE, _ITEMS, _LEAF, _STUB = 44, 60, 28, 40  # heights in pixels
@@ -31,10 +30,7 @@ _BESIDE, _FULL = (544, 560), (1212, 620)  # pixels of a picture beside the list,
 _SHARE = 0.9  # of the failures that a picture beside the list has to show
 _MOST_OPENED = 12  # stubs that can be opened one by one
 _MOST_TRIED = 16  # branches that are tried after the first that has no room
-_INCH = 72  # pixels
 _ENDS = attrgetter("source", "target")
-Box = tuple[float, float, float, float]
-"""Left, top, width and height in pixels."""
 Ways = Sequence[tuple[Any, int, int]]
 """How results went: a `Kind` of results, its cases, and those that failed."""
 
@@ -208,10 +204,8 @@ class _Drawing:
         self.draw()
         for owner, cluster in self._clusters.items():
             self._cluster_of(owner).subgraph(cluster)
-        drawing = json.loads(laid_out(str(self._dot.source), "json0"))
-        _, _, self._width, self._height = map(float, drawing["bb"].split(","))
-        self._boxes = {item["name"]: self._box(item) for item in drawing.get("objects", [])}
-        self._edges = drawing.get("edges", [])
+        self._layout = Layout(str(self._dot.source))
+        self._boxes = {name: _round_box(*box) for name, box in self._layout.boxes().items()}
 
     def group_untaken(self, part: set[int], never: set[int]) -> None:
         """Put together what no case took: one pill of its node, with the stubs behind it alone."""
@@ -280,10 +274,10 @@ class _Drawing:
 
     def fits(self, room: tuple[int, int]) -> bool:
         """Return whether the drawing has room in a box of so many pixels."""
-        return self._width + 6 <= room[0] and self._height + 6 <= room[1]
+        return self._layout.width + 6 <= room[0] and self._layout.height + 6 <= room[1]
 
     def _add_box(self, name: str, width: float, height: float, cluster: graphviz.Digraph) -> None:
-        cluster.node(name, width=f"{width / _INCH:.4f}", height=f"{height / _INCH:.4f}")
+        cluster.node(name, width=f"{width / INCH:.4f}", height=f"{height / INCH:.4f}")
 
     def _cluster_of(self, node: int) -> graphviz.Digraph:
         """The frame that a node stands in, or the drawing."""
@@ -305,21 +299,12 @@ class _Drawing:
         targets = self._graph.answers[number].targets
         return max(map(self._answers_to.__getitem__, targets), default=0) > 1
 
-    def _box(self, item: dict[str, Any]) -> Box:
-        """The box of a node or a frame that Graphviz laid out; it counts from below."""
-        if "bb" in item:  # of a frame
-            left, low, right, high = map(float, item["bb"].split(","))
-            return _round_box(left, self._height - high, right - left, high - low)
-        x, y = map(float, item["pos"].split(","))
-        width, height = (float(item[side]) * _INCH for side in ("width", "height"))
-        return _round_box(x - width / 2, self._height - y - height / 2, width, height)
-
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, by the numbers of nodes and answers."""
         graph = self._graph
         edges: list[dict[str, Any] | None] = [None] * len(graph.answers)
         feeds, never = [], []
-        for edge in self._edges:
+        for edge in self._layout.edges:
             path, key = self.path(edge["pos"]), edge["id"]
             number, *ends = map(int, key[1:].split("-"))
             if key.startswith("f"):
@@ -338,8 +323,8 @@ class _Drawing:
                 edges[number] = {"path": path, "label": label, "shared": shared}
         hidden = set(_drawn_nodes(graph)) - self._stand_in.keys()
         return {
-            "width": round(self._width + 2),
-            "height": round(self._height + 2),
+            "width": round(self._layout.width + 2),
+            "height": round(self._layout.height + 2),
             "nodes": [self._boxes.get(f"n{number}") for number in range(len(graph.nodes))],
             "edges": edges,
             "leaves": [self._boxes.get(f"l{number}") for number in range(len(graph.answers))],
@@ -361,19 +346,16 @@ class _Drawing:
         }
 
     def path(self, pos: str) -> str:
-        """The curve as the commands of an SVG path; Graphviz counts from below."""
-        points = [point for point in pos.split() if point[0] not in "es"]
-        pairs = (tuple(map(float, point.split(","))) for point in points)
-        first, *rest = (f"{x:.1f},{self._height - y:.1f}" for x, y in pairs)
+        """The curve as the commands of an SVG path."""
+        first, *rest = (f"{x:.1f},{y:.1f}" for x, y in self._layout.curve(pos)[0])
         return f"M{first}C{' '.join(rest)}"
 
     def _label_start(self, edge: dict[str, Any], number: int) -> tuple[float, float] | None:
         """Start of the first line of a label."""
         if "lp" not in edge:
             return None
-        x, y = map(float, edge["lp"].split(","))
-        left = x - self._label_width(number) / 2 + _GAP
-        return _round_box(left, self._height - y + 4, 0, 0)[:2]
+        x, y = self._layout.point(edge["lp"])
+        return round(x - self._label_width(number) / 2 + _GAP, 1), round(y + 4, 1)
 
 
 def _stubs(graph: MetricGraph, shown: set[int]) -> list[Stub]:

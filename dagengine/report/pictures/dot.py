@@ -5,6 +5,7 @@ The libraries inside pygraphviz do that, or the `dot` program.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -22,7 +23,8 @@ from dagengine.report.pictures.model import Arrow, Model, Part, fill_of
 from dagengine.report.pictures.views import ANSWER, FONT, LIGHT, NAME, SMALL, TITLE, Words, clean
 from dagengine.system.terminal import plain
 
-_INCH = 72
+INCH = 72
+"""Pixels, or points."""
 # What comes closest to the shapes of the SVG among those of Graphviz.
 _SHAPES = {
     "judgement": {"shape": "box", "style": "filled,diagonals"},
@@ -79,7 +81,7 @@ def _part(part: Part) -> dict[str, str]:
     if part.shape != "folded":
         look["fillcolor"] = LIGHT[fill_of(part.shape)]
     if part.shape == "end":
-        look["height"], look["width"] = f"{28 / _INCH:.3f}", f"{64 / _INCH:.3f}"
+        look["height"], look["width"] = f"{28 / INCH:.3f}", f"{64 / INCH:.3f}"
         colour = "fail" if part.state == "failed" else "ink"
         (name,) = part.name
         tens = f'<font color="{LIGHT[colour]}">{_bold(name, ANSWER)}</font>'
@@ -87,8 +89,8 @@ def _part(part: Part) -> dict[str, str]:
         if part.state == "failed":
             look |= {"fillcolor": LIGHT["fail-ground"], "color": LIGHT["fail"]}
     else:
-        look["height"] = f"{part.height() / _INCH:.3f}"
-        look["width"] = f"{104 / _INCH:.3f}"
+        look["height"] = f"{part.height() / INCH:.3f}"
+        look["width"] = f"{104 / INCH:.3f}"
         names = [_bold(line, NAME) for line in part.name]
         notes = [_line(((line, ""),)) for line in part.note]
         look["label"] = _html([*names, *map(_line, part.lines), *notes])
@@ -136,6 +138,56 @@ def _html(lines: Iterable[str]) -> str:
 def _escape(text: str) -> str:
     # Graphviz reads \\N and the like in HTML-like labels, too; a label may not be empty.
     return escape(clean(text)).replace("\\", "\\\\") or " "
+
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Left, top, width and height in pixels."""
+
+
+class Layout:
+    """Where Graphviz put the parts of a drawing, in pixels from above.
+
+    Graphviz counts points from below, and has the middle of a node and its size in inches. What
+    shows the drawing may move it by `left` and `down`.
+    """
+
+    def __init__(self, dot: str) -> None:
+        """Lay out the drawing of a DOT text; raises as `laid_out` does."""
+        drawing = json.loads(laid_out(dot, "json0"))
+        _, _, self.width, self.height = map(float, drawing["bb"].split(","))
+        self.title_height = float(drawing.get("lheight", 0)) * INCH
+        self.edges: list[dict[str, Any]] = drawing.get("edges", [])
+        self.left = self.down = 0.0
+        self._parts = {part["name"]: part for part in drawing.get("objects", [])}
+
+    def point(self, pair: str) -> Point:
+        """The point of a pair of numbers."""
+        x, y = map(float, pair.split(","))
+        return x + self.left, self.height - y + self.down
+
+    def boxes(self) -> dict[str, Box]:
+        """The boxes of nodes and frames (`cluster_…`) by their names."""
+        return {name: self._box(part) for name, part in self._parts.items()}
+
+    def _box(self, part: dict[str, Any]) -> Box:
+        if "bb" in part:  # of a frame
+            left, low, right, high = map(float, part["bb"].split(","))
+            x, y = self.point(f"{left},{high}")
+            return x, y, right - left, high - low
+        x, y = self.point(part["pos"])
+        wide, tall = float(part["width"]) * INCH, float(part["height"]) * INCH
+        return x - wide / 2, y - tall / 2, wide, tall
+
+    def curve(self, pos: str) -> tuple[list[Point], Point | None]:
+        """The points of a curve, and that of its arrow, which Graphviz marks with an `e`."""
+        tip, points = None, []
+        for pair in pos.split():
+            if pair.startswith("e,"):
+                tip = self.point(pair[2:])
+            elif not pair.startswith("s,"):
+                points.append(self.point(pair))
+        return points, tip
 
 
 def laid_out(dot: str, form: str) -> bytes:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from html import escape
-from typing import Any
 
-from dagengine.report.pictures.dot import laid_out
+from dagengine.report.pictures.dot import Box, Layout, Point
 from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape, fill_of
 from dagengine.report.pictures.views import (
     ANSWER,
@@ -28,7 +26,6 @@ from dagengine.report.pictures.views import (
 )
 
 _EDGE = 24  # pixels between the drawing and the edge of the picture
-_INCH = 72
 _CUT, _STACK, _SIDE = 8, 3, 6  # pixels of a cut corner, of a stacked sheet, beside code
 _PIPE = (1.5, 12.0)  # pixels of an arrow that no case took, and what all cases add
 _BAR = 7  # pixels that a bar is high
@@ -41,14 +38,10 @@ _ENDS = (
     ("scored", "7", "score of 10"),
 )
 
-Point = tuple[float, float]
-Box = tuple[float, float, float, float]
-"""Left, top, width and height in pixels."""
-
 
 def svg_text(model: Model, dot: str) -> str:
     """The picture of a model, laid out from its DOT text; raises as `laid_out` does."""
-    return _Drawing(model, json.loads(laid_out(dot, "json0"))).text()
+    return _Drawing(model, Layout(dot)).text()
 
 
 def style() -> str:
@@ -67,24 +60,22 @@ def style() -> str:
 
 
 class _Drawing:
-    """One SVG; the layout is in points from below, the SVG in as many pixels from above."""
+    """One SVG; its title and its legend stand around what Graphviz laid out."""
 
-    def __init__(self, model: Model, layout: dict[str, Any]) -> None:
-        self._model = model
-        _, _, width, self._height = map(float, layout["bb"].split(","))
+    def __init__(self, model: Model, layout: Layout) -> None:
+        self._model, self._layout = model, layout
         self._title = lines_of(model.name, _TITLE_WIDTH, 3)
-        self._top = 16.0 + 20 * len(self._title) + 16
+        top = 16.0 + 20 * len(self._title) + 16
         # Graphviz keeps room above for the title, which is drawn further up.
-        room = float(layout.get("lheight", 0)) * _INCH
-        self._down = _EDGE + self._top - room
-        self._objects = {part["name"]: part for part in layout.get("objects", [])}
-        self._edges = {edge["id"]: edge for edge in layout.get("edges", [])}
+        layout.down = _EDGE + top - layout.title_height
+        self._edges = {edge["id"]: edge for edge in layout.edges}
         facts = text_width(plain(model.facts), SMALL)
         title = max(facts, *(text_width(line, TITLE, bold=True) for line in self._title))
-        self._legend, inner, self._legend_high = _legend(model, max(width, title))
+        self._legend, inner, self._legend_high = _legend(model, max(layout.width, title))
         self._width = inner + 2 * _EDGE
-        self._left = _EDGE + (inner - width) / 2
-        self._legend_at = self._down + self._height + 14
+        layout.left = _EDGE + (inner - layout.width) / 2
+        self._boxes = layout.boxes()
+        self._legend_at = layout.down + layout.height + 14
 
     def text(self) -> str:
         model, high = self._model, self._legend_at + self._legend_high
@@ -117,18 +108,10 @@ class _Drawing:
             ]
         )
 
-    # -- places ----------------------------------------------------------------------------
-
-    def _point(self, pair: str) -> Point:
-        x, y = map(float, pair.split(","))
-        return x + self._left, self._height - y + self._down
-
     # -- parts -----------------------------------------------------------------------------
 
     def frame(self, frame: Frame) -> str:
-        left, low, right, high = map(float, self._objects[f"cluster_{frame.key}"]["bb"].split(","))
-        x, y = self._point(f"{left},{high}")
-        wide, tall = right - left, high - low
+        x, y, wide, tall = self._boxes[f"cluster_{frame.key}"]
         box = f'height="{tall:.1f}" width="{wide:.1f}" x="{x:.1f}" y="{y:.1f}" rx="8"'
         inner = f'height="{tall - 6:.1f}" width="{wide - 6:.1f}" x="{x + 3:.1f}" y="{y + 3:.1f}"'
         name = f'<tspan font-size="{NAME}" font-weight="700">{_escape(frame.name)}</tspan>'
@@ -143,12 +126,7 @@ class _Drawing:
         )
 
     def part(self, part: Part) -> str:
-        # Graphviz has the middle of a node in points and its size in inches.
-        placed = self._objects[part.key]
-        x, y = self._point(placed["pos"])
-        wide, tall = float(placed["width"]) * _INCH, float(placed["height"]) * _INCH
-        x, y = x - wide / 2, y - tall / 2
-        box = x, y, wide, tall
+        box = x, y, wide, tall = self._boxes[part.key]
         look = f'class="f-{fill_of(part.shape)} s-edge" stroke-width="1.25"'
         if part.shape == "end" and part.state == "failed":
             stroke = 3 if part.most or (part.reached and part.bar is None) else 1.25
@@ -195,19 +173,13 @@ class _Drawing:
 
     def arrow(self, number: int, arrow: Arrow) -> str:
         edge = self._edges[f"e{number}"]
-        # The points of the curve, and that of its arrow: Graphviz marks it with an `e`.
-        tip, points = None, []
-        for pair in edge["pos"].split():
-            if pair.startswith("e,"):
-                tip = self._point(pair[2:])
-            elif not pair.startswith("s,"):
-                points.append(self._point(pair))
+        points, tip = self._layout.curve(edge["pos"])
         first, *rest = (f"{x:.1f} {y:.1f}" for x, y in points)
         path = f"M{first}C{' '.join(rest)}"
         title = f"<title>{_escape(arrow.hint)}</title>" if arrow.hint else ""
         texts = []
         if "lp" in edge:
-            x, y = self._point(edge["lp"])
+            x, y = self._layout.point(edge["lp"])
             at = y - LINE * (len(arrow.answer) + len(arrow.words)) / 2
             faded = arrow.taken is False and arrow.share is None
             for line in arrow.answer:

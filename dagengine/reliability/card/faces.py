@@ -94,10 +94,6 @@ def _require_format(text: bytes, path: Path) -> None:
 def card_page(card: JudgeCard) -> str:
     """The page; equal cards give equal pages."""
     filters = {
-        "number": words.number,
-        "interval": words.interval,
-        "title": words.title,
-        "votes": words.votes_of,
         "at": _at,
         "tied": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
         # Quoted names may be cut off on the page; the title has them whole.
@@ -111,7 +107,6 @@ def card_page(card: JudgeCard) -> str:
         filters,
         card=card,
         words=words,
-        questions=QUESTIONS,
         settings=[
             (metric, under, answers(under), verdict(card, metric, under))
             for metric, under in every_setting(card)
@@ -120,7 +115,6 @@ def card_page(card: JudgeCard) -> str:
         marks=MARKS,
         demands=DEMANDS,
         errors=errors,
-        detectable_difference=detectable_difference,
         contest_title=_contest_title,
         contest_table=_contest_table,
         beside_each_other=_beside_each_other,

@@ -20,7 +20,7 @@ from dagengine.reliability.card import (
     repeats,
 )
 from dagengine.reliability.card.contrasts import between_settings
-from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
+from dagengine.reliability.card.label_agreement import NOBODY, LabelledRuns, outcome_name
 from dagengine.reliability.card.values import (
     CaseKey,
     Figure,
@@ -170,9 +170,9 @@ def check_labels(
 def _meanings(
     labels: str | Path | Mapping[int, Any] | None, replays: Sequence[Counterfactual],
     cases: Sequence[TestCase], scale: tuple[float, float] | None = None,
-) -> list[Labels | None]:  # fmt: skip
-    """Meaning of labels for each metric: None if none is an outcome, which must not be all."""
-    meanings: list[Labels | None] = [None] * len(replays)
+) -> list[Labels]:  # fmt: skip
+    """Meaning of labels for each metric: nobody's if none is an outcome, which must not be all."""
+    meanings = [NOBODY] * len(replays)
     errors: list[InputError] = []
     sources = [] if labels is None else sources_of(labels, cases, replays)
     for index, source in enumerate(sources):
@@ -185,7 +185,7 @@ def _meanings(
     if errors and len(errors) == len(meanings):
         raise errors[0]
     if scale is not None:
-        return [None if labels is None else on_scale(labels, scale) for labels in meanings]
+        return [on_scale(labels, scale) if labels.people else labels for labels in meanings]
     return meanings
 
 
@@ -275,7 +275,7 @@ class _Maker:
             under = replace(whole, runs=whole.runs.under(setting.condition))
             settings.append(self._under(setting.name, under, replay, walked))
         meanings = list[LabelMeaning]()
-        for read in () if whole.labels is None else whole.labels.meanings:
+        for read in whole.labels.meanings:
             means = "" if read.means is None else outcome_name(read.means)
             meanings.append(LabelMeaning(read.label, means, read.cases))
         return MetricCard(
@@ -341,7 +341,7 @@ class _Maker:
 
     def _people(self, marked: LabelledRuns, walked: NodeAnswers) -> Iterator[Figure]:
         yield from label_agreement.compare_with_labels(marked, self.grouped)
-        if marked.labels is None and self.labels is not None:
+        if not marked.labels.people and self.labels is not None:
             # People may have walked a tree of which only some nodes are as they were.
             stale = "no finished walk fits the current definition of the metric"
             unknown = "no label is a possible outcome of this metric"

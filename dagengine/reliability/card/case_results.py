@@ -41,7 +41,7 @@ def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
     # All digits, as flips and passing are compared by them.
     in_words = cache(lambda value: "-" if value is None else repr(float(value)).removesuffix(".0"))
     scores = tuple(" ".join(map(in_words, by_case.get(case, ()))) for case in range(cases))
-    if labels is None or (read is None and labels.kind != "number"):
+    if not labels.people or (read is None and labels.kind != "number"):
         return Outcomes(scores)
     people = [*map(labels.by_case.get, range(cases))]
     labelled = tuple("" if label is None else outcome_name(label) for label in people)

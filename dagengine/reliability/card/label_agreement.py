@@ -49,28 +49,27 @@ def _last_verdict(run: Run) -> Vote | None:
     return str(run.path[-1][1]) if run.path else ""
 
 
+NOBODY = Labels("number", {}, {}, ())
+"""The labels where there are none."""
+
+
 @dataclass(frozen=True)
 class LabelledRuns:
     """The runs of a metric, its threshold, and what people say of the cases."""
 
     runs: Runs
     threshold: float | None
-    labels: Labels | None
+    labels: Labels
 
     @cached_property
     def read(self) -> Reader | None:
         """Reader of the outcomes that labels speak of; None without any, or if they are numbers."""
-        return reading(self.stated.kind, self.threshold)
+        return reading(self.labels.kind, self.threshold)
 
     @cached_property
     def by_case(self) -> Mapping[int, Vote]:
         """The label of each case that has one."""
-        return self.stated.by_case
-
-    @property
-    def stated(self) -> Labels:
-        """The labels, or those of nobody."""
-        return self.labels or Labels("number", {}, {}, ())
+        return self.labels.by_case
 
     @property
     def why_no_kappa(self) -> str:
@@ -143,28 +142,28 @@ def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator
     dialogues, within which numbers are correlated, too.
     """
     labels = marked.labels
-    if labels is None:
+    if not labels.people:
         return
     names = ("spearman",) if labels.kind == "number" else ("accuracy", "kappa", "baseline")
     if all(run.score is None for run in marked.runs.every()):
         yield from (Figure(name, None, note="no run has a score") for name in names)
-        yield from _people_among_themselves(marked.runs, labels, None)
+        yield from _people_among_themselves(marked, None)
     elif labels.kind == "number":
         yield from _correlations(marked, grouped)
     elif marked.read is None:
         yield from (Figure(name, None, note=_UNCORRECTED["pass"]) for name in names)
     else:
-        yield from _verdicts(marked, labels)
-        yield from _people_among_themselves(marked.runs, labels, marked.read)
+        yield from _verdicts(marked)
+        yield from _people_among_themselves(marked, marked.read)
 
 
 _NONE = "no case that ran has a label"
 
 
-def _verdicts(marked: LabelledRuns, labels: Labels) -> Iterator[Figure]:
-    kinds, groups, often, sides = labels.kinds, marked.groups, marked.often, marked.pairs
+def _verdicts(marked: LabelledRuns) -> Iterator[Figure]:
+    kinds, groups, often, sides = marked.labels.kinds, marked.groups, marked.often, marked.pairs
     clusters = clusters_of(groups)
-    subject = "last verdicts" if labels.kind == "verdict" else "pass or fail"
+    subject = "last verdicts" if marked.labels.kind == "verdict" else "pass or fail"
     runs_counted = "runs" if often is None else f"first {counted(often, 'run')}"
     level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
     shares: list[list[Shared]] = marked.sides(
@@ -235,7 +234,7 @@ def _kappa(
             weights += shares.values()
             names += [group] * len(shares)
         kappa = confusion.kappa_interval(
-            pairs, kinds=marked.stated.kinds, groups=names if clustered else None, weights=weights,
+            pairs, kinds=marked.labels.kinds, groups=names if clustered else None, weights=weights,
             level=confidence,
         )  # fmt: skip
         return _figure_or_reason("kappa", kappa, level, marked.why_no_kappa)
@@ -269,8 +268,9 @@ def confusion_table(marked: LabelledRuns) -> ConfusionTable | None:
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
 
 
-def _people_among_themselves(runs: Runs, labels: Labels, read: Reader | None) -> Iterator[Figure]:
+def _people_among_themselves(marked: LabelledRuns, read: Reader | None) -> Iterator[Figure]:
     """Agreement of people, and the ceiling for a judge; nothing with one label per case."""
+    runs, labels = marked.runs, marked.labels
     several = {case: row for case, row in labels.people.items() if len(row) > 1}
     if labels.kind == "number" or not several:
         return
@@ -333,7 +333,7 @@ def corrected_figures(
     """
     runs, threshold, labels = marked.runs, marked.threshold, marked.labels
     marks: list[Any] = [*map(marked.by_case.get, runs.cases)]
-    if labels is None or None not in marks:
+    if not labels.people or None not in marks:
         return
     traits = {name: [values[case] for case in runs.cases] for name, values in known.items()}
     groups = [*map(runs.group, runs.cases)] if runs.groups else None
@@ -376,7 +376,7 @@ def believe_votes(
     Labels on a part of the cases tell about all only if the part was drawn at random. That has to
     be stated, and nothing that is known of the cases may speak against it.
     """
-    if marked.labels is None or marked.runs.cases.keys() <= marked.by_case.keys():
+    if not marked.labels.people or marked.runs.cases.keys() <= marked.by_case.keys():
         return votes
     notes = (figure.estimate.note for figure in corrected if figure.estimate.value is None)
     why = next((note for note in notes if NOT_RANDOM in note), "") if random else UNSTATED
@@ -423,7 +423,7 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
     They are shares over all runs, or all subsets of them: no choice of some of them decides.
     """
     if marked.read is None:
-        why = "labels are numbers, and not pass or fail" if marked.labels else "no labels"
+        why = "labels are numbers, and not pass or fail" if marked.labels.people else "no labels"
         return [Figure(name, None, note=why) for name in ("accuracy", "kappa")]
     groups, accuracies = marked.groups, list[Figure]()
     sides = marked.sides(lambda label, row: (label, majority_odds(row, votes)))
@@ -469,7 +469,7 @@ def _against_next_run(runs: Runs) -> Iterator[tuple[Hashable, float, bool]]:
 
 def _against_labels(marked: LabelledRuns) -> Iterator[tuple[Hashable, float, bool]]:
     """Whether people agree as often as a path's probability, or a weighted score, states."""
-    kind, read = marked.stated.kind, marked.read
+    kind, read = marked.labels.kind, marked.read
     for case, run in marked.runs.each():
         label, group = marked.by_case.get(case), marked.runs.group(case)
         if label is None or run.score is None:

@@ -268,11 +268,11 @@ class Remaining:
     def at(self, seconds: float, totals: Totals, least: float = 0.0) -> float | None:
         """The seconds left after so many, `least` or more; None as long as there is no telling."""
         self.see(seconds, totals)
-        speed = self._speed(seconds)
-        if self._total is None or speed is None:
+        pace = self._pace(seconds)
+        if self._total is None or pace is None:
             return None
         left = max(0.0, self._asked / self._rows * self._total - answer_count(totals))
-        return max(least, left / speed)
+        return max(least, left / pace[0])
 
     def see(self, seconds: float, totals: Totals) -> None:
         """Take note of the counts after so many seconds."""
@@ -288,21 +288,18 @@ class Remaining:
 
     def tokens(self, seconds: float) -> float | None:
         """Tokens of answers per second, as servers count them; None if nobody says."""
-        speed = self._speed(seconds)
-        if speed is None:
-            return None
-        first, last = self._seen[0], self._seen[-1]
-        return (last.tokens - first.tokens) / (last.at - first.at) or None
+        _, tokens = self._pace(seconds) or (0.0, 0.0)
+        return tokens or None
 
-    def _speed(self, seconds: float) -> float | None:
-        """Answers per second; None before the first ones, and when none came for long."""
+    def _pace(self, seconds: float) -> tuple[float, float] | None:
+        """Answers and tokens per second; None before the first, and when none came for long."""
         if len(self._seen) < 2:
             return None
         first, last = self._seen[0], self._seen[-1]
-        gap = (last.at - first.at) / (len(self._seen) - 1)
-        if last.at == first.at or seconds - last.at >= max(_WINDOW, 2 * gap):
+        took = last.at - first.at
+        if not took or seconds - last.at >= max(_WINDOW, 2 * took / (len(self._seen) - 1)):
             return None
-        return (last.done - first.done) / (last.at - first.at)
+        return (last.done - first.done) / took, (last.tokens - first.tokens) / took
 
 
 def answer_count(totals: Totals) -> int:

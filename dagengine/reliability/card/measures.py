@@ -43,6 +43,15 @@ _LABELLED = "mean scores of cases with a label"
 _GROUPS = "mean scores, averaged over groups of cases"
 _NEXT, _AGREES = "the next run takes the same path", "the human label agrees"
 
+CIRCUMSTANCES = (
+    ("position", "orders", "order"),
+    ("judge", "judges", "judge"),
+    ("temperature", "temperatures", "temperature"),
+    ("seed", "seeds", "seed"),
+    ("paraphrase", "wordings", "paraphrase"),
+)
+"""Circumstances of a run: as measures name it, several of it in words, its field of a condition."""
+
 _ALL_MEASURES = (
     Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
             repeats="suspected"),
@@ -120,10 +129,7 @@ _ALL_MEASURES = (
     # Several settings together, and what should not change a score.
     *(Measure(f"{name}-flip-rate", f"flip rate (score) between {several}",
               level=f"scores, {_PAIRS} that differ in {field}")
-      for name, several, field in (
-          ("position", "orders", "order"), ("judge", "judges", "judge"),
-          ("temperature", "temperatures", "temperature"), ("seed", "seeds", "seed"),
-          ("paraphrase", "wordings", "paraphrase"))),
+      for name, several, field in CIRCUMSTANCES),
     Measure("cohen-kappa", "agreement of two judges, Cohen's kappa", "coefficient"),
     Measure("fleiss-kappa", "agreement of judges, Fleiss' kappa", "coefficient"),
     Measure("alpha", "agreement of judges, Krippendorff's alpha", "coefficient"),

@@ -20,7 +20,13 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
-from dagengine.reliability.card.measures import figure, figure_of, measure_of, reaching
+from dagengine.reliability.card.measures import (
+    CIRCUMSTANCES,
+    figure,
+    figure_of,
+    measure_of,
+    reaching,
+)
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.card.words import has
 from dagengine.reliability.counterfactual import Counterfactual
@@ -342,19 +348,13 @@ def position_bias(
         ("reversed", "-of-options", "last verdicts, first and last option exchanged"),
     ):
         pairs, groups = split_groups(_in_both_orders(runs, order, partial(names_in, order)))
-        for name, of, why in _OF_ORDERS if pairs else ():
-            yield figure(f"{name}{suffix}", pairs, of, why, groups, level)
-
-
-_OF_ORDERS: tuple[tuple[str, Callable[..., Sums], str], ...] = (
-    (
-        "position-consistency",
-        associations.position_consistency.sums,
-        "no pair has a verdict in both orders",
-    ),
-    ("position-preference", associations.position_preference.sums, "the orders never disagree"),
-    ("first-wins", associations.first_wins.sums, "no pair has a winner in both orders"),
-)
+        for name, of, why in (
+            ("position-consistency", associations.position_consistency,
+             "no pair has a verdict in both orders"),
+            ("position-preference", associations.position_preference, "the orders never disagree"),
+            ("first-wins", associations.first_wins, "no pair has a winner in both orders"),
+        ) if pairs else ():  # fmt: skip
+            yield figure(f"{name}{suffix}", pairs, of.sums, why, groups, level)
 
 
 def _in_both_orders(
@@ -393,15 +393,8 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     )  # fmt: skip
     if lists:
         nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
-        why = "no list has two items with different verdicts"
-        yield figure(
-            "list-bias",
-            lists,
-            associations.list_bias.sums,
-            why,
-            groups,
-            f"place in a list, {nodes}",
-        )
+        why, level = "no list has two items with different verdicts", f"place in a list, {nodes}"
+        yield figure("list-bias", lists, associations.list_bias.sums, why, groups, level)
 
 
 def bias_by_length(
@@ -415,10 +408,8 @@ def bias_by_length(
     for number in (case for case in runs.cases if not numbers or case in numbers):
         case, scores = cases[number], runs.scores(number)
         if scores and isinstance(case, LLMTestCase) and isinstance(case.actual_output, str):
-            length = len(case.actual_output)
-            answers[number] = associations.Measured(
-                statistics.fmean(scores), length, numbers.get(number)
-            )
+            mean_of, length = statistics.fmean(scores), len(case.actual_output)
+            answers[number] = associations.Measured(mean_of, length, numbers.get(number))
     if answers:
         held = text_if(numbers, ", labels held constant")
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
@@ -439,28 +430,16 @@ def _comparisons(
         if run.path and isinstance(case, ArenaTestCase) and len(case.contestants) == 2:
             answers = case.contestants.values()
             first, second = (len(answer.actual_output or "") for answer in answers)
-            won = dict(zip(case.contestants, (True, False), strict=True))
-            yield (
-                associations.Compared(first, second, won.get(str(run.path[-1][1]))),
-                runs.group(number),
-            )
+            won = dict(zip(case.contestants, (True, False), strict=True)).get(str(run.path[-1][1]))
+            yield associations.Compared(first, second, won), runs.group(number)
 
 
 # Several settings together.
 
-CIRCUMSTANCES = {
-    "position": "order",
-    "judge": "judge",
-    "temperature": "temperature",
-    "seed": "seed",
-    "paraphrase": "paraphrase",
-}
-"""Circumstances of a run, by the name that measures have, with their field of a condition."""
-
 
 def flips_between_settings(runs: Runs) -> Iterator[Figure]:
     """The flip rate of the score between runs that differ in one circumstance."""
-    for name, field in CIRCUMSTANCES.items():
+    for name, _, field in CIRCUMSTANCES:
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue
         items = [_flips_between(settings, field) for settings in runs.cases.values()]

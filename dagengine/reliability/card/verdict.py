@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import zip_longest
@@ -183,9 +183,12 @@ class _Table:
         figure = self.under.figure(measure)
         return 1.0 if figure is None or figure.high is None else figure.high
 
-    def _first(self, holds: Callable[[dict[str, State]], bool]) -> int | None:
-        """Index of the least number of votes whose states hold; None without any."""
-        return next((k for k, states in enumerate(self.states) if holds(states)), None)
+    def _first(self, *met: str) -> int | None:
+        """Index of the fewest votes that miss no demand and meet these; None without any."""
+        for index, states in enumerate(self.states):
+            if "missed" not in states.values() and {*map(states.get, met)} <= {"met"}:
+                return index
+        return None
 
     def _advice(
         self, kind: Kind, row: str, headline: str, why: str, step: str, place: int = 0
@@ -384,7 +387,7 @@ class _Table:
         )  # fmt: skip
 
     def _use(self) -> Verdict | None:
-        index = self._first(lambda states: {*states.values()} == {"met"})
+        index = self._first("flips", "agreement", "kappa")
         if index is None:
             return None
         voted = self.voted[index]
@@ -395,7 +398,7 @@ class _Table:
         if index == 0:
             return self._advice("use", "8", "Use it", why,
                               f"Using it takes {self._per_thousand(1)}.")  # fmt: skip
-        cheaper = self._first(lambda states: "missed" not in states.values())
+        cheaper = self._first()
         # Votes at a node are what whole runs showed only if it is the only one that speaks.
         asked, how = "votes", (
             f"Run the metric {voted.votes} times and take the majority: votes at single nodes were "
@@ -433,16 +436,10 @@ class _Table:
                 "Without pass and fail there is no result that flips, or that people share.",
                 "Give the metric a threshold; that makes no new calls with --store.",
             )  # fmt: skip
-        steady = self._first(
-            lambda states: "missed" not in states.values() and states["flips"] == "met"
-        )
+        steady = self._first("flips")
         if steady is not None:
             return self._label_more(steady)
-        right = self._first(
-            lambda states: (
-                states["agreement"] == states["kappa"] == "met" and states["flips"] != "missed"
-            )
-        )
+        right = self._first("agreement", "kappa")
         if right is None:
             return self._more_of_both()
         headline = "Right, but not known to be steady"

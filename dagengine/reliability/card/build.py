@@ -6,7 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, compress, filterfalse
+from itertools import chain, compress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -136,20 +136,18 @@ def _about_these(
             f"the observations are about {', '.join(map(repr, about))}, but the metrics are "
             f"called {', '.join(map(repr, names))}"
         )
-    nodes = defaultdict[str, list[str]](list)
-    for metric, node in dict.fromkeys((row.metric, row.node) for row in observed):
-        if node:
-            nodes[metric].append(node)
+    nodes = dict.fromkeys((row.metric, row.node) for row in observed if row.node)
     for replay in replays:
-        plan = replay.plan
+        plan, name = replay.plan, replay.spec.name
         titles = {*map(attrgetter("name"), (*plan.slots, *plan.units))}
-        for stray in filterfalse(titles.__contains__, nodes[replay.spec.name]):
-            speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
-            raise InputError(
-                f"the observations name a node {stray!r}, but the metric {replay.spec.name!r} has "
-                f"no such node{near_hint(stray, titles)}; its nodes that decide or rate are "
-                f"{speaking or 'none'}"
-            )
+        for metric, node in nodes:
+            if metric == name and node not in titles:
+                speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
+                raise InputError(
+                    f"the observations name a node {node!r}, but the metric {name!r} has no such "
+                    f"node{near_hint(node, titles)}; its nodes that decide or rate are "
+                    f"{speaking or 'none'}"
+                )
     return observed
 
 

@@ -321,7 +321,6 @@ class _Drawing:
             else:
                 label, shared = self._label_start(edge, number), self._is_shared(number)
                 edges[number] = {"path": path, "label": label, "shared": shared}
-        hidden = set(_drawn_nodes(graph)) - self._stand_in.keys()
         return {
             "width": round(self._layout.width + 2),
             "height": round(self._layout.height + 2),
@@ -335,12 +334,7 @@ class _Drawing:
             ],
             "never": never,
             "stubs": [
-                {
-                    "box": self._boxes[f"s{number}"],
-                    "nodes": stub.nodes,
-                    "answers": [n for n, a in enumerate(graph.answers) if a.node in hidden],
-                    "by": stub.by,
-                }
+                {"box": self._boxes[f"s{number}"], "nodes": stub.nodes, "by": stub.by}
                 for number, stub in enumerate(self.stubs)
             ],
         }

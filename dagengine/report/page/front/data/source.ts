@@ -29,11 +29,10 @@ export interface Answer {
 
 export type Box = [x: number, y: number, width: number, height: number];
 
-/** A subtree that is not drawn: the answers that it hides, and what it stands for. */
+/** A subtree that is not drawn, and what it stands for. */
 export interface Stub {
   box: Box;
   nodes: number[];
-  answers: number[];
   /** The answers that lead into it. */
   by: number[];
 }

@@ -72,7 +72,6 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "cost": totals and totals.cost,
         "texts": texts,
         "kept": kept,
-        "hidden": list(manifest.redacted),
         "settings": list(_settings(manifest)),
         "noPrompts": why_without(run),
     }

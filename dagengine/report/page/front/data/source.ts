@@ -115,7 +115,6 @@ export interface Run {
   /** Which texts are there: of all cases, of those that failed, or of none (and why). */
   texts: "all" | "some" | "none";
   kept: number;
-  hidden: string[];
   /** What the caller says the run was made with, as texts. */
   settings: [name: string, value: string][];
   /** Why there are no prompts at all; null where the store of the run has them. */

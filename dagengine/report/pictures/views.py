@@ -202,8 +202,8 @@ def _reach_metrics(graph: MetricGraph, view: View) -> None:
             continue
         inner, outer = view.nodes[number], view.nodes[owner]
         # At least so many came by one of two parts that the same cases come by.
-        known = filter(None, (inner.traffic, outer.traffic))
-        traffic = max(known, key=attrgetter("cases"), default=None)
+        sides = filter(None, (inner.traffic, outer.traffic))
+        traffic = max(sides, key=attrgetter("cases"), default=None)
         reached = bool(outer.reached or inner.reached)
         view.nodes[owner] = replace(outer, reached=reached, traffic=traffic)
 

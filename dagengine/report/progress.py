@@ -12,6 +12,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple, Protocol
 
@@ -115,16 +116,13 @@ def _in_notebook() -> bool:
 
 
 @contextmanager
-def bar(progress: Progress, console: Any, every: float = _SHOWN) -> Iterator[None]:
-    """The bar itself, on any console; it looks at the run `every` so many seconds."""
+def bar(progress: Progress, console: Any) -> Iterator[None]:
+    """The bar itself, on any console."""
     from rich.live import Live
 
-    with Live(
-        get_renderable=lambda: _drawing(progress),
-        console=console,
-        refresh_per_second=1 / every,
-        transient=True,
-    ) as live:
+    shown, rate = partial(_drawing, progress), 1 / _SHOWN
+    live = Live(get_renderable=shown, console=console, refresh_per_second=rate, transient=True)
+    with live:
         live.refresh()
         yield
 

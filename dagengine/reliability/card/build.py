@@ -117,7 +117,7 @@ def make_card(
     if labels is not None:
         rules += (*left_out(labels, cases, replays),)
     return JudgeCard(
-        bind(metrics, judges, cases), max((setting.times for setting in settings), default=0),
+        bind(metrics, judges, cases), max(map(attrgetter("times"), settings), default=0),
         settings, tuple(cards), keys, rules, labels_random, label_scale,
         needs or Needs(flips=target), price,
     )  # fmt: skip
@@ -128,7 +128,7 @@ def _about_these(
 ) -> Sequence[Observation]:
     """Observations of the metrics; a table that names none is about the only one."""
     names = [replay.spec.name for replay in replays]
-    about = [*dict.fromkeys(row.metric for row in observed)]
+    about = [*dict.fromkeys(map(attrgetter("metric"), observed))]
     if about == [""] and len(names) == 1:
         observed = [replace(row, metric=names[0]) for row in observed]
     elif about and not set(about) & set(names):

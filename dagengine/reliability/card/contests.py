@@ -89,8 +89,7 @@ def contest_card(
         made.append(side.card(1 - 0.05 / len(conditions), within, labels_random))
         sides.append(side)
     compared: list[Contrast] = []
-    for i, k in near(conditions) if (right >= 0).any() else ():
-        earlier, later = sides[i], sides[k]
+    for earlier, later in near(sides, conditions) if (right >= 0).any() else ():
         count = min(earlier.most, later.most)
         level = f"means of the first {count} scores"
         rates = earlier.by_rule(count), later.by_rule(count)
@@ -173,7 +172,7 @@ class _Side:
     @cached_property
     def scores(self) -> Any:
         """Picks of runs by case, as scores from 0 to 1; a tie is a pick of its own, nan is none."""
-        picks = numpy.stack([picks.picked for picks in self.singly], 1)
+        picks = numpy.stack([*map(attrgetter("picked"), self.singly)], 1)
         sizes = numpy.array([*map(len, self.names)])[:, None]
         return numpy.where(picks < -1, numpy.nan, (picks + 1) / (1 + sizes))
 
@@ -273,7 +272,7 @@ class _Side:
         """The results of runs by themselves; without labels only equal picks are equal."""
         table = self.scores
         if self.labelled.any():  # shares of right picks
-            table = numpy.stack([picks.share for picks in self.singly], 1)
+            table = numpy.stack([*map(attrgetter("share"), self.singly)], 1)
         counting = self.labelled | ~self.labelled.any()
         marks = [
             ["-" if math.isnan(value) else f"{value:.3g}" for value in row] * bool(counts)

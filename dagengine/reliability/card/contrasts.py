@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.question import judge_name
@@ -45,6 +45,8 @@ from dagengine.reliability.statistics.intervals import (
 )
 from dagengine.reliability.statistics.sums import Sums, by_row, mean_score, numpy, present, quotient
 from dagengine.system.terminal import text_if
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -347,16 +349,16 @@ def between_settings(
 ) -> tuple[Contrast, ...]:
     """Differences of settings that one circumstance tells apart, on the same cases."""
     sides = [Side(under.setting, metric.threshold, cases, under) for under in metric.settings]
-    pairs = near([setting.condition for setting in settings])
-    both = (Pair.of(sides[i], sides[k]).contrasts() for i, k in pairs)
-    return correct_together([*itertools.chain.from_iterable(both)])
+    pairs = itertools.starmap(Pair.of, near(sides, [setting.condition for setting in settings]))
+    return correct_together([each for pair in pairs for each in pair.contrasts()])
 
 
-def near(settings: Sequence[Condition]) -> list[tuple[int, int]]:
-    """The places of pairs of settings that one circumstance tells apart."""
-    pairs = itertools.combinations(range(len(settings)), 2)
-    values = [*map(astuple, settings)]
-    return [(i, k) for i, k in pairs if sum(map(operator.ne, values[i], values[k])) == 1]
+def near(sides: Sequence[T], settings: Sequence[Condition]) -> Iterator[tuple[T, T]]:
+    """Pairs of sides whose settings are told apart by one circumstance."""
+    values = zip(sides, map(astuple, settings), strict=True)
+    for (one, setting), (other, its_setting) in itertools.combinations(values, 2):
+        if sum(map(operator.ne, setting, its_setting)) == 1:
+            yield one, other
 
 
 # Two cards.
@@ -384,7 +386,7 @@ def between_cards(
         # Names of judges say more than "old" and "new", if they tell the cards apart.
         names = names if judges[0] == judges[1] else judges
     earlier = {metric.metric: metric for metric in old.metrics}
-    pairs: list[tuple[Side, Side]] = []
+    pairs: list[Pair] = []
     for metric in new.metrics:
         if metric.metric not in earlier:
             continue
@@ -392,16 +394,15 @@ def between_cards(
         second = _sides(metric, new, names[1])
         if len(first) == len(second) == 1:
             # A judge in the name of the setting would keep two single settings apart.
-            pairs += zip(first.values(), second.values(), strict=True)
+            pairs += map(Pair.of, first.values(), second.values())
         else:
-            pairs += ((first[name], second[name]) for name in second if name in first)
+            pairs += (Pair.of(first[name], second[name]) for name in second if name in first)
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "
             f"{_names_of(old)}; the second has {_names_of(new)}"
         )
-    both = (Pair.of(*sides).contrasts(measures) for sides in pairs)
-    return correct_together([*itertools.chain.from_iterable(both)])
+    return correct_together([each for pair in pairs for each in pair.contrasts(measures)])
 
 
 def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:

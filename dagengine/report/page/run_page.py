@@ -96,9 +96,9 @@ def head_of(record: Mapping[str, Any], server: Mapping[str, Any] | None, **place
     return json.dumps({"format": FORMAT, "run": record, "server": server, **placed})
 
 
-def served_page(run: Run, server: Mapping[str, Any], *, rows: int = ROWS, room: int = ROOM) -> str:
+def served_page(run: Run, server: Mapping[str, Any]) -> str:
     """The page of a run as a server hands it out; `server` is what it tells the page of itself."""
-    return "".join(_parts(run, rows, room, server))
+    return "".join(_parts(run, ROWS, ROOM, server))
 
 
 def _parts(

@@ -46,17 +46,12 @@ class Selection:
     text: str | None = None
 
     def check(self, manifest: Manifest) -> None:
-        """Raise InputError for a metric or a node that the run does not have."""
+        """Raise InputError for a metric, a node or an answer that the run cannot have."""
         metrics = manifest.metric_names
         if self.metric is not None and self.metric not in metrics:
             raise unknown_metric(self.metric, metrics)
-        nodes = set(_node_names(manifest))
         for at in (*self.at, *self.not_at):
-            if at not in nodes and not any(at.startswith(f"{node}=") for node in nodes):
-                name = at.rpartition("=")[0] or at
-                hint = did_you_mean(name, sorted(nodes)) or f"it had {', '.join(sorted(nodes))}"
-                raise InputError(f"the run had no node {name!r:.80}; {hint}")
-            _require_answer(at, manifest)
+            _require_known(at, manifest)
 
     def takes(self, row: CaseResult, case: Mapping[str, Any]) -> bool:
         """Return whether a row is among them; `case` is the line of its case, read for a `text`."""
@@ -223,18 +218,24 @@ def _answers(result: MetricResult) -> set[str]:
     return answers
 
 
-def _require_answer(at: str, manifest: Manifest) -> None:
-    """Raise InputError for an answer that a decision of the run cannot give.
+def _require_known(at: str, manifest: Manifest) -> None:
+    """Raise InputError for a node that the run does not have, or an answer that it cannot give.
 
     What a node says that judges the items of a list, or rates, is not known beforehand.
     """
-    names, answers = set(_node_names(manifest)), defaultdict[str, dict[str, None]](dict)
+    names, answers = set[str](), defaultdict[str, dict[str, None]](dict)
     for metric in manifest.metrics:
+        for inner in metric.every_metric():
+            names.update(map(attrgetter("name"), inner.nodes))
         for node, verdicts in metric.verdicts().items():
             # Metrics may share a node: each of its answers counts once.
             answers[node].update(dict.fromkeys(map(str, verdicts)))
     signs = (sign.span() for sign in re.finditer("=", at))
     named = [(at[:start], at[end:]) for start, end in signs if at[:start] in names]
+    if at not in names and not named:
+        name = at.rpartition("=")[0] or at
+        hint = did_you_mean(name, sorted(names)) or f"it had {', '.join(sorted(names))}"
+        raise InputError(f"the run had no node {name!r:.80}; {hint}")
     if at in names or any(
         not answers[node] or verdict in {*answers[node], *OutcomeKind} for node, verdict in named
     ):
@@ -242,9 +243,3 @@ def _require_answer(at: str, manifest: Manifest) -> None:
     node, verdict = named[0]
     hint = did_you_mean(verdict, answers[node]) or f"its answers are {', '.join(answers[node])}"
     raise InputError(f"{node!r:.80} has no answer {verdict!r:.80}; {hint}")
-
-
-def _node_names(manifest: Manifest) -> Iterator[str]:
-    """The names of all nodes, those that stand for nested metrics among them."""
-    for metric in manifest.metrics:
-        yield from map(attrgetter("name"), metric.nodes_and_nested())

@@ -126,7 +126,7 @@ class IndexedRun:
         record["alarms"] = alarms_of(self.record, self._day_of)
         head = head_of(record, {**server, "asks": True}, chunk=self._chunk)
         index = f'<script type="text/plain" id="index">{pack(self._meta["index"])}</script>\n'
-        return "".join(page_of(head, index, title=self._run.name, connect="'self'"))
+        return page_of(head, index, title=self._run.name, connect="'self'")
 
     def _day_of(self, case: int) -> str | None:
         with suppress(InputError):

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from html import escape
@@ -28,7 +28,15 @@ from dagengine.report.page.about import (
     run_record,
 )
 from dagengine.report.page.packed_columns import MetricKinds, PackedColumns
-from dagengine.report.page.texts import PromptBlocks, Texts, keys_of, open_prompts, pack, people_of
+from dagengine.report.page.texts import (
+    RowKeys,
+    Texts,
+    keys_of,
+    open_prompts,
+    pack,
+    people_of,
+    prompt_blocks,
+)
 from dagengine.report.tally import Tally
 from dagengine.system.regular_files import require_regular, write_whole
 
@@ -51,7 +59,7 @@ def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM
     """
     target = Path(path)
     # What a text of a case holds in lone surrogates is an escape in JSON already.
-    write_whole(target, "".join(_parts(run, rows, room)).encode(errors="replace"))
+    write_whole(target, _page(run, rows, room).encode(errors="replace"))
     return target
 
 
@@ -65,7 +73,7 @@ def write_run_page(run: Run) -> Path | None:
     return write_page(run, path)
 
 
-def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Iterator[str]:
+def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> str:
     """The page around data blocks: `head` is JSON text, `body` what is behind it.
 
     The content security policy allows this script and this style, by their hashes, and no
@@ -78,7 +86,7 @@ def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Ite
         f"default-src 'none'; script-src '{_sha(script)}'; style-src '{_sha(style)}'; "
         f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
-    yield (
+    return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
@@ -86,9 +94,8 @@ def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Ite
         f"<style>{style}</style></head><body>\n"
         '<div id="page"></div>\n'
         f'<script type="application/json" id="head">{inert}</script>\n'
+        f"{body}<script>{script}</script>\n</body></html>\n"
     )
-    yield body
-    yield f"<script>{script}</script>\n</body></html>\n"
 
 
 def head_of(record: Mapping[str, Any], server: Mapping[str, Any] | None, **placed: Any) -> str:
@@ -98,12 +105,10 @@ def head_of(record: Mapping[str, Any], server: Mapping[str, Any] | None, **place
 
 def served_page(run: Run, server: Mapping[str, Any]) -> str:
     """The page of a run as a server hands it out; `server` is what it tells the page of itself."""
-    return "".join(_parts(run, ROWS, ROOM, server))
+    return _page(run, ROWS, ROOM, server)
 
 
-def _parts(
-    run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None
-) -> Iterator[str]:
+def _page(run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None) -> str:
     metrics = run.manifest.metrics
     builder, columns, tally = BlockBuilder(run.manifest), PackedColumns(metrics), Tally()
     graphs = [kinds.graph for kinds in columns.kinds]
@@ -111,7 +116,7 @@ def _parts(
     people, labels = people_of(run), dict[int, list[dict[str, Any]]]()
     # A server reads the prompts of a case when somebody looks at them.
     with open_prompts(run) if server is None else nullcontext() as stored:
-        prompts = PromptBlocks(stored)
+        keys: list[RowKeys] = []
         for position, (row, case) in enumerate(run.with_cases()):
             tally.add(row)
             builder.add(builder.line(row, None, -1))
@@ -120,10 +125,12 @@ def _parts(
             if own := people.get(row.hash):
                 labels[position] = own
             texts.add(row, case and fields_in(case))
-            prompts.add(keys_of(row, run.manifest.metric_names))
+            if stored is not None:
+                keys.append(keys_of(row, run.manifest.metric_names))
         columns.extend(builder.take())
         blocks, starts, slots = texts.close()
-        asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
+        left = room - sum(map(len, blocks))
+        asked, asked_starts = prompt_blocks(stored, keys, slots, left)
     drafts = drafts_of(run)
     record = _full_record(run, columns, tally, drafts, kept=len(slots) - slots.count(-1))
     head = head_of(record, server, chunk=max(1, tally.rows), blocks=starts, prompts=asked_starts)
@@ -142,7 +149,7 @@ def _parts(
     for name, block in parts.items():
         body += f'<script type="text/plain" id="{name}">{block}</script>\n'
     title = f"{record['name']}: {first}"
-    yield from page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
+    return page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
 
 
 def _full_record(

@@ -199,36 +199,23 @@ def _own_output(step: Step) -> Any:
     return None if implied or scored else step.output
 
 
-class PromptBlocks:
-    """Collects what every row asked, and reads as many prompts as there is room for."""
+def prompt_blocks(
+    prompts: Prompts | None, keys: Sequence[RowKeys], slots: Sequence[int], room: int
+) -> tuple[list[str], list[int]]:
+    """Blocks of prompts in at most `room` characters, and the slots they start at.
 
-    def __init__(self, prompts: Prompts | None) -> None:
-        """Without `prompts` nothing is collected."""
-        self._prompts = prompts
-        self._keys: list[RowKeys] = []
-
-    def add(self, keys: RowKeys) -> None:
-        """Add the next row."""
-        if self._prompts is not None:
-            self._keys.append(keys)
-
-    def close(self, slots: Sequence[int], room: int) -> tuple[list[str], list[int]]:
-        """Blocks of at most `room` characters, and the slots they start at.
-
-        `slots` are those of the rows among the texts. The first of them have their prompts. The
-        line of a slot lists prompts by metric and step.
-        """
-        filled = Blocks(room)
-        asked = any(map(any, chain.from_iterable(self._keys)))
-        if self._prompts is None or not asked:
-            return [], []
-        placed = sorted((slot, row) for row, slot in enumerate(slots) if slot >= 0)
-        for _, row in placed:
-            if filled.size > room:
-                break
-            filled.add(self._prompts.of(self._keys[row]))
-        blocks, counts = filled.within(room)
-        return blocks, starts_of(counts)
+    `keys` are those of every row, `slots` those of the rows among the texts. The first of them have
+    their prompts. The line of a slot lists prompts by metric and step. None without `prompts`.
+    """
+    if prompts is None or not any(map(any, chain.from_iterable(keys))):
+        return [], []
+    filled = Blocks(room)
+    for _, row in sorted((slot, row) for row, slot in enumerate(slots) if slot >= 0):
+        if filled.size > room:
+            break
+        filled.add(prompts.of(keys[row]))
+    blocks, counts = filled.within(room)
+    return blocks, starts_of(counts)
 
 
 def people_of(run: Run) -> Mapping[str | None, list[dict[str, Any]]]:

@@ -13,7 +13,7 @@ from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import RunFiles, load_run
 from dagengine.record.values import Manifest, MetricRecord
 from dagengine.report.page.run_page import served_page
-from dagengine.report.page.texts import Prompt, keys_of, open_prompts
+from dagengine.report.page.texts import Prompt, keys_of, open_prompts, prompts_of
 from dagengine.results import CaseResult
 from dagengine.results.summary import MetricSummary, Summing
 
@@ -125,7 +125,7 @@ class OpenRun:
         """
         keys = keys_of(self.row(self.place_of(index)), self.manifest.metric_names)
         with open_prompts(self._run) as stored:
-            return None if stored is None else stored.of(keys)
+            return None if stored is None else prompts_of(stored, keys)
 
     def page(self, server: Mapping[str, Any]) -> str:
         """The page of the run as it is now; `server` is what the server tells it of itself."""

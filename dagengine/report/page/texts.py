@@ -200,20 +200,20 @@ def _own_output(step: Step) -> Any:
 
 
 def prompt_blocks(
-    prompts: Prompts | None, keys: Sequence[RowKeys], slots: Sequence[int], room: int
+    db: sqlite3.Connection | None, keys: Sequence[RowKeys], slots: Sequence[int], room: int
 ) -> tuple[list[str], list[int]]:
     """Blocks of prompts in at most `room` characters, and the slots they start at.
 
     `keys` are those of every row, `slots` those of the rows among the texts. The first of them have
-    their prompts. The line of a slot lists prompts by metric and step. None without `prompts`.
+    their prompts. The line of a slot lists prompts by metric and step. None without a store.
     """
-    if prompts is None or not any(map(any, chain.from_iterable(keys))):
+    if db is None or not any(map(any, chain.from_iterable(keys))):
         return [], []
     filled = Blocks(room)
     for _, row in sorted((slot, row) for row, slot in enumerate(slots) if slot >= 0):
         if filled.size > room:
             break
-        filled.add(prompts.of(keys[row]))
+        filled.add(prompts_of(db, keys[row]))
     blocks, counts = filled.within(room)
     return blocks, starts_of(counts)
 
@@ -236,31 +236,24 @@ def people_of(run: Run) -> Mapping[str | None, list[dict[str, Any]]]:
     return people
 
 
-class Prompts:
-    """The questions of one store, by the keys of steps; see `open_prompts`."""
+def prompts_of(db: sqlite3.Connection, keys: RowKeys) -> list[list[list[Prompt]]]:
+    """Prompts of the steps of a row, equal prompts of a step once.
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    What is not in the store is left out; see `open_prompts`.
+    """
+    return [[_prompts_of_step(db, asked) for asked in steps] for steps in keys]
 
-    def of(self, keys: RowKeys) -> list[list[list[Prompt]]]:
-        """Prompts of the steps of a row, equal prompts of a step once.
 
-        What is not in the store is left out.
-        """
-        return [[*map(self._of_step, steps)] for steps in keys]
-
-    def _of_step(self, keys: Iterable[str]) -> list[Prompt]:
-        prompts: list[Prompt] = []
-        for key in dict.fromkeys(keys):
-            with suppress(*UNREADABLE, sqlite3.Error):
-                if (packed := question_by(self._db, key)) is not None:
-                    messages: Sequence[Any] = question_parts(unpack(packed)).messages
-                    prompt: Prompt = [
-                        {"role": m["role"], "content": m["content"]} for m in messages
-                    ]
-                    if prompt not in prompts:
-                        prompts.append(prompt)
-        return prompts
+def _prompts_of_step(db: sqlite3.Connection, keys: Iterable[str]) -> list[Prompt]:
+    prompts: list[Prompt] = []
+    for key in dict.fromkeys(keys):
+        with suppress(*UNREADABLE, sqlite3.Error):
+            if (packed := question_by(db, key)) is not None:
+                messages: Sequence[Any] = question_parts(unpack(packed)).messages
+                prompt: Prompt = [{"role": m["role"], "content": m["content"]} for m in messages]
+                if prompt not in prompts:
+                    prompts.append(prompt)
+    return prompts
 
 
 def keys_of(row: CaseResult, metrics: Iterable[str]) -> RowKeys:
@@ -270,14 +263,14 @@ def keys_of(row: CaseResult, metrics: Iterable[str]) -> RowKeys:
 
 
 @contextmanager
-def open_prompts(run: Run) -> Iterator[Prompts | None]:
+def open_prompts(run: Run) -> Iterator[sqlite3.Connection | None]:
     """The store of a run, to be read; None if its prompts must not or cannot be shown."""
     store = _open_store(run)
     if isinstance(store, str):
         yield None
         return
     with closing(store):
-        yield Prompts(store)
+        yield store
 
 
 def why_without(run: Run) -> str | None:

@@ -21,7 +21,7 @@ from dagengine.question import Question
 from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run, load_run
 from dagengine.report.page import write_page
-from dagengine.report.page.texts import keys_of, open_prompts
+from dagengine.report.page.texts import keys_of, open_prompts, prompts_of
 
 ASKED = ("words", "Tone", "Kind")
 
@@ -80,7 +80,7 @@ def test_prompts_are_those_that_the_judge_got(tmp_path: Path) -> None:
     (row,) = run.rows()
     with open_prompts(run) as stored:
         assert stored
-        ((*steps,),) = stored.of(keys_of(row, [metric.name]))
+        ((*steps,),) = prompts_of(stored, keys_of(row, [metric.name]))
     found = {step.node: prompts for step, prompts in zip(row.metrics[0].steps, steps, strict=True)}
     # That of the node that failed, too, as it was asked first.
     for name in found:

@@ -12,7 +12,7 @@ from dagengine.errors import InputError
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import RunFiles, load_run
 from dagengine.record.values import Manifest, MetricRecord
-from dagengine.report.page.run_page import served_page
+from dagengine.report.page.run_page import page_text
 from dagengine.report.page.texts import Prompt, keys_of, open_prompts, prompts_of
 from dagengine.results import CaseResult
 from dagengine.results.summary import MetricSummary, Summing
@@ -129,7 +129,7 @@ class OpenRun:
 
     def page(self, server: Mapping[str, Any]) -> str:
         """The page of the run as it is now; `server` is what the server tells it of itself."""
-        return served_page(self._run, server)
+        return page_text(self._run, server)
 
     def close(self) -> None:
         """Close the files."""

@@ -505,7 +505,8 @@ class _Table:
             count = min(_LABELS, self.cases)
             return f"Label {counted(count, 'case')} drawn at random, and add --labels-random."
         table = self.under.confusion
-        more = None if table is None else _forecast(table.counts, self.needs)
+        needs = self.needs
+        more = None if table is None else _forecast(table.counts, needs.agreement, needs.kappa)
         number = min(more or self.cases, free or self.cases)
         which = f"{number} more {'case' if number == 1 else 'cases'}, drawn at random"
         if not free:  # new cases run as often as votes are taken
@@ -534,12 +535,8 @@ class _Table:
         return f"Ask each case {runs} more times, or add as many cases: {self._again(runs)}."
 
 
-@cache
-def _forecast(counts: tuple[tuple[int, ...], ...], needs: Needs) -> int | None:
-    """Number of labels that settle the demands; the same card asks several times."""
-    return labels_to_settle(counts, needs.agreement, needs.kappa)
-
-
+# Number of labels that settle the demands: the same card asks several times.
+_forecast = cache(labels_to_settle)
 _UNPRICED = ", no price known"
 _OTHER_JUDGE = "Try another judge, or another question, on the same cases and labels."
 

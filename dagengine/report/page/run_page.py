@@ -59,7 +59,7 @@ def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM
     """
     target = Path(path)
     # What a text of a case holds in lone surrogates is an escape in JSON already.
-    write_whole(target, _page(run, rows, room).encode(errors="replace"))
+    write_whole(target, page_text(run, rows=rows, room=room).encode(errors="replace"))
     return target
 
 
@@ -103,12 +103,10 @@ def head_of(record: Mapping[str, Any], server: Mapping[str, Any] | None, **place
     return json.dumps({"format": FORMAT, "run": record, "server": server, **placed})
 
 
-def served_page(run: Run, server: Mapping[str, Any]) -> str:
-    """The page of a run as a server hands it out; `server` is what it tells the page of itself."""
-    return _page(run, ROWS, ROOM, server)
-
-
-def _page(run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None) -> str:
+def page_text(
+    run: Run, server: Mapping[str, Any] | None = None, *, rows: int = ROWS, room: int = ROOM
+) -> str:
+    """The page of a run; a `server` that hands it out tells the page of itself."""
     metrics = run.manifest.metrics
     builder, columns, tally = BlockBuilder(run.manifest), PackedColumns(metrics), Tally()
     graphs = [kinds.graph for kinds in columns.kinds]

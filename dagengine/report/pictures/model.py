@@ -26,7 +26,6 @@ from dagengine.report.pictures.views import (
     lines_of,
     plain,
     text_width,
-    threshold_words,
 )
 from dagengine.results.passing import SIGNS, State, passes, state_of
 from dagengine.system.terminal import counted
@@ -218,7 +217,8 @@ class ModelMaker:
 
     def facts(self, parts: Sequence[Part]) -> Words:
         """Words beside the name: what passes, and the cases of a run or the nodes."""
-        limit, total = threshold_words(self._graph.metric.threshold), nodes_of(self._graph)
+        threshold, total = self._graph.metric.threshold, nodes_of(self._graph)
+        limit = "no threshold" if threshold is None else f"passes at {threshold:g}"
         drawn = sum(part.shape not in ("end", "folded") for part in parts)
         whole = drawn == total and self._view.kind != "design"
         size = "" if whole else f" · {counted(total, 'node')}"

@@ -131,11 +131,6 @@ class View:
     has_odds: bool = False
 
 
-def threshold_words(threshold: float | None) -> str:
-    """The threshold in the words of every picture."""
-    return "no threshold" if threshold is None else f"passes at {threshold:g}"
-
-
 def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     """The path that one case took, and what each node answered."""
     steps = result.by_node()

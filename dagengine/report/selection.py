@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
@@ -50,8 +49,9 @@ class Selection:
         metrics = manifest.metric_names
         if self.metric is not None and self.metric not in metrics:
             raise unknown_metric(self.metric, metrics)
+        answers = _answers_by_node(manifest)
         for at in (*self.at, *self.not_at):
-            _require_known(at, manifest)
+            _require_known(at, answers)
 
     def takes(self, row: CaseResult, case: Mapping[str, Any]) -> bool:
         """Return whether a row is among them; `case` is the line of its case, read for a `text`."""
@@ -218,25 +218,33 @@ def _answers(result: MetricResult) -> set[str]:
     return answers
 
 
-def _require_known(at: str, manifest: Manifest) -> None:
-    """Raise InputError for a node that the run does not have, or an answer that it cannot give.
+def _answers_by_node(manifest: Manifest) -> dict[str, dict[str, None]]:
+    """The answers of every node of a run, those that stand for nested metrics among them.
 
     What a node says that judges the items of a list, or rates, is not known beforehand.
     """
-    names, answers = set[str](), defaultdict[str, dict[str, None]](dict)
+    answers: dict[str, dict[str, None]] = {}
     for metric in manifest.metrics:
         for inner in metric.every_metric():
-            names.update(map(attrgetter("name"), inner.nodes))
-        for node, verdicts in metric.verdicts().items():
+            for node in inner.nodes:
+                answers.setdefault(node.name, {})
+        for name, verdicts in metric.verdicts().items():
             # Metrics may share a node: each of its answers counts once.
-            answers[node].update(dict.fromkeys(map(str, verdicts)))
+            answers.setdefault(name, {}).update(dict.fromkeys(map(str, verdicts)))
+    return answers
+
+
+def _require_known(at: str, answers: Mapping[str, Mapping[str, None]]) -> None:
+    """Raise InputError for a node that the run does not have, or an answer that it cannot give."""
+    if at in answers:
+        return
     signs = (sign.span() for sign in re.finditer("=", at))
-    named = [(at[:start], at[end:]) for start, end in signs if at[:start] in names]
-    if at not in names and not named:
-        name = at.rpartition("=")[0] or at
-        hint = did_you_mean(name, sorted(names)) or f"it had {', '.join(sorted(names))}"
+    named = [(at[:start], at[end:]) for start, end in signs if at[:start] in answers]
+    if not named:
+        name, nodes = at.rpartition("=")[0] or at, sorted(answers)
+        hint = did_you_mean(name, nodes) or f"it had {', '.join(nodes)}"
         raise InputError(f"the run had no node {name!r:.80}; {hint}")
-    if at in names or any(
+    if any(
         not answers[node] or verdict in {*answers[node], *OutcomeKind} for node, verdict in named
     ):
         return

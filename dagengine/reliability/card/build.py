@@ -301,6 +301,7 @@ class _Maker:
         corrected = tuple(
             label_agreement.corrected_figures(marked, self.random, dict(_traits(self.cases)))
         )
+        unsure = label_agreement.why_not_all(marked, corrected, self.random)
         # A reader picks the best of the settings, so all of them have to hold together.
         together = 1 - 0.05 / len(self.settings)
         return SettingCard(
@@ -313,7 +314,7 @@ class _Maker:
             departures=unlike.shown,
             warnings=(*repeats.lost_together(runs, threshold), *filter(None, (unlike.shock,))),
             voted=tuple(
-                label_agreement.believe_votes(votes, marked, corrected, self.random)
+                label_agreement.withhold_intervals(votes, unsure)
                 for votes in label_agreement.votes_of_runs(marked, unlike, together)
             ),
             segments=tuple(case_results.segments(marked.hits, self.cases, runs.group)),

@@ -18,7 +18,7 @@ from dagengine.reliability.card.case_results import segments
 from dagengine.reliability.card.contrasts import contrast_of, correct_together, near
 from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withhold_intervals
 from dagengine.reliability.card.measures import figure, figure_of
-from dagengine.reliability.card.repeats import flips_between_settings, not_repeats
+from dagengine.reliability.card.repeats import Unlike, flips_between_settings, not_repeats
 from dagengine.reliability.card.values import (
     BestOf,
     Contest,
@@ -78,16 +78,20 @@ def contest_card(
     together = clusters(cases, (), groups, [replay.plan.fields])
     right = _right({} if labels is None else labels_of(cases, labels), contests.names, cases)
     conditions = list(contests.scores)
-    sides, made = list[_Side](), list[SettingCard]()
+    sides: list[_Side] = []
     for at, array in contests.scores.items():
         runs_with_scores = numpy.isfinite(array).any((0, 1)).nonzero()[0]
         width = int(runs_with_scores.max(initial=0)) + 1
         name, scores = named_setting(at, conditions), array[:, :, :width]
-        side = _Side(name, at, scores, contests.names, right, cases, together, ties)
+        sides.append(_Side(name, at, scores, contests.names, right, cases, together, ties))
+    runs = Runs(replay.spec.name, {case: {side.at: side.runs[case] for side in sides}
+                              for case in range(len(cases))}, together)  # fmt: skip
+    made: list[SettingCard] = []
+    for side in sides:
         if progress is not None:
-            progress(name)
-        made.append(side.card(1 - 0.05 / len(conditions), within, labels_random))
-        sides.append(side)
+            progress(side.name)
+        unlike = not_repeats(runs.under(side.at), None)
+        made.append(side.card(unlike, 1 - 0.05 / len(sides), within, labels_random))
     compared: list[Contrast] = []
     for earlier, later in near(sides, conditions) if (right >= 0).any() else ():
         count = min(earlier.most, later.most)
@@ -95,8 +99,6 @@ def contest_card(
         rates = earlier.by_rule(count), later.by_rule(count)
         contrast = earlier.contrast(*rates, f"best-{ties}", level)
         compared.append(replace(contrast, one=earlier.name, other=later.name))
-    runs = Runs(replay.spec.name, {case: {side.at: side.runs[case] for side in sides}
-                              for case in range(len(cases))}, together)  # fmt: skip
     flips, differences = tuple(flips_between_settings(runs)), correct_together(compared)
     card = MetricCard(replay.spec.name, 1.0, tuple(made), flips, differences)
     settings = tuple(Setting(side.name, side.at, side.most) for side in sides)
@@ -182,11 +184,8 @@ class _Side:
         conditions = [replace(self.at, sample=run) for run in range(self.most)]
         return [[*map(Run, conditions, _none_for_nan(row))] for row in self.scores]
 
-    def card(self, together: float, within: float, random: bool) -> SettingCard:
+    def card(self, unlike: Unlike, together: float, within: float, random: bool) -> SettingCard:
         """Everything about the setting; `together` is the confidence of what a verdict reads."""
-        by_case = {case: {self.at: row} for case, row in enumerate(self.runs)}
-        runs = Runs(self.name, by_case, self.together)
-        unlike = not_repeats(runs, None)
         some = self.labelled.any() and not self.labelled.all()
         why = UNSTATED if some and not random else ""
         made = self._contest(within)

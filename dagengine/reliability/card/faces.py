@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -391,8 +390,7 @@ def _measures(measures: Sequence[Figure]) -> Grid:
 
 def _by_node(name: str, under: SettingCard, figure: str) -> Iterator[Grid]:
     """A figure of the nodes that have it."""
-    figures = zip(under.nodes, map(attrgetter(figure), under.nodes), strict=True)
     rows = [(node.node, words.number(measure), words.interval(measure), str(measure.items))
-            for node, measure in figures if measure is not None]  # fmt: skip
+            for node in under.nodes if (measure := getattr(node, figure)) is not None]  # fmt: skip
     if rows:
         yield Grid(("node", name, "95 % interval", "n"), rows)

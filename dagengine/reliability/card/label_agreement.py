@@ -368,19 +368,16 @@ def _corrected_figure(name: str, result: Corrected | Unknown, random: bool) -> C
     return CorrectedFigure(figure_of(name, result, note=why), labelled=result.items)
 
 
-def believe_votes(
-    votes: Voted, marked: LabelledRuns, corrected: Iterable[CorrectedFigure], random: bool
-) -> Voted:
-    """Agreement and kappa as the judge has them on all cases: no interval from other labels.
+def why_not_all(marked: LabelledRuns, corrected: Iterable[CorrectedFigure], random: bool) -> str:
+    """Why labels do not tell how right the judge is on all cases; empty if they do.
 
     Labels on a part of the cases tell about all only if the part was drawn at random. That has to
     be stated, and nothing that is known of the cases may speak against it.
     """
     if not marked.labels.people or marked.runs.cases.keys() <= marked.by_case.keys():
-        return votes
+        return ""
     notes = (figure.estimate.note for figure in corrected if figure.estimate.value is None)
-    why = next((note for note in notes if NOT_RANDOM in note), "") if random else UNSTATED
-    return withhold_intervals(votes, why)
+    return next((note for note in notes if NOT_RANDOM in note), "") if random else UNSTATED
 
 
 def withhold_intervals(votes: Voted, why: str) -> Voted:

@@ -175,8 +175,8 @@ class _Table:
         # The first row that applies is the verdict: what makes others meaningless comes first.
         return next(made for row in rows if (made := row()) is not None)
 
-    def _all(self, demand: str, state: State) -> bool:
-        return all(states[demand] == state for states in self.states)
+    def _always_missed(self, demand: str) -> bool:
+        return all(states[demand] == "missed" for states in self.states)
 
     def _most(self, measure: str) -> float:
         """The upper end of a measure; 1 if it is not known."""
@@ -264,7 +264,7 @@ class _Table:
         )  # fmt: skip
 
     def _little(self) -> Verdict | None:
-        if not self._all("kappa", "missed"):
+        if not self._always_missed("kappa"):
             return None
         kappa = max(voted.kappa.high or 0.0 for voted in self.voted)
         constant = self._best_constant()
@@ -295,7 +295,7 @@ class _Table:
         return "" if better and gain.differing else most
 
     def _wrong(self) -> Verdict | None:
-        if not self._all("agreement", "missed"):
+        if not self._always_missed("agreement"):
             return None
         most = max(voted.agreement.high or 0.0 for voted in self.voted)
         need = f"you need {100 * self.needs.agreement:g}"
@@ -324,7 +324,7 @@ class _Table:
         )  # fmt: skip
 
     def _unsteady(self) -> Verdict | None:
-        if not self._all("flips", "missed"):
+        if not self._always_missed("flips"):
             return None
         last, asked = self.voted[-1], "scores" if self.under.contest else "votes"
         how, votes = f"Also with {last.votes} {asked}", f" with {last.votes} {asked}"

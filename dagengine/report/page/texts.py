@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import sqlite3
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -74,12 +75,8 @@ class Blocks:
     def within(self, room: int) -> tuple[list[str], list[int]]:
         """The blocks that take at most `room` characters, and how many lines each has."""
         self._close()
-        total = 0
-        for number, block in enumerate(self._blocks):
-            total += len(block)
-            if total > room:
-                return self._blocks[:number], self._counts[:number]
-        return self._blocks, self._counts
+        fitting = bisect_right([*accumulate(map(len, self._blocks))], room)
+        return self._blocks[:fitting], self._counts[:fitting]
 
 
 def starts_of(counts: Sequence[int]) -> list[int]:

@@ -171,8 +171,8 @@ def _beside_people(
     """
     read, pairs, groups = _reading(replay, node), list[tuple[Vote, Any]](), list[Hashable]()
     for case in runs.cases.keys() & people.keys():
-        judge = present(map(read, present(run.replies.get(node) for run in runs.of(case))))
-        person = majority(people[case])
+        replies = present(run.replies.get(node) for run in runs.of(case))
+        judge, person = present(map(read, replies)), majority(people[case])
         if judge and person is not None:
             pairs.append((person, majority(judge)))
             groups.append(runs.group(case))

@@ -343,17 +343,18 @@ def position_bias(
             return symmetry.names(cases[case])
         return None
 
+    why_apart = "no pair has a verdict in both orders"
+    measures = (
+        ("position-consistency", associations.position_consistency, why_apart),
+        ("position-preference", associations.position_preference, "the orders never disagree"),
+        ("first-wins", associations.first_wins, "no pair has a winner in both orders"),
+    )
     for order, suffix, level in (
         ("swapped", "", "last verdicts, inputs swapped"),
         ("reversed", "-of-options", "last verdicts, first and last option exchanged"),
     ):
         pairs, groups = split_groups(_in_both_orders(runs, order, partial(names_in, order)))
-        for name, of, why in (
-            ("position-consistency", associations.position_consistency,
-             "no pair has a verdict in both orders"),
-            ("position-preference", associations.position_preference, "the orders never disagree"),
-            ("first-wins", associations.first_wins, "no pair has a winner in both orders"),
-        ) if pairs else ():  # fmt: skip
+        for name, of, why in measures if pairs else ():
             yield figure(f"{name}{suffix}", pairs, of.sums, why, groups, level)
 
 
@@ -430,8 +431,9 @@ def _comparisons(
         if run.path and isinstance(case, ArenaTestCase) and len(case.contestants) == 2:
             answers = case.contestants.values()
             first, second = (len(answer.actual_output or "") for answer in answers)
-            won = dict(zip(case.contestants, (True, False), strict=True)).get(str(run.path[-1][1]))
-            yield associations.Compared(first, second, won), runs.group(number)
+            won = dict(zip(case.contestants, (True, False), strict=True))
+            first_won = won.get(str(run.path[-1][1]))
+            yield associations.Compared(first, second, first_won), runs.group(number)
 
 
 # Several settings together.

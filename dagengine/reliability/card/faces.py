@@ -243,7 +243,7 @@ def _first_screen(card: JudgeCard, verbose: bool) -> Iterator[Block]:
     if several:
         yield _beside_each_other(card)
         yield Line(words.compared_together(card), "dim")
-    else:
+    elif unders:
         yield from _what_it_rests_on(card, *unders[0])
 
 

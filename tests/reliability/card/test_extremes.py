@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ from graphs.trees import yes_no_metric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
+from rich.console import Console
 
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode, RatingNode
-from dagengine.reliability.card import card_page, make_card
+from dagengine.reliability.card import card_page, make_card, print_card
 from dagengine.reliability.card.contrasts import between_cards
 from dagengine.reliability.card.faces import markdown
 from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
@@ -171,6 +173,13 @@ def test_one_run_is_shown_beside_the_majority_where_it_reaches_less() -> None:
     people = str(answers(under("mostly right"))[3])
     assert re.match(r"In 100.0 % \([^)]*\) of cases \(single run: 75.0 %\)\. Baseline", people)
     assert "one run" not in str(answers(under("perfect"))[3])
+
+
+def test_a_card_without_an_observation_can_be_shown() -> None:
+    card, screen = make_card([], [yes_no_metric()], TWELVE, ["j"]), io.StringIO()
+    print_card(card, Console(file=screen))
+    for shown in (screen.getvalue(), card_page(card), markdown(card)):
+        assert "12 cases, 0 runs of each" in shown
 
 
 def test_one_case_has_no_interval_and_says_so() -> None:

@@ -176,9 +176,9 @@ def test_one_run_is_shown_beside_the_majority_where_it_reaches_less() -> None:
 
 
 def test_a_card_without_an_observation_can_be_shown() -> None:
-    card, screen = make_card([], [yes_no_metric()], TWELVE, ["j"]), io.StringIO()
-    print_card(card, Console(file=screen))
-    for shown in (screen.getvalue(), card_page(card), markdown(card)):
+    empty, screen = make_card([], [yes_no_metric()], TWELVE, ["j"]), io.StringIO()
+    print_card(empty, Console(file=screen))
+    for shown in (screen.getvalue(), card_page(empty), markdown(empty)):
         assert "12 cases, 0 runs of each" in shown
 
 

@@ -356,9 +356,9 @@ def between_settings(
 def near(sides: Sequence[T], settings: Sequence[Condition]) -> Iterator[tuple[T, T]]:
     """Pairs of sides whose settings are told apart by one circumstance."""
     values = zip(sides, map(astuple, settings), strict=True)
-    for (one, setting), (other, its_setting) in itertools.combinations(values, 2):
-        if sum(map(operator.ne, setting, its_setting)) == 1:
-            yield one, other
+    for (first, before), (second, after) in itertools.combinations(values, 2):
+        if sum(map(operator.ne, before, after)) == 1:
+            yield first, second
 
 
 # Two cards.

@@ -225,9 +225,8 @@ def _answers_by_node(manifest: Manifest) -> dict[str, dict[str, None]]:
     """
     answers: dict[str, dict[str, None]] = {}
     for metric in manifest.metrics:
-        for inner in metric.every_metric():
-            for node in inner.nodes:
-                answers.setdefault(node.name, {})
+        for node in metric.nodes_and_nested():
+            answers.setdefault(node.name, {})
         for name, verdicts in metric.verdicts().items():
             # Metrics may share a node: each of its answers counts once.
             answers.setdefault(name, {}).update(dict.fromkeys(map(str, verdicts)))

@@ -229,7 +229,7 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
         if wiring is not None:
             wirings.append(wiring)
     require_no_errors(problems)
-    return _Compiler(wirings, sources).plan(tuple(dict.fromkeys(problems)))
+    return Numbering(wirings, sources).plan(tuple(dict.fromkeys(problems)))
 
 
 def name_problems(names: Sequence[str]) -> list[Problem]:
@@ -250,10 +250,10 @@ def name_problems(names: Sequence[str]) -> list[Problem]:
     return problems
 
 
-class _Compiler:
+class Numbering:
     """Numbers slots, scopes and units."""
 
-    def __init__(self, wirings: Sequence[Wiring], sources: Sequence[Metric]) -> None:
+    def __init__(self, wirings: Sequence[Wiring], sources: Sequence[Metric | None]) -> None:
         self.wirings, self.sources = wirings, sources
         self.slots: list[Slot] = []
         for index, wiring in enumerate(wirings):

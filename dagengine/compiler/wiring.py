@@ -150,15 +150,13 @@ def reach(starts: Iterable[T], onward: Callable[[T], Iterable[T]]) -> Iterator[T
                 yield following
 
 
-def material_of(
-    code: T,
-    reads: Callable[[T], Iterable[T]],
-    computes: Callable[[T], bool],
-    scores: Callable[[T], Iterable[T]],
-) -> list[T]:
-    """The scores that a computed score is made of: of all that code reads, also through code."""
-    sources = reach(reads(code), lambda source: reads(source) if computes(source) else ())
-    return list(chain.from_iterable(map(scores, dict.fromkeys(sources))))
+def find_material(slots: Iterable[Slot]) -> None:
+    """Find the scores that computed ones are made of: of all that code reads, also through code."""
+    for slot in slots:
+        if slot.grades and slot.computes():
+            sources = reach(slot.reads(), lambda each: each.reads() if each.computes() else ())
+            stated = map(Slot.stated_scores, dict.fromkeys(sources))
+            slot.material = list(chain.from_iterable(stated))
 
 
 def order(slot: Slot) -> tuple[int, str]:
@@ -309,8 +307,7 @@ def wire(spec: MetricSpec) -> Wiring:
         _count_depths(set(scope.slots.values()))
     for slot in slots:
         slot.sources.sort(key=lambda source: (-1, "") if source.pulled else order(source.slot))
-        if slot.grades and slot.computes():
-            slot.material = material_of(slot, Slot.reads, Slot.computes, Slot.stated_scores)
+    find_material(slots)
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]

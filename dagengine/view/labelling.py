@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.record.labels import Label, LabelFile, Retraction
+from dagengine.record.labels import LABELS, Label, LabelFile, Retraction
 from dagengine.results import OutcomeKind, Step
 from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, planned_cases, sample
 from dagengine.view.runs import OpenRun
@@ -42,15 +42,12 @@ class Labelling:
     def __init__(
         self,
         run: OpenRun,
-        file: LabelFile,
-        now: Callable[[], datetime] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         known: Callable[[str, Queue], Sequence[int] | None] = lambda metric, kind: None,
     ) -> None:
         """`known` gives the places of failed and unsure cases where an index knows them."""
-        self._run = run
-        self._known = known
-        self._file = file
-        self._now = now or (lambda: datetime.now(UTC))
+        self._run, self._now, self._known = run, now, known
+        self._file = LabelFile(run.folder / LABELS)
         self._lock = threading.Lock()
 
     def queue(self, metric: str, kind: str, count: int, seed: str) -> list[int]:
@@ -91,13 +88,13 @@ class Labelling:
         # One at a time: two tabs of a person must not both answer the question that is next.
         with self._lock:
             walk = self._walk(at)
-            asked = walk.position({}).asked
+            asked = walk.position().asked
             if asked is None or asked.node != node:
                 raise MovedError
             if not CANNOT_TELL <= choice <= len(asked.choices):
                 raise InputError(f"{asked.node or 'the case'} has no answer {choice}")
             answer = None if choice == CANNOT_TELL else asked.choices[choice - 1].answer
-            self._file.add(walk.labels(asked, answer, note, self._when()))
+            self._file.add(walk.answer(asked, answer, note, self._when()))
             return self._walk(at).as_dict()
 
     def undo(self, at: At, back_to: str | None = None) -> dict[str, Any]:
@@ -142,12 +139,12 @@ class _PersonsWalk:
             if not label.ends and hashes.get(label.node) == label.definition:
                 self._answers[label.node] = label.answer
 
-    def position(self, more: Mapping[str, Said]) -> Position:
-        """Position to which the answers lead, with some `more`."""
-        return Walk(self._metric, self._result, {**self._answers, **more}).position()
+    def position(self) -> Position:
+        """Position to which the answers lead."""
+        return Walk(self._metric, self._result, self._answers).position()
 
-    def labels(self, asked: Asked, said: Said, note: str | None, when: str) -> list[Label]:
-        """An answer, and the end of the walk when there is nothing more to ask."""
+    def answer(self, asked: Asked, said: Said, note: str | None, when: str) -> list[Label]:
+        """Take an answer; its label, and the end of the walk when nothing more is to be asked."""
         label = Label(
             id=secrets.token_hex(8),
             who=self._at.who,
@@ -161,7 +158,8 @@ class _PersonsWalk:
             answer=said,
             note=note or None,
         )
-        after = self.position({asked.node: said})
+        self._answers[asked.node] = said
+        after = self.position()
         # Without a threshold nothing passes or fails, and the label of the case is its score.
         outcome = after.score if after.success is None else ("fail", "pass")[after.success]
         if outcome is None or not after.done:
@@ -176,7 +174,7 @@ class _PersonsWalk:
 
     def as_dict(self) -> dict[str, Any]:
         """The position as the page has it: the judge's answers only when the case is done."""
-        position = self.position({})
+        position = self.position()
         asked, question = position.asked, None
         if asked is not None:
             question = {

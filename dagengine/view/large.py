@@ -84,6 +84,12 @@ class LargeRun:
         finally:
             self._growing.release()
 
+    def page(self, server: Mapping[str, Any]) -> str:
+        """The page of the run as its index knows it now; see `IndexedRun`."""
+        self.refresh()
+        with self.reading() as indexed:
+            return indexed.page(server)
+
     def close(self) -> None:
         """Close the index, and the files of the run."""
         self._state.close()

@@ -143,7 +143,6 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
     lines = list[dict[str, Any]]()
     for number, run in enumerate(runs):
         manifest, counts, totals = run.manifest, run.manifest.counts, run.manifest.totals
-
         lines.append(
             {
                 "run": number,
@@ -156,7 +155,9 @@ def history(runs: Sequence[OpenRun]) -> list[dict[str, Any]]:
                 "rates": _rates(run),
                 "data": None if manifest.data.file is None else Path(manifest.data.file).name,
                 "comparable": [
-                    at for at, _ in enumerate(runs) if at != number and comparable(run, runs[at])
+                    index
+                    for index, peer in enumerate(runs)
+                    if peer is not run and comparable(run, peer)
                 ],
                 "planned": manifest.data.cases,
                 "cases": len(run),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import secrets
 import sqlite3
 import threading
@@ -23,9 +22,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dagengine.data.json_lines import finite
 from dagengine.errors import DagengineError, InputError, first_flaw
 from dagengine.prompts.json_values import shallow_value
-from dagengine.record.labels import LABELS, LabelFile
 from dagengine.record.writer import MANIFEST
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.report.page.run_page import ROWS
@@ -116,16 +115,8 @@ class _Json(JSONResponse):
             text = json.dumps(content, allow_nan=False, separators=(",", ":"))
         except ValueError:
             # Hardly any answer has a NaN: all of it is looked through only where one was met.
-            text = json.dumps(_without_nan(content), allow_nan=False, separators=(",", ":"))
+            text = json.dumps(finite(content), allow_nan=False, separators=(",", ":"))
         return text.encode()
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _without_nan(item) for key, item in value.items()}
-    return list(map(_without_nan, value)) if isinstance(value, list | tuple) else value
 
 
 class _Places(BaseModel):
@@ -208,7 +199,7 @@ class _Pages:
         self._served = served
         self._comparisons = Comparisons(served.card)
         self._labels = [
-            Labelling(run, LabelFile(run.folder / LABELS), known=partial(served.places, number))
+            Labelling(run, known=partial(served.places, number))
             for number, run in enumerate(served.runs)
         ]
 
@@ -225,14 +216,8 @@ class _Pages:
         number = self._number(request.path_params)
         run = self._served.runs[number]
         run.refresh()
-        large = self._served.large(number)
-        head = {"run": number, "who": self._served.who}
-        if large is None:
-            page = run.page(head)
-        else:
-            large.refresh()
-            with large.reading() as indexed:
-                page = indexed.page(head)
+        shown = self._served.large(number) or run
+        page = shown.page({"run": number, "who": self._served.who})
         return Response(page.encode(errors="replace"), media_type="text/html")
 
     def column(self, request: Request) -> bytes:

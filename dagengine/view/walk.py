@@ -183,23 +183,19 @@ class Walk:
             raise StuckError(f"{node.name} is code, and ran on other answers than yours")
         return NodeValue(step.output, verdict=step.verdict, score=step.score)
 
-    # What is known without asking.
-
     def _as_in_run(self, name: str) -> bool:
         """Return whether the walk has what a node said in the run.
 
         What only the judge answered it has not: code on it would tell the judge's answers.
         """
+        node, step = self._nodes.get(name), self._steps.get(name)
+        if node is None or step is None:
+            return False
         if name not in self._agree:
-            node, step = self._nodes.get(name), self._steps.get(name)
-            same = node is not None and step is not None
-            if node is not None and step is not None:
-                if name in self._values:
-                    same = self._values[name] == answer_in(step)
-                elif node.judges:
-                    same = node.kind == "task"
-                same = same and all(map(self._as_in_run, node.inputs))
-            self._agree[name] = same
+            same = not node.judges or node.kind == "task"
+            if name in self._values:
+                same = self._values[name] == answer_in(step)
+            self._agree[name] = same and all(map(self._as_in_run, node.inputs))
         return self._agree[name]
 
     def _question(self, node: NodeRecord) -> Asked:
@@ -215,9 +211,11 @@ class Walk:
             )
         if not choices:
             raise StuckError(f"{node.name} judges the items of a list, which a walk does not ask")
-        wrote = [name for name in node.inputs if self._nodes[name].kind not in _DECIDES]
-        outputs = (getattr(self._steps.get(name), "output", None) for name in wrote)
-        evidence = tuple(zip(wrote, outputs, strict=True))
+        evidence = tuple(
+            (name, getattr(self._steps.get(name), "output", None))
+            for name in node.inputs
+            if self._nodes[name].kind not in _DECIDES
+        )
         return Asked(
             node.name, node.kind, node.question or node.name, choices, node.reads, evidence,
             node.hash,

@@ -9,7 +9,7 @@ from folders.runs import but, cases, judge_of, record, support_metric
 from rich.console import Console
 
 from dagengine.errors import InputError
-from dagengine.record.labels import LABELS, LabelFile
+from dagengine.record.labels import LABELS
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card
 from dagengine.reliability.card.build import check_labels
@@ -29,7 +29,7 @@ def labels(tmp_path: Path) -> Path:
     """Ana agrees with the judge but for case 2, Ben on case 0 alone does not."""
     folder = record(tmp_path / "run", SAID, over=4)
     with OpenRun(folder) as run:
-        labelling = Labelling(run, LabelFile(folder / LABELS))
+        labelling = Labelling(run)
         for who, place, tone in (("Ana", 0, 1), ("Ana", 1, 2), ("Ana", 2, 2), ("Ben", 0, 2)):
             at = At(who, "Support quality", place)
             for node, choice in (("Kind", 1), ("Next step", 1), ("Tone", tone)):
@@ -87,7 +87,7 @@ def test_a_rating_counts_as_the_nearest_of_its_scale(tmp_path: Path) -> None:
     said = but(("Tone", "answer", "apologetic"))
     folder = record(tmp_path / "run", said, over=2)
     with OpenRun(folder) as run:
-        labelling = Labelling(run, LabelFile(folder / LABELS))
+        labelling = Labelling(run)
         for place, points in ((0, 8), (1, 7)):
             at = At("Ana", "Support quality", place)
             for node, choice in (("Kind", 1), ("Next step", 1), ("Tone", 3)):

@@ -13,7 +13,7 @@ import pytest
 from folders.runs import but, record, support_metric, usual
 
 from dagengine.errors import InputError
-from dagengine.record.labels import LABELS, LabelFile
+from dagengine.record.labels import LABELS
 from dagengine.view.labelling import At, Labelling, MovedError
 from dagengine.view.runs import OpenRun
 
@@ -25,9 +25,7 @@ NOW = datetime(2026, 11, 22, 4, tzinfo=UTC)
 @pytest.fixture
 def labelling() -> Iterator[Open]:
     with ExitStack() as stack:
-        yield lambda folder: Labelling(
-            stack.enter_context(OpenRun(folder)), LabelFile(folder / LABELS), lambda: NOW
-        )
+        yield lambda folder: Labelling(stack.enter_context(OpenRun(folder)), lambda: NOW)
 
 
 @pytest.fixture

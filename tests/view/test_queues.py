@@ -46,7 +46,7 @@ def walk(folder: Path, numbers: tuple[int, ...], who: str, wrong: float = 0.0) -
     """Label cases as the judge does, except for a share of the answers."""
     random = Random(f"{who} {numbers}")
     with OpenRun(folder) as run:
-        labels = Labelling(run, LabelFile(folder / LABELS), lambda: NOW)
+        labels = Labelling(run, lambda: NOW)
         for place in numbers:
             at, position = At(who, METRIC, place), labels.position(At(who, METRIC, place))
             steps = {step.node: step for step in run.row(place).metrics[0].steps}
@@ -127,7 +127,7 @@ def test_the_plan_is_a_queue_of_view_and_the_command_says_what_is_next(folder: P
     assert f"next: dagengine view {folder} --open" in done.output
     assert "4 drawn at random, 4 chosen by path and doubt" in done.output
     with OpenRun(folder) as run:
-        labels = Labelling(run, LabelFile(folder / LABELS))
+        labels = Labelling(run)
         assert labels.queue(METRIC, "planned", 1, "") == planned_cases(folder, METRIC)
     walk(folder, tuple(planned_cases(folder, METRIC)), "Ana", wrong=0.2)
     again = CliRunner().invoke(app, ["labels", "plan", str(folder), "--need", "agreement=85"])

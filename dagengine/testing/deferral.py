@@ -1,44 +1,23 @@
-"""Reports leave in the order of the tests, whenever their verdicts come.
+"""Whether a verdict may come after its test has gone on, and what waits for it then.
 
-A processor starts instructions early, finishes them in any order and *retires* them in order.
-So bodies run in order and never wait here. Verdicts arrive in any order, and a report that is
-finished waits for the one before it::
-
-    main thread   [setup body teardown] [setup body teardown] [ … ] [ … ]       waits
-                       | a case             |                                     ^
-    their reports      held                 held behind it     held               |
-                       +--- its verdict ----------------------------------> logged, in order
-
-When a failure stops the run (`-x`), what was started behind it is thrown away unreported, as if
-it had never run. That makes `-x`, `--maxfail`, `--lf`, `--sw` and JUnit right without a line for
-any of them.
-
-A verdict waits only where nobody could catch its error (`frames_between`), and fixtures that the
-case may need wait with it (`FixtureGuard`).
+A verdict may come later only where nobody could catch its error (`frames_between`). Fixtures that
+the case may need are kept until it is there (`FixtureGuard`).
 """
 
 from __future__ import annotations
 
 import dis
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from _pytest.runner import call_and_report, check_interactive_exception
 
-from dagengine.testing.verdicts import AnswerMissingError, EvaluationFailed, Pending
+from dagengine.testing.verdicts import Pending
 
-if TYPE_CHECKING:
-    from dagengine.testing.session import Evaluations
-
-CALL = pytest.StashKey[pytest.CallInfo[Any]]()
-"""The call of a test's body, which a failing verdict changes."""
 TIMEOUT = pytest.StashKey[Any]()
 """The settings of the timer that pytest-timeout has set for a test."""
 _LOOK = 0.5  # seconds between two looks at whether the user has interrupted a wait
@@ -74,290 +53,6 @@ class Held:
     def has_failed(self) -> bool:
         """Return whether a phase of it failed by itself."""
         return any(isinstance(event, pytest.TestReport) and event.failed for event in self.events)
-
-
-class Buffer:
-    """Runs tests and holds their reports back; an instance belongs to one pytest session.
-
-    `evaluations` say which error a verdict is; `window` is how many tests may wait at most.
-
-    pytest-rerunfailures owns the protocol of its tests and decides by their reports. So the first
-    attempt is speculation. If it passed, it is reported like any other. If it failed, it is
-    forgotten. When all bodies have run, the test goes through that plugin, with the verdicts that
-    are `known` for its first attempt.
-
-    `raised` is the error of the last test that failed by a verdict after its whole body had run.
-    """
-
-    def __init__(self, session: pytest.Session, evaluations: Evaluations, window: int) -> None:
-        self._session = session
-        self._evaluations = evaluations
-        self._window = window
-        self._queue: deque[Held] = deque()
-        self._bodies_are_over = False
-        self.current: Held | None = None
-        self.known: deque[Pending] = deque()
-        self.runs_again = False
-        self.dropped = 0
-        self.raised: BaseException | None = None
-        # pytest-xdist gives its worker no public name: it is known by its class.
-        self._worker: Any = plugin_of_class(session.config, "WorkerInteractor")
-
-    @property
-    def _stopping(self) -> bool:
-        return bool(self._session.shouldfail or self._session.shouldstop)
-
-    def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Run one test, unless an earlier one that is reported now stops the session."""
-        self.retire()
-        # Subtests are reported past this buffer, in the midst of the body. Those of unittest are
-        # seen only in the names that the body calls.
-        code = getattr(getattr(item, "function", None), "__code__", None)
-        has_subtests = "subtests" in getattr(item, "fixturenames", ()) or (
-            code is not None and "subTest" in code.co_names
-        )
-        most_waiting = 0 if has_subtests else self._window - 1
-        if len(self._queue) > most_waiting:
-            with without_timer(item):
-                self.retire(down_to=most_waiting)
-        if self._stopping:
-            return
-        plugin = item.config.pluginmanager.get_plugin("rerunfailures")
-        count = getattr(plugin, "get_reruns_count", None)
-        index = getattr(self._worker, "item_index", None)
-        held = self.current = Held(item, code, index, reruns=bool(count and count(item)))
-        self._queue.append(held)
-        try:
-            self._run(held, nextitem)
-            held.is_over = True
-        finally:
-            self.current = None
-        self.retire()
-
-    def _run(self, held: Held, nextitem: pytest.Item | None) -> None:
-        """Do what pytest's own `runtestprotocol` does, but pass every event to `_emit`."""
-        item: Any = held.item
-        self._emit(held, "start")
-        has_request = hasattr(item, "_request")
-        if has_request and not item._request:  # it runs again
-            item._initrequest()
-        try:
-            if self._phase(held, "setup").passed and not item.config.getoption("setuponly", False):
-                self._phase(held, "call")
-            # Teardown of everything, so that its errors are reported (pytest #11706).
-            rest = None if self._stopping else nextitem
-            self._phase(held, "teardown", nextitem=rest)
-        finally:
-            if has_request:
-                # pytest lets go of fixtures here, too; the report of a late verdict needs them once
-                # more.
-                held.funcargs = item.funcargs
-                item._request = False
-                item.funcargs = None
-        self._emit(held, "finish")
-
-    def _phase(self, held: Held, when: Any, **given: Any) -> pytest.TestReport:
-        report: pytest.TestReport = call_and_report(held.item, when, log=False, **given)
-        self._emit(held, report)
-        return report
-
-    def _emit(self, held: Held, event: pytest.TestReport | str) -> None:
-        """Log an event at once if nothing is before it, as pytest would; else keep it."""
-        if held is self._queue[0] and not held.verdicts and not held.reruns:
-            self._log(held, event)
-        else:
-            held.events.append(event)
-
-    def _log(self, held: Held, event: pytest.TestReport | str) -> None:
-        item = held.item
-        if event == "start":
-            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        elif event == "finish":
-            item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        else:
-            with self._as_running(held):
-                item.ihook.pytest_runtest_logreport(report=event)
-
-    @contextmanager
-    def _as_running(self, held: Held) -> Iterator[None]:
-        """Have pytest-xdist take this test for the one that runs: it refuses reports of others."""
-        if self._worker is None or held.index is None:
-            yield
-            return
-        running, self._worker.item_index = self._worker.item_index, held.index
-        try:
-            yield
-        finally:
-            self._worker.item_index = running
-
-    def retire(self, down_to: int | None = None) -> None:
-        """Report the tests at the head that are ready; wait until `down_to` are left."""
-        while self._queue and self._queue[0].is_over:
-            head = self._queue[0]
-            if not head.is_judged:
-                if down_to is None or len(self._queue) <= down_to:
-                    return
-                for pending in head.verdicts:
-                    wait_for(pending.future, self._evaluations.still_waiting)
-                    if self._fails(pending):
-                        break
-            # A test that may run again is reported now only if it passed: what failed waits until
-            # all bodies have run.
-            if not (head.reruns and (head.has_failed or any(map(self._fails, head.verdicts)))):
-                self._report(head)
-            elif self._bodies_are_over:
-                self._run_again(head)
-            else:
-                return
-
-    def _run_again(self, head: Held) -> None:
-        """Run a test by the protocol of pytest-rerunfailures, which reports it, too."""
-        stopping = self._stopping
-        self._queue.popleft()
-        self.runs_again, self.known = True, deque(head.verdicts)
-        try:
-            with self._as_running(head):
-                head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
-        finally:
-            self.runs_again, self.known = False, deque()
-        if self._stopping and not stopping:
-            self._drop()
-
-    def _report(self, head: Held) -> None:
-        """Report one test; throw away what is behind it if that stops the session."""
-        stopping = self._stopping
-        self._queue.popleft()
-        failure = self._first_failure(head)
-        for pending in head.verdicts:
-            if pending.future.exception() is None:
-                self._evaluations.count_verdict(head.item, pending.future.result())
-            if failure is not None and pending is failure[0] and self._fails(pending):
-                break  # verdicts behind it were given up
-        for event in head.events:
-            if failure is not None and not isinstance(event, str) and event.when == "call":
-                event = self._failed_report(head, *failure, event)
-            self._log(head, event)
-        if self._stopping and not stopping:
-            self._drop()
-            # What is still set up is torn down, and reported if that fails (pytest #11706).
-            state = self._session._setupstate
-            if not state.stack or self.current is not None:
-                return
-            call = pytest.CallInfo.from_call(lambda: state.teardown_exact(None), when="teardown")
-            if call.excinfo is not None:
-                report = head.item.ihook.pytest_runtest_makereport(item=head.item, call=call)
-                self._log(head, report)
-
-    def _first_failure(self, head: Held) -> tuple[Pending, BaseException] | None:
-        """The first failing verdict in the order of the test's calls, and its error.
-
-        A verdict that is excused, since a gate decides about it, comes only if nothing else failed.
-        """
-        excused: tuple[Pending, BaseException] | None = None
-        for index, pending in enumerate(head.verdicts):
-            error = self._error(pending)
-            if error is not None and not self._fails(pending):
-                excused = excused or (pending, error)
-            elif error is not None:
-                for later in head.verdicts[index + 1 :]:
-                    later.future.cancel()
-                return pending, error
-        return None if head.has_failed else excused
-
-    def _error(self, pending: Pending) -> BaseException | None:
-        error = pending.future.exception()
-        return error or self._evaluations.error_of(pending.future.result())
-
-    def _fails(self, pending: Pending) -> bool:
-        """Return whether a verdict makes its test fail."""
-        error = self._error(pending)
-        return error is not None and not getattr(error, "excuse", "")
-
-    def _failed_report(
-        self, held: Held, pending: Pending, error: BaseException, first: pytest.TestReport
-    ) -> pytest.TestReport:
-        """The report of a body in which the verdict was raised, in place of the first one.
-
-        It is made by pytest and its plugins again, so that xfail and the like decide again.
-        """
-        item: Any = held.item
-        call = item.stash[CALL]
-        body_error = call.excinfo
-        # Not of a test whose later verdicts were given up: it is noted as cut off.
-        if pending is held.verdicts[-1] or not self._fails(pending):
-            self.raised = error
-        error.__traceback__ = pending.traceback
-        call.excinfo = pytest.ExceptionInfo.from_exception(error)
-        call.stop, call.duration = time.time(), time.time() - call.start
-        # Plugins that make reports read the fixtures of the test, which `_run` has taken from it.
-        item.funcargs = held.funcargs
-        try:
-            report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
-        finally:
-            item.funcargs = None
-        # What other phases captured is not of the body.
-        more = [section for section in report.sections if not section[0].startswith("Captured ")]
-        report.sections = [*first.sections, *more]
-        if body_error is not None and not first.skipped:
-            report.sections.append(("The body then went on, and failed", str(body_error.exconly())))
-        if check_interactive_exception(call, report):
-            item.ihook.pytest_exception_interact(node=item, call=call, report=report)
-        return report
-
-    def _drop(self) -> None:
-        """Throw away, unreported, all tests that wait."""
-        self.dropped += len(self._queue)
-        for held in self._queue:
-            for pending in held.verdicts:
-                pending.future.cancel()
-        self._queue.clear()
-
-    def finish(self) -> None:
-        """Wait for everything, and report it; all bodies have run."""
-        self._bodies_are_over = True
-        # pytest refuses to set up a test while collectors of another one are set up.
-        if any(held.reruns for held in self._queue):
-            self._session._setupstate.teardown_exact(None)
-        self.retire(down_to=0)
-        self.interrupt()  # what is left ended the session inside its body
-
-    def interrupt(self) -> None:
-        """Report every test whose verdicts are there, also behind one without; drop the rest."""
-        for held in list(self._queue):
-            if held.is_judged and held in self._queue:
-                self._queue.remove(held)
-                self._queue.appendleft(held)  # `_report` takes the test at the head
-                self._report(held)
-        for held in self._queue:
-            if not held.is_over:  # its body has begun; what came of it is not known
-                for event in held.events:
-                    if isinstance(event, str) or event.when == "setup":
-                        self._log(held, event)
-        self._drop()
-
-
-def plugin_of_class(config: pytest.Config, name: str) -> Any:
-    """The plugin whose class is called so, which has no public name; None without one."""
-    plugins = config.pluginmanager.get_plugins()
-    return next((plugin for plugin in plugins if type(plugin).__name__ == name), None)
-
-
-def evaluation_of(
-    item: pytest.Item, call: pytest.CallInfo[Any]
-) -> EvaluationFailed | AnswerMissingError | None:
-    """The error of a verdict that made a call fail; pytest then leaves out the exception's name.
-
-    Of a failure's first line it shows a few words only. What a unittest raised stands with its
-    item until the report is made.
-    """
-    kept: Any = getattr(item, "_excinfo", None)
-    raised = call.excinfo or (kept or [None])[0]
-    if raised is None or not isinstance(raised.value, EvaluationFailed | AnswerMissingError):
-        return None
-    kind = type(raised.value)
-    raised._striptext = f"{kind.__module__}.{kind.__qualname__}: "
-    failed: EvaluationFailed | AnswerMissingError = raised.value
-    return failed
 
 
 def wait_for(future: Future[Any], look: Callable[[], None] | None = None) -> None:
@@ -458,3 +153,9 @@ def traceback_of(frames: list[FrameType]) -> TracebackType | None:
     for frame in reversed(frames):
         trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
     return trace
+
+
+def plugin_of_class(config: pytest.Config, name: str) -> Any:
+    """The plugin whose class is called so, which has no public name; None without one."""
+    plugins = config.pluginmanager.get_plugins()
+    return next((plugin for plugin in plugins if type(plugin).__name__ == name), None)

@@ -12,19 +12,19 @@ import pytest
 
 if TYPE_CHECKING:
     from dagengine.results import CaseResult
+    from dagengine.testing.report_order import Buffer
     from dagengine.testing.session import Evaluations
     from dagengine.testing.workers import Workers
 
 
-_SESSION = pytest.StashKey[pytest.Session]()
 _WORKERS: pytest.StashKey[Workers] = pytest.StashKey()
 _DESELECTED = pytest.StashKey[bool]()
 _LINES = pytest.StashKey[list[str]]()
-_EVALUATIONS: pytest.StashKey[Evaluations] = pytest.StashKey()
+_BUFFER: pytest.StashKey[Buffer] = pytest.StashKey()
 # On a report, which travels between processes
 _MISSING, _GATED = "dagengine_missing", "dagengine_gated"
 # The sessions of this process, the innermost last: a test of a plugin runs a session inside one.
-_running: list[pytest.Config] = []
+_running: list[pytest.Session] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -105,9 +105,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
-    config.stash[_SESSION] = session
     _hold_folder(config)
-    _running.append(config)
+    _running.append(session)
     if config.pluginmanager.has_plugin("dsession"):
         from dagengine.testing.workers import Workers
 
@@ -174,44 +173,44 @@ def pytest_make_collect_report(
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if config in _running:
-        _running.remove(config)
+    if _running and _running[-1].config is config:
+        _running.pop()
 
 
 def current() -> Evaluations | None:
     """The evaluations of the session that runs, made when they are first needed."""
-    return _evaluations(_running[-1]) if _running else None
+    buffer = buffer_of(_running[-1]) if _running else None
+    return None if buffer is None else buffer.evaluations
 
 
-def _evaluations(config: pytest.Config) -> Evaluations | None:
-    """None as long as no test has imported `assert_test`."""
-    evaluations = config.stash.get(_EVALUATIONS, None)
-    if evaluations is None and "dagengine.testing.assertion" in sys.modules:
-        from dagengine.testing.session import Evaluations
+def buffer_of(session: pytest.Session) -> Buffer | None:
+    """The buffer of a session; None as long as no test has imported `assert_test`."""
+    buffer = session.config.stash.get(_BUFFER, None)
+    if buffer is None and "dagengine.testing.assertion" in sys.modules:
+        from dagengine.testing.report_order import Buffer
 
-        evaluations = config.stash[_EVALUATIONS] = Evaluations(config.stash[_SESSION])
-    return evaluations
+        buffer = session.config.stash[_BUFFER] = Buffer(session)
+    return buffer
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    evaluations = _evaluations(item.config)
-    if evaluations is None or evaluations.buffer.runs_again:
+    buffer = buffer_of(item.session)
+    if buffer is None or buffer.runs_again:
         return None
     # What shows a test while it runs has no use for reports that wait for those before them.
     options = ("evals_immediate", "usepdb", "trace", "setupshow", "setuponly", "setupplan")
     live = item.config.getoption("log_cli_level", None) is not None or item.config.getini("log_cli")
     if live or any(item.config.getoption(name, False) for name in options):
         return None
-    evaluations.buffer.run(item, nextitem)
+    buffer.run(item, nextitem)
     return True
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    evaluations = _evaluations(item.config)
-    if evaluations is not None:
-        evaluations.begin(item)
+    if (buffer := buffer_of(item.session)) is not None:
+        buffer.evaluations.begin(item)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -227,15 +226,15 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    evaluations = item.config.stash.get(_EVALUATIONS, None)
-    if evaluations is None:
+    buffer = item.config.stash.get(_BUFFER, None)
+    if buffer is None:
         return (yield)
-    from dagengine.testing.deferral import CALL, evaluation_of
+    from dagengine.testing.report_order import CALL, evaluation_of
     from dagengine.testing.verdicts import tree_sections
 
     failed = evaluation_of(item, call)
     if call.excinfo is not None and call.when != "teardown":
-        evaluations.note_end(call.excinfo.value)
+        buffer.evaluations.note_end(call.excinfo.value)
     if call.when == "call":
         item.stash[CALL] = call
     report = yield
@@ -259,7 +258,7 @@ def pytest_runtest_makereport(
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """A test whose failure a gate decides about stays among those that `--lf` runs again."""
     if _running and vars(report).get(_GATED):
-        plugin: Any = _running[-1].pluginmanager.get_plugin("lfplugin")
+        plugin: Any = _running[-1].config.pluginmanager.get_plugin("lfplugin")
         if plugin is not None:
             plugin.lastfailed[report.nodeid] = True
 
@@ -271,20 +270,23 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    stash = session.config.stash
     try:
         result = yield
     except KeyboardInterrupt:
-        if (evaluations := session.config.stash.get(_EVALUATIONS, None)) is not None:
-            evaluations.buffer.interrupt()
-        if (workers := session.config.stash.get(_WORKERS, None)) is not None:
-            workers.drain(session.config)
+        if _BUFFER in stash:
+            stash[_BUFFER].interrupt()
+        if _WORKERS in stash:
+            stash[_WORKERS].drain(session.config)
         raise
     except BaseException:
-        _finish(session)
+        if _BUFFER in stash:
+            stash[_BUFFER].finish()
         raise
-    _finish(session)
-    if (workers := session.config.stash.get(_WORKERS, None)) is not None:
-        workers.report_lost(session)
+    if _BUFFER in stash:
+        stash[_BUFFER].finish()
+    if _WORKERS in stash:
+        stash[_WORKERS].report_lost(session)
     if session.shouldfail:
         raise session.Failed(session.shouldfail)
     if session.shouldstop:
@@ -292,35 +294,24 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     return result
 
 
-def _finish(session: pytest.Session) -> None:
-    evaluations = session.config.stash.get(_EVALUATIONS, None)
-    if evaluations is None:
-        return
-    try:
-        evaluations.buffer.finish()
-    except KeyboardInterrupt:
-        evaluations.buffer.interrupt()
-        raise
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the fixtures of the session, which may wait for verdicts."""
     config = session.config
-    evaluations = config.stash.get(_EVALUATIONS, None)
-    workers = config.stash.get(_WORKERS, None)
+    buffer, workers = config.stash.get(_BUFFER, None), config.stash.get(_WORKERS, None)
     # Gates for what nobody evaluated fail a session that went well otherwise.
     gates = config.getoption("evals_min") or config.getoption("evals_baseline")
     runs_tests = not (hasattr(config, "workerinput") or config.getoption("collectonly", False))
     lacking = gates and runs_tests and session.exitstatus == pytest.ExitCode.OK
-    if evaluations is None and not (workers and workers.sent) and not lacking:
+    if buffer is None and not (workers and workers.sent) and not lacking:
         return
     from dagengine.testing import ending
     from dagengine.testing.workers import KEY, Workers
 
-    if evaluations is None:
+    if buffer is None:
         outcome = ending.end_of_workers(config, workers or Workers())
     else:
+        evaluations = buffer.evaluations
         evaluations.close()
         left_out = evaluations.is_cut or config.stash.get(_DESELECTED, False)
         whole = ending.is_whole(session, left_out)

@@ -42,7 +42,7 @@ from dagengine.results import Attempt, CaseResult, Waiting
 from dagengine.store.answers import as_store
 from dagengine.system.threads import LoopThread
 from dagengine.test_case import CASE_TYPES
-from dagengine.testing.deferral import Buffer, FixtureGuard, frames_between, traceback_of, wait_for
+from dagengine.testing.deferral import FixtureGuard, Held, frames_between, traceback_of, wait_for
 from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
 from dagengine.testing.recordings import Recorder, TestFiles
 from dagengine.testing.session_summary import Summary
@@ -71,11 +71,20 @@ _WAITING = 4
 
 
 class Evaluations:
-    """What `assert_test` talks to while pytest runs; made when a test first needs it."""
+    """What `assert_test` talks to while pytest runs; made when a test first needs it.
+
+    `item` is the test that runs, `held` what it has to report if that waits for verdicts. `known`
+    are those of its first attempt, if it runs again. `raised` is the error of the last test that
+    failed by a verdict after its whole body had run. At most `window` tests wait.
+    """
 
     def __init__(self, session: pytest.Session) -> None:
         config = session.config
         self._session, self._config = session, config
+        self.item: pytest.Item | None = None
+        self.held: Held | None = None
+        self.known: list[Pending] = []
+        self.raised: BaseException | None = None
         processes: int = getattr(config, "workerinput", {}).get("workercount", 1)
         limits = replace(
             DEFAULT_LIMITS, max_in_flight=max(1, DEFAULT_LIMITS.max_in_flight // processes)
@@ -86,7 +95,6 @@ class Evaluations:
         self._shared = SharedRun(Asking(limits, kept, self.summary.slowness))
         self._guard = FixtureGuard(lambda: self.item, self.still_waiting)
         self.files = TestFiles(config)
-        self.item: pytest.Item | None = None
         self.run: SessionRun | None = None
         if config.getoption("evals_out"):  # few sessions need it, and it takes long to load
             from dagengine.testing.ending import SessionRun
@@ -102,7 +110,7 @@ class Evaluations:
         self._say_from = 0.0
         self._cards: set[tuple[str, ...]] = set()
         self.is_cut = False
-        self.buffer = Buffer(session, self, _WAITING * limits.max_in_flight)
+        self.window = _WAITING * limits.max_in_flight
 
     def check(self, caller: FrameType, assertion: Assertion) -> None:
         """Have a case judged; raises EvaluationFailed now or, where nobody would catch it, later.
@@ -110,7 +118,7 @@ class Evaluations:
         `caller` is the frame that called `assert_test`.
         """
         __tracebackhide__ = True
-        held, frames, metrics = self.buffer.current, None, assertion.metrics
+        held, frames, metrics = self.held, None, assertion.metrics
         # What a verbose metric prints belongs into the test's own output.
         verbose = any(getattr(metric, "verbose_mode", False) for metric in metrics)
         if held is not None and not Mark.of(held.item).immediate and not verbose:
@@ -150,11 +158,11 @@ class Evaluations:
         """
         if getattr(self.item, "execution_count", 1) > 1:
             return None
-        for pending in self.buffer.known:
+        for pending in self.known:
             if pending.case == assertion.case:
                 verdict = pending.future.result()
                 if [result.metric for result in verdict.row.metrics] == assertion.names:
-                    self.buffer.known.remove(pending)
+                    self.known.remove(pending)
                     return verdict
         return None
 
@@ -196,7 +204,7 @@ class Evaluations:
 
     def note_end(self, raised: BaseException) -> None:
         """A test ended by an exception: what it would have asked after that is not known."""
-        self.is_cut |= raised is not self.buffer.raised
+        self.is_cut |= raised is not self.raised
 
     def count_verdict(self, item: pytest.Item, verdict: Verdict) -> None:
         """Count a verdict that is reported."""
@@ -215,7 +223,6 @@ class Evaluations:
     def close(self) -> None:
         """End the thread of the session, and sum up what it did."""
         summary = self.summary
-        summary.dropped = self.buffer.dropped
         tests = [item.nodeid for item in self._session.items]
         summary.arrange(tests)
         for gateway in self._shared.gateways:

@@ -140,8 +140,8 @@ def test_at_once():
         assert_test(bad, [quality])
 
 
-def test_last():
-    for held in plugin.current().buffer._queue:
+def test_last(request):
+    for held in plugin.buffer_of(request.session)._queue:
         if "good" in held.item.name:
             held.verdicts[0].future.result()
     PLACE
@@ -161,7 +161,7 @@ def test_after_an_interrupt_what_is_finished_is_reported(
         if not future.done():
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("dagengine.testing.deferral.wait_for", wait_for)
+    monkeypatch.setattr("dagengine.testing.report_order.wait_for", wait_for)
     pytester.makepyfile(INTERRUPTED.replace("PLACE", place))
     left = run(pytester, "-v", *options, needs=["xdist"])
     assert left.code == pytest.ExitCode.INTERRUPTED

@@ -16,7 +16,7 @@ import dagengine.judges
 import dagengine.metrics
 import dagengine.metrics.dag
 import dagengine.testing.ending
-import dagengine.testing.session
+import dagengine.testing.report_order
 import dagengine.voting  # noqa: F401
 from dagengine import assert_test, evaluate, read_cases  # noqa: F401
 from dagengine.cli import app

@@ -18,7 +18,6 @@ from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.gateway.inner_metrics import current_host
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.question import durable_identity
 from dagengine.results import CaseResult
 from dagengine.test_case import TestCase
 from dagengine.testing.verdicts import Assertion, EvaluationFailed, Verdict
@@ -89,8 +88,7 @@ def _verdict(asserted: Assertion) -> Verdict:
     engine = LocalExecutor(asserted.metrics, asserted.settings, at_once=asserted.at_once)
     sync(lambda: engine.judge(engine.cases([asserted.case]), OnRow(rows.append)))
     print_verbose(asserted.metrics, rows[0])
-    judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
-    return Verdict(rows[0], engine.plan, judges)
+    return Verdict(rows[0], engine.plan, engine.judges)
 
 
 def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -124,12 +122,9 @@ def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
 
 def _is_alive(process: int) -> bool:
     """Whether a process runs; on Windows, where asking would end it, it is taken to."""
-    if os.name == "nt":
-        return True
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
+        if os.name != "nt":
+            os.kill(process, 0)
+    except OSError as error:  # what is not permitted is somebody else's
+        return not isinstance(error, ProcessLookupError)
     return True

@@ -15,7 +15,6 @@ import platform
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +24,8 @@ import pytest
 
 from dagengine.errors import DagengineError, InputError, did_you_mean
 from dagengine.execution.local_executor import LocalExecutor
-from dagengine.question import Usage
 from dagengine.record.definition import judges_of, metrics_of
+from dagengine.record.hiding import fields_in
 from dagengine.record.run import load_run
 from dagengine.record.values import JudgeRecord, Manifest, MetricRecord
 from dagengine.record.writer import RunWriter
@@ -50,7 +49,7 @@ _PARTS = ".workers"
 _NUMBER = re.compile(r" #\d+$")  # of a case, behind the name of its test
 _CASES = {kind.__name__: kind for kind in CASE_TYPES}
 _FORM = re.compile(
-    r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>[\d.]+)(?P<sign>%?)"
+    r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>\d+\.?\d*|\.\d+)(?P<sign>%?)"
 )
 _EXAMPLES = "'Faithfulness>=0.9', or 'Faithfulness[billing]>=0.9' for the cases with that tag"
 
@@ -133,16 +132,16 @@ def end(
     for path, count in files.save(is_whole=is_whole):
         shown = os.path.relpath(path)
         shown = str(path) if shown.startswith("..") else shown
-        ending.take([(True, f"recorded: {shown} ({count} new or changed answers)")])
+        ending.lines.append(f"recorded: {shown} ({count} new or changed answers)")
     out, baseline = config.getoption("evals_out"), config.getoption("evals_baseline")
     if baseline is not None:  # which may be the folder that is written next
         ending.take(against(Path(baseline), summary))
     if out is not None and run is not None:
         with noting_writes() as written:
             run.save(Path(out), summary.totals)
-        ending.take([(True, f"run folder: {Path(out)}")])
+        ending.lines.append(f"run folder: {Path(out)}")
         if line := replaced_line(written):
-            ending.take([(True, line)])
+            ending.lines.append(line)
     gates: Sequence[str] = config.getoption("evals_min") or ()
     ending.take(Gate.read(text).check(summary.all) for text in gates)
     return ending
@@ -151,15 +150,16 @@ def end(
 def end_of_workers(config: pytest.Config, workers: Workers) -> Ending:
     """The same from what workers sent, in the order of the tests."""
     summary, files, tests = Summary(), TestFiles(config), list(workers.collected)
-    whole = not workers.died
+    spent, whole = list[Spent](), not workers.died
     for parts in map(pickle.loads, workers.sent):
         sent: Sent = parts
         summary.add(sent.summary)
         files.add(sent.recordings)
+        spent += sent.spent
         whole &= sent.whole
     summary.arrange(tests)
     out: str | None = config.getoption("evals_out")
-    run = None if out is None else SessionRun.gather(Path(out), tests)
+    run = None if out is None else SessionRun.gather(Path(out), tests, spent)
     return end(config, summary, files, run, is_whole=whole)
 
 
@@ -175,17 +175,13 @@ class Gate:
     @classmethod
     def read(cls, text: str) -> Gate:
         """From what the user typed; raises InputError."""
-        match = _FORM.fullmatch(text.strip())
-        least = -1.0
-        with suppress(ValueError):
-            if match is not None:
-                least = float(match["least"]) / (1, 100)[bool(match["sign"])]
-        if match is None or not 0 <= least <= 1:
-            raise InputError(
-                f"--evals-min {text!r} needs a metric and a share from 0 to 1, "
-                f"for instance {_EXAMPLES}"
-            )
-        return cls(text, match["metric"].strip(), match["tag"], least)
+        if (match := _FORM.fullmatch(text.strip())) is not None:
+            least = float(match["least"]) / (100 if match["sign"] else 1)
+            if least <= 1:
+                return cls(text, match["metric"].strip(), match["tag"], least)
+        raise InputError(
+            f"--evals-min {text!r} needs a metric and a share from 0 to 1, for instance {_EXAMPLES}"
+        )
 
     def covers(self, metric: str, tags: Collection[str]) -> bool:
         """Return whether a metric counts for this gate on a case with these tags."""
@@ -196,8 +192,7 @@ class Gate:
         mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
         passed = sum(outcome.success is True for outcome in mine)
         not_passed = [outcome for outcome in mine if outcome.has_not_passed]
-        failed = [outcome.label for outcome in not_passed]
-        cases = passed + len(failed)
+        cases = passed + len(not_passed)
         if not cases:
             return False, f"--evals-min {self.text}: nothing was judged{self._hint(outcomes)}"
         holds = passed >= self.least * cases - 1e-9
@@ -205,7 +200,8 @@ class Gate:
         share = f"{passed} of {cases} passed ({passed / cases:.0%})"
         lost = sum(outcome.success is None for outcome in not_passed)
         share += text_if(lost, f", {lost} without a score among them")
-        listed = text_if(not holds, f"; not passed: {few(failed)}")
+        failed = few([outcome.label for outcome in not_passed])
+        listed = text_if(not holds, f"; not passed: {failed}")
         return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
 
     def _hint(self, outcomes: Sequence[Outcome]) -> str:
@@ -326,28 +322,16 @@ class SessionRun:
         self._write(folder / _PARTS / worker, totals, held=False)
 
     @classmethod
-    def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:
+    def gather(cls, folder: Path, order: Sequence[str], spent: list[Spent]) -> SessionRun:
         """Rows of all workers, in the order of these tests; their parts are removed."""
-        whole = cls()
+        whole = cls(spent=spent)
         for part in sorted((folder / _PARTS).glob("*")):
             run = load_run(part)
             whole.started = min(whole.started, run.manifest.started)
             whole._define(run.manifest.metrics, run.manifest.judges)
-            # A manifest has the places of judges in its own list: other parts have other places.
-            judges = run.manifest.judges
-            for used in run.manifest.usage:
-                usage = Usage(used.input_tokens, used.output_tokens, used.cached_tokens)
-                judge = "" if used.judge is None else judges[used.judge].identity
-                whole.spent.append(
-                    Spent(used.metric, used.node, judge, used.asked, used.calls, used.failed, usage,
-                          used.cost, used.seconds)
-                )  # fmt: skip
             for row, case in zip(run.rows(), run.cases(), strict=True):
-                fields = dict(case)
-                for name in ("index", "hash"):
-                    fields.pop(name, None)
-                kind = _CASES.get(fields.pop("type"))
-                shown = None if kind is None else kind.model_validate(fields)
+                kind = _CASES.get(case["type"])
+                shown = None if kind is None else kind.model_validate(fields_in(case))
                 whole.note(_NUMBER.sub("", row.case), replace(row, test_case=shown))
         shutil.rmtree(folder / _PARTS, ignore_errors=True)
         whole.arrange(order)

@@ -17,7 +17,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -344,9 +343,8 @@ class Recording:
                 )
         same = [answer for answer in self.answers.values() if answer["node"] == question.name]
         if not same:
-            nodes = sorted({answer["node"] for answer in self.answers.values()})
-            near = did_you_mean(question.name, nodes)
-            return f"nothing is recorded for this node{f'; {near}' if near else ''}"
+            near = did_you_mean(question.name, set(map(itemgetter("node"), self.answers.values())))
+            return f"nothing is recorded for this node{text_if(near, f'; {near}')}"
         nearest = max(
             same, key=lambda own: (_similarity(own["parts"], parts), own["judge"] == judge)
         )
@@ -379,10 +377,10 @@ def _parts(question: Question[Any]) -> dict[str, Any]:
         step, pieces = parts_of(question.messages)
         evidence = {}
         for piece in pieces:
-            names = (
-                piece.label if number == 1 else f"{piece.label} #{number}" for number in count(1)
-            )
-            name = next(name for name in names if name not in evidence)
+            name, number = piece.label, 1
+            while name in evidence:
+                number += 1
+                name = f"{piece.label} #{number}"
             evidence[name] = _digest(piece.text)[:_PART]
     except ValueError:  # a prompt of the caller's own
         *before, last = (message["content"] for message in question.messages)

@@ -23,12 +23,11 @@ from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from dagengine.compiler.plan import Plan
 from dagengine.evaluation import print_verbose
 from dagengine.execution.flow import OnRow
 from dagengine.execution.interrupts import JudgesOf
@@ -36,10 +35,10 @@ from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
 from dagengine.gateway.pipeline import Sink
 from dagengine.judges import open_judges
-from dagengine.limits import DEFAULT_LIMITS
-from dagengine.question import Judge, durable_identity
-from dagengine.results import Attempt, CaseResult, Waiting
-from dagengine.store.answers import as_store
+from dagengine.limits import DEFAULT_LIMITS, Limits
+from dagengine.question import Judge
+from dagengine.results import Attempt, CaseResult, Spent, Waiting
+from dagengine.store.answers import Store, as_store
 from dagengine.system.threads import LoopThread
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.deferral import FixtureGuard, Held, frames_between, traceback_of, wait_for
@@ -52,6 +51,7 @@ from dagengine.testing.verdicts import (
     Pending,
     Verdict,
     Votes,
+    identity_of,
     message,
 )
 from dagengine.testing.workers import Sent
@@ -59,8 +59,6 @@ from dagengine.testing.workers import Sent
 if TYPE_CHECKING:
     from dagengine.testing.ending import SessionRun
 
-
-R = TypeVar("R")
 
 # Lists of metrics that stay compiled; a test that builds its own again compiles again.
 _COMPILED = 64
@@ -92,7 +90,7 @@ class Evaluations:
         store = config.getoption("evals_store")
         self.summary = Summary()
         kept = None if store is None else as_store(store)
-        self._shared = SharedRun(Asking(limits, kept, self.summary.slowness))
+        self._shared = SharedRun(limits, kept, self.summary.slowness)
         self._guard = FixtureGuard(lambda: self.item, self.still_waiting)
         self.files = TestFiles(config)
         self.run: SessionRun | None = None
@@ -214,11 +212,13 @@ class Evaluations:
 
     def pack(self, *, is_whole: bool) -> bytes:
         """Pack `Sent` for the controller; the rows are left in the run folder."""
+        spent: list[Spent] = []
         if self.run is not None:
             worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
             out: Any = self._config.getoption("evals_out")
             self.run.save_part(Path(out), worker, self.summary.totals)
-        return pickle.dumps(Sent(self.summary, self.files.new(), is_whole))
+            spent = self.run.spent
+        return pickle.dumps(Sent(self.summary, self.files.new(), spent, is_whole))
 
     def close(self) -> None:
         """End the thread of the session, and sum up what it did."""
@@ -256,10 +256,9 @@ class Evaluations:
         cases = engine.cases([assertion.case])
         if self.run is not None:
             self.run.define(engine)
-        judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
-            asked_judges = [judges[index] for index in engine.plan.asked]
+            asked_judges = [identity_of(engine.judges[index]) for index in engine.plan.asked]
             names = (*assertion.names, *asked_judges)
             if names not in self._cards:  # its note is kept once
                 self._cards.add(names)
@@ -268,7 +267,7 @@ class Evaluations:
                 self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
         index = 0 if ahead else self._handed_over
-        judging = _Judging(assertion, engine, judges, mark, index, asks, recorder)
+        judging = _Judging(assertion, engine, mark, index, asks, recorder)
         return self._shared.start(desk, partial(judging.verdict, cases), ahead=ahead)
 
 
@@ -276,12 +275,11 @@ class Evaluations:
 class _Judging:
     """The work on one case in the session's thread: judged once, and again where votes decide.
 
-    `index` is its turn among the cases, `judges` the identities of those of the engine.
+    `index` is its turn among the cases.
     """
 
     assertion: Assertion
     engine: LocalExecutor
-    judges: tuple[str, ...]
     mark: Mark
     index: int
     asks: Asks
@@ -290,12 +288,12 @@ class _Judging:
 
     async def verdict(self, cases: Any) -> Verdict:
         """The verdict on the case; that of a vote which a recording lacks, where there is one."""
-        plan, votes = self.engine.plan, None
+        votes = None
         row = await judge_case(self.engine, cases, self.index)
-        failed = may_change(plan, self.engine.judges, row) if self.mark.votes > 1 else []
-        if failed and isinstance(self.assertion.case, CASE_TYPES):
-            votes = await vote(partial(self._again, failed), self.mark)
-        return self.lacking[0] if self.lacking else self._verdict_of(row, plan, votes)
+        if self.mark.votes > 1 and isinstance(self.assertion.case, CASE_TYPES):
+            failed = may_change(self.engine.plan, self.engine.judges, row)
+            votes = await vote(partial(self._again, failed), self.mark) if failed else None
+        return self.lacking[0] if self.lacking else self._verdict_of(self.engine, row, votes)
 
     async def _again(self, failed: Sequence[int], number: int) -> bool | None:
         """Whether what failed passes as another sample."""
@@ -303,16 +301,19 @@ class _Judging:
         fresh = Resampled(self.asks, number * SAMPLES)
         engine = self.engine.also(failing, gateway=fresh)
         row = await judge_case(engine, engine.cases([self.assertion.case]), self.index)
-        verdict = self._verdict_of(row, engine.plan)
+        verdict = self._verdict_of(engine, row)
         if verdict.is_missing:
             self.lacking.append(verdict)
         unscored = any(metric.failure is not None for metric in row.metrics)
         return None if unscored else row.success
 
-    def _verdict_of(self, row: CaseResult, plan: Plan, votes: Votes | None = None) -> Verdict:
-        missed = frozenset(self.recorder.missed if self.recorder else ())
-        replays = self.recorder is not None and self.recorder.replays
-        return Verdict(row, plan, self.judges, votes=votes, recorded=replays, missed=missed)
+    def _verdict_of(
+        self, engine: LocalExecutor, row: CaseResult, votes: Votes | None = None
+    ) -> Verdict:
+        verdict = Verdict(row, engine.plan, engine.judges, votes)
+        if self.recorder is None:
+            return verdict
+        return replace(verdict, recorded=self.recorder.replays, missed=self.recorder.missed)
 
 
 async def judge_case(engine: LocalExecutor, cases: Any, index: int) -> CaseResult:
@@ -335,13 +336,13 @@ class Desk:
 class SharedRun:
     """Judges cases one by one, many at a time; use an instance for one session.
 
-    `asking` holds for every case that names no limits and no store of its own. Cases wait for
-    one of `max_in_flight` turns, so that those that began end first; a case that somebody waits
-    for goes ahead of them.
+    `limits` and `store` hold for every case that names none of its own; `sink` gets every call.
+    Cases wait for one of `max_in_flight` turns, so that those that began end first; a case that
+    somebody waits for goes ahead of them.
     """
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, limits: Limits, store: Store | None, sink: Sink) -> None:
+        self._limits, self._store, self._sink = limits, store, sink
         self._desks: list[Desk] = []
         self._engines: OrderedDict[tuple[Any, ...], tuple[LocalExecutor, list[Any]]] = OrderedDict()
         self._judges, self._thread = JudgesOf(), LoopThread("dagengine evaluations")
@@ -353,13 +354,11 @@ class SharedRun:
 
     def desk(self, settings: Settings) -> Desk:
         """The gateway for these settings, opened when they are first seen; raises InputError."""
-        own, whole = Asking.of(settings), self._asking
-        asking = replace(
-            own,
-            limits=whole.limits if settings.get("limits") is None else own.limits,
-            store=own.store or whole.store,
-            sink=_Both(whole.sink, own.sink) if whole.sink and own.sink else whole.sink or own.sink,
-        )
+        asking = Asking.of(settings)
+        sink = self._sink if asking.sink is None else _Both(self._sink, asking.sink)
+        asking = replace(asking, store=asking.store or self._store, sink=sink)
+        if settings.get("limits") is None:
+            asking = replace(asking, limits=self._limits)
         desk = next((desk for desk in self._desks if desk.asking == asking), None)
         if desk is None:
             portal = self._thread.portal
@@ -397,11 +396,11 @@ class SharedRun:
         return engine
 
     def start(
-        self, desk: Desk, work: Callable[[], Awaitable[R]], *, ahead: bool = False
-    ) -> Future[R]:
+        self, desk: Desk, work: Callable[[], Awaitable[Verdict]], *, ahead: bool = False
+    ) -> Future[Verdict]:
         """Begin work on a case, when it is its turn; `ahead` of those that wait for theirs."""
 
-        async def in_turn() -> R:
+        async def in_turn() -> Verdict:
             if ahead:
                 return await work()
             async with desk.turns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import RecordingMissError
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
+from dagengine.question import Judge, durable_identity
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.system.terminal import one_line, plain, text_if
@@ -51,10 +52,10 @@ class Verdict:
 
     row: CaseResult
     plan: Plan
-    judges: tuple[str, ...] = ()
+    judges: Sequence[Judge] = ()
     votes: Votes | None = None
     recorded: bool = False
-    missed: frozenset[str] = frozenset()
+    missed: Collection[str] = frozenset()
 
     @property
     def failed(self) -> list[MetricResult]:
@@ -90,6 +91,11 @@ class Verdict:
         if passed:
             return None
         return AnswerMissingError(self) if self.is_missing else EvaluationFailed(self)
+
+
+def identity_of(judge: Judge) -> str:
+    """The name of a judge that is the same in every process, if it has one."""
+    return durable_identity(judge) or judge.identity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,7 +254,8 @@ def _judgement(
     if answer := _answer(step):
         origin = " · recorded" * verdict.recorded
         if unit is not None and unit.node.asks and verdict.judges:
-            origin += f" · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"
+            identity = identity_of(verdict.judges[unit.judges[0]])
+            origin += f" · judge {one_line(identity, 2 * _FIELD)}"
         yield "answer", f"{answer}{origin}"
     if reason := getattr(step, "reason", None) or result.reason:
         yield "reason", one_line(reason, 3 * _TEXT)
@@ -263,10 +270,10 @@ def _judgement(
 
 def _unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
     """The unit of a node of a metric; None if the node's name is not known there."""
-    numbers = chain.from_iterable(own.slots for own in plan.metrics if own.spec.name == metric)
-    for slot in map(plan.slots.__getitem__, numbers):
-        if slot.unit >= 0 and plan.units[slot.unit].name == node:
-            return plan.units[slot.unit]
+    for own in plan.metrics:
+        for slot in plan.slots[own.slots.start : own.slots.stop]:
+            if own.spec.name == metric and slot.unit >= 0 and plan.units[slot.unit].name == node:
+                return plan.units[slot.unit]
     return None
 
 

@@ -21,6 +21,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
 from dagengine.prompts.json_values import shallow_value
 from dagengine.record.costs import index_in
+from dagengine.record.hiding import fields_in
 from dagengine.record.merging import spent_together
 from dagengine.record.run import load_run
 from dagengine.record.values import Manifest
@@ -168,12 +169,11 @@ class OldCases:
         count = 0
         while count < most and self._next_row < before and (lines := self._read_lines()):
             row = row_of(value_of(lines[0]), f"{self._paths[0]} row {self._next_row - 1}")
-            fields = value_of(lines[1])
+            case = value_of(lines[1])
             judged = JudgedTrace.of(row)
-            if fields.get("type") == LLMTestCase.__name__ and judged is not None and judged.scores:
+            if case.get("type") == LLMTestCase.__name__ and judged is not None and judged.scores:
                 count += 1
-                own = {k: v for k, v in fields.items() if k not in ("index", "hash", "type")}
-                yield row, LLMTestCase(**own)
+                yield row, LLMTestCase(**fields_in(case))
 
     def _read_lines(self) -> list[bytes] | None:
         """Read the lines of the next row and of its case; None if one is not there as a whole."""

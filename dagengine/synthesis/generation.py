@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,14 +17,13 @@ from dagengine.estimate.counting import estimate
 from dagengine.estimate.estimates import Estimate
 from dagengine.evaluation import write_page_or_warn
 from dagengine.execution.flow import OnRow
-from dagengine.execution.local_executor import LocalExecutor, Settings
-from dagengine.graph.graph import Metric
+from dagengine.execution.local_executor import LocalExecutor
 from dagengine.record.definition import manifest_of
 from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
 from dagengine.report.page.about import DRAFTS, DraftRecord
 from dagengine.report.progress import progress_bar
-from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Totals
+from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.synthesis.generators import (
     CHANGES,
     CHOOSE,
@@ -53,26 +52,27 @@ _MESSAGE = 200  # characters of a failure's message in a report
 
 @dataclass(slots=True)
 class _Draft:
-    """A draft that went through the generator; without a `value` it is no golden.
+    """A draft that went through the generator as a `case`; without a `value` it is no golden.
 
-    `index` is that of its text, `pairs` are those with the texts that are most like it.
+    `place` is that of its text, `pairs` are those with the texts that are most like it.
     """
 
     seed: Seed
+    case: int
     result: MetricResult
     value: dict[str, Any] | None = None
     place: int = -1
     pairs: Sequence[TextPair] = ()
 
     @classmethod
-    def of(cls, seed: Seed, result: MetricResult, texts: GoldenTexts) -> Self:
+    def of(cls, seed: Seed, row: CaseResult, texts: GoldenTexts) -> Self:
         """The draft, with its text among the others."""
-        value = _output(result, GOLDEN)
+        (result,) = row.metrics
+        value, vector = _output(result, GOLDEN), _output(result, EMBEDDING)
         if result.failure is not None or not isinstance(value, dict):
-            return cls(seed, result)
-        text, vector = value.get("input") or value.get("scenario") or "", _output(result, EMBEDDING)
-        index = texts.add(text, vector)
-        return cls(seed, result, value, index, texts.nearest(index, vector))
+            return cls(seed, row.index, result)
+        place = texts.add(value.get("input") or value.get("scenario") or "", vector)
+        return cls(seed, row.index, result, value, place, texts.nearest(place, vector))
 
     @property
     def text(self) -> str:
@@ -94,7 +94,7 @@ class _Draft:
         return None
 
     def record(
-        self, case: int, cause: str | None, repeats: str | None, golden: AnyGolden | None
+        self, cause: str | None, repeats: str | None, golden: AnyGolden | None
     ) -> DraftRecord:
         """Record of it for a reviewer."""
         value, failure = self.value or {}, self.result.failure
@@ -105,7 +105,7 @@ class _Draft:
         why = failure.message if failure is not None else reasons.get(cause or "")
         answer = value.get("expected_output") or value.get("expected_outcome")
         return DraftRecord(
-            case=case,
+            case=self.case,
             text=_whole(self.text),
             source=_whole(source_of(self.seed)),
             kind=kind,
@@ -133,49 +133,39 @@ def draft_case(seed: Seed, draft: int | None = None, subject: str | None = None)
 
 @dataclass(slots=True)
 class Generation:
-    """A generator, what it is given, and what it gave so far.
+    """A generator, ready to judge, what it is given, and what it gave so far.
 
     `note` is kept in the metadata of every golden. `existing` are inputs that goldens must not
     repeat, `alike` is the cosine from which on the judge is asked whether two inputs ask for the
     same. `case` makes what the generator reads.
     """
 
-    metric: Metric
+    engine: LocalExecutor
     filling: Filling
     note: dict[str, Any]
     report: Report
     existing: Sequence[str] = ()
     alike: float = ALIKE
     case: Callable[[Seed], LLMTestCase] = draft_case
-    engine: LocalExecutor | None = None
     goldens: list[AnyGolden] = field(default_factory=list)
 
-    @property
-    def totals(self) -> Totals:
-        """Questions and usage so far."""
-        return Totals() if self.engine is None else self.engine.totals
-
-    def plan(self, settings: Settings, *, at_once: bool = True) -> Estimate:
+    def plan(self) -> Estimate:
         """Estimate the first round; ask nothing. Uses the generation up."""
-        engine = LocalExecutor([self.metric], settings, at_once=at_once)
+        plan, identities = self.engine.plan, [judge.identity for judge in self.engine.judges]
         cases = [*map(self.case, self.filling.next())]
-        drafts = estimate(engine.plan, cases, judges=[judge.identity for judge in engine.judges])
-        if (judge := self._judge(engine)) is None:
+        drafts, confirming = estimate(plan, cases, judges=identities), self._confirming()
+        if confirming is None:
             return drafts
-        confirming = LocalExecutor(
-            [duplicates(self.alike, engine.judges[judge])], {}, at_once=at_once
-        )
         pairs = estimate(confirming.plan, _any_pairs(len(cases), len(self.existing)))
-        embedded = any(unit.name == EMBEDDING for unit in engine.plan.units)
+        embedded = any(unit.name == EMBEDDING for unit in plan.units)
+        judge = plan.judge_of(plan.metrics[0].spec.model)
         return drafts.besides(pairs, _BY_VECTOR if embedded else _BY_WORDS, judge)
 
     async def run(
         self,
-        settings: Settings,
         on_golden: Callable[[AnyGolden], None],
         *,
         show: bool = False,
-        at_once: bool = True,
         out: str | Path | None = None,
     ) -> None:
         """Go on until every quota is met or nothing is left to try; raises what the engine does.
@@ -184,14 +174,10 @@ class Generation:
         progress bar, in which every draft is a case. `out` is a folder for the record of the
         run, in which every draft has its row.
         """
-        engine = self.engine = LocalExecutor([self.metric], settings, at_once=at_once)
         texts, start = GoldenTexts(self.existing), 0
-        with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
-            async with engine.open():
-                confirming = None  # it asks the generator's judge about pairs, in the same run
-                if (judge := self._judge(engine)) is not None:
-                    same_answer = duplicates(self.alike, engine.judges[judge])
-                    confirming = engine.also([same_answer])
+        with progress_bar(self.engine, None, show) as finished, self._record(out) as record:
+            async with self.engine.open():
+                confirming = self._confirming()
                 while seeds := self.filling.next():
                     rows: list[CaseResult] = []
 
@@ -200,15 +186,13 @@ class Generation:
                         rows.append(row)
                         record.add(row)
 
-                    cases = engine.cases([*map(self.case, seeds)])
-                    await engine.run(cases, OnRow(take, finished), start)
-                    first_place = len(texts)
-                    results = [row.metrics[0] for row in rows]
-                    drafts = list(map(_Draft.of, seeds, results, repeat(texts)))
-                    pairs = chain.from_iterable(draft.pairs for draft in drafts)
-                    repeats = await self._same_pairs(pairs, confirming)
+                    cases = self.engine.cases([*map(self.case, seeds)])
+                    await self.engine.run(cases, OnRow(take, finished), start)
+                    earlier = len(texts)
+                    drafts = list(map(_Draft.of, seeds, rows, repeat(texts)))
+                    same = await self._same_pairs(drafts, confirming)
                     reviewed: list[DraftRecord] = []
-                    for golden, draft in self._settle(drafts, repeats, texts, first_place, start):
+                    for golden, draft in self._settle(drafts, same, texts, earlier):
                         reviewed.append(draft)
                         if golden is not None:
                             self.goldens.append(golden)
@@ -217,32 +201,33 @@ class Generation:
                     record.save(self.goldens, self.report, reviewed)
 
     @contextmanager
-    def _record(self, engine: LocalExecutor, out: str | Path | None) -> Iterator[GoldenFolder]:
+    def _record(self, out: str | Path | None) -> Iterator[GoldenFolder]:
         """Open the folder that takes every row, if a record is written."""
         if out is None:
             yield GoldenFolder(None)
             return
-        manifest = manifest_of(engine, DataRecord(), self.note)
+        manifest, engine = manifest_of(self.engine, DataRecord(), self.note), self.engine
         with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
             yield GoldenFolder(writer)
         write_page_or_warn(out)
 
-    @staticmethod
-    def _judge(engine: LocalExecutor) -> int | None:
-        """The place of the judge that the generator asks; None if it only asks those of nodes."""
+    def _confirming(self) -> LocalExecutor | None:
+        """What asks the generator's judge about pairs; None if it only asks judges of nodes."""
+        plan = self.engine.plan
         try:
-            return engine.plan.judge_of(engine.plan.metrics[0].spec.model)
+            judge = self.engine.judges[plan.judge_of(plan.metrics[0].spec.model)]
         except LookupError:
             return None
+        return self.engine.also([duplicates(self.alike, judge)])
 
     async def _same_pairs(
-        self, pairs: Iterable[TextPair], confirming: LocalExecutor | None
+        self, drafts: Iterable[_Draft], confirming: LocalExecutor | None
     ) -> set[tuple[int, int]]:
         """The places of pairs that ask for the same answer, as the judge says; each is asked once.
 
         A pair without an answer is none of them: nothing is dropped on a guess.
         """
-        by_places = {pair.places: pair for pair in pairs}
+        by_places = {pair.places: pair for draft in drafts for pair in draft.pairs}
         if confirming is None or not by_places:
             return set()
         rows: list[CaseResult] = []
@@ -264,34 +249,23 @@ class Generation:
         drafts: Sequence[_Draft],
         same: set[tuple[int, int]],
         texts: GoldenTexts,
-        first_place: int,
-        first: int,
+        earlier: int,
     ) -> Iterator[tuple[AnyGolden | None, DraftRecord]]:
         """The drafts of a round with their goldens, in their order; the report counts them.
 
-        `passage` is the number of the first one.
-
-        Texts from `first_place` on are those of this round. A draft falls if its text is that of a
+        All but the `earlier` texts are those of this round. A draft falls if its text is that of a
         golden, or asks for the same. What asks for the same as a draft that fell for this asks for
         the same as the golden, too.
         """
-        pending = set(range(first_place, len(texts)))  # not the text of any golden so far
+        pending = set(range(earlier, len(texts)))  # not the text of any golden so far
         repeating = set[int]()
-        for case, draft in enumerate(drafts, first):
+        for draft in drafts:
             self.report.tried += 1
             golden: AnyGolden | None = None
             cause: str | None = None
             repeated: str | None = None
-            if draft.result.failure is not None:
-                failure = draft.result.failure
-                if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
-                    self.report.unwritten += 1
-                    cause = UNWRITTEN
-                else:
-                    cause = self._count_failure(failure, self.report.failed)
-            elif draft.value is None:
-                path = draft.result.path
-                cause = self._fell(path[-1][0] if path else _NO_GOLDEN)
+            if draft.value is None:
+                cause = self._lost(draft.result)
             elif (repeated := draft.repeated_text(same, pending, texts)) is not None:
                 cause = self._fell(DUPLICATE)
                 repeating |= pending & {draft.place}
@@ -302,9 +276,19 @@ class Generation:
                 self.report.kept += 1
                 pending.discard(draft.place)
                 golden = self._golden(draft.seed, draft.value, draft.result)
-            yield golden, draft.record(case, cause, repeated, golden)
+            yield golden, draft.record(cause, repeated, golden)
         for index in pending | repeating:
             texts.remove(index)
+
+    def _lost(self, result: MetricResult) -> str:
+        """Count a draft that is no golden, and say why."""
+        failure = result.failure
+        if failure is None:
+            return self._fell(result.path[-1][0] if result.path else _NO_GOLDEN)
+        if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
+            self.report.unwritten += 1
+            return UNWRITTEN
+        return self._count_failure(failure, self.report.failed)
 
     def _fell(self, where: str) -> str:
         self.report.fell[where] = self.report.fell.get(where, 0) + 1

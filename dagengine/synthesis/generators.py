@@ -9,7 +9,7 @@ drawn, planned, stored, resumed and replayed as metrics are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -174,41 +174,42 @@ def from_contexts(
 ) -> Any:
     """Goldens about passages; reads `context` and the metadata that `cases` writes.
 
-    `right_text` answers blind, and has to agree; `cheap` are the judges that try without the
-    passages. Both need expected outputs. `embedder` gives the vector of an input.
+    `second` answers blind, and has to agree; `cheap` are the judges that try without the passages.
+    Both need expected outputs. `embedder` gives the vector of an input.
     """
-    context = ["context"]
-    draft = _chosen_draft(DRAFTS_FROM_CONTEXT, drafts, style, evaluation_params=context)
-    final = _evolution(draft, evolutions, style, context)
+    parts = _Parts(drafts, style, embedder, ["context"])
+    final = parts.final(parts.draft(DRAFTS_FROM_CONTEXT), evolutions)
     if not expected:
-        leaf = _golden_node(golden, [final], embedder)
-        return _generator(_filters(final, context, leaf), embedder=embedder)
+        return parts.metric(_filters(final, parts.leaf(golden, [final])))
     answer = TaskNode(
         style_answer(ANSWER_FROM_CONTEXT, style), "expected_output",
-        evaluation_params=context, inputs=[final], output_type=Supported, options=_LONG,
+        evaluation_params=parts.reads, inputs=[final], output_type=Supported, options=_LONG,
         name="Expected output",
     )  # fmt: skip
     inputs: list[BaseNode] = [final, answer]
-    for number in range(len(cheap)):
+    if second is not None:
+        parts.judges["Blind answer"] = second
+    for number, judge in enumerate(cheap, 1):
         # A judge that knows the answer without the passages makes the golden an easy one.
-        name = _closed_name(number)
+        name = f"Closed book {number}"
+        parts.judges[name] = judge
         alone = TaskNode(CLOSED_BOOK, "other_answer", inputs=[final], name=name)
         agreeing = TaskNode(
-            AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
+            AGREES, f"closed_book_{number}", inputs=[final, answer, alone],
             output_type=bool, name=f"{name} agrees",
         )  # fmt: skip
         inputs.append(agreeing)
-    leaf = _golden_node(answered_golden, inputs, embedder)
+    leaf = parts.leaf(answered_golden, inputs)
     blind = TaskNode(
-        BLIND, "other_answer", evaluation_params=context, inputs=[final], name="Blind answer"
+        BLIND, "other_answer", evaluation_params=parts.reads, inputs=[final], name="Blind answer"
     )
     agrees = _filter(AGREES, "Blind answer agrees", [final, answer, blind], yes=leaf)
     leaked = _filter(LEAKED, "Leaks the answer", [final, answer], no=agrees)
     supported = CodeNode(
-        is_supported, evaluation_params=context, inputs=[answer], then={True: leaked, False: 0},
+        is_supported, evaluation_params=parts.reads, inputs=[answer], then={True: leaked, False: 0},
         name="Supported by its sentences",
     )  # fmt: skip
-    return _generator(_filters(final, context, supported), second, cheap, embedder)
+    return parts.metric(_filters(final, supported))
 
 
 def from_scratch(
@@ -221,9 +222,10 @@ def from_scratch(
     embedder: Any = None,
 ) -> Any:
     """Goldens about a topic, or like a golden that is there; nothing to check answers against."""
-    field = FieldNode("input", output_label="input" if like else "topic")
-    prompt = DRAFTS_LIKE if like else DRAFTS_FROM_SCRATCH
-    final = _evolution(_chosen_draft(prompt, drafts, style, inputs=[field]), evolutions, style, [])
+    parts = _Parts(drafts, style, embedder)
+    topic = FieldNode("input", output_label="input" if like else "topic")
+    draft = parts.draft(DRAFTS_LIKE if like else DRAFTS_FROM_SCRATCH, inputs=[topic])
+    final = parts.final(draft, evolutions)
     inputs: list[BaseNode] = [final]
     if expected:
         inputs.append(
@@ -232,28 +234,25 @@ def from_scratch(
                 inputs=[final], options=_LONG, name="Expected output",
             )
         )  # fmt: skip
-    leaf = _golden_node(plainly_answered if expected else golden, inputs, embedder)
-    return _generator(_plain_filters(final, leaf), embedder=embedder)
+    leaf = parts.leaf(plainly_answered if expected else golden, inputs)
+    return parts.metric(_plain_filters(final, leaf))
 
 
 def of_conversations(
     drafts: int, style: StylingConfig, *, grounded: bool, embedder: Any = None
 ) -> Any:
     """Conversational goldens: a situation, how it ends well, and who the person is."""
-    fields = ["context"] if grounded else ["input"]
-    scenario = _chosen_draft(
-        DRAFTS_OF_SCENARIOS, drafts, style, "scenario", evaluation_params=fields
-    )
+    parts = _Parts(drafts, style, embedder, ["context"] if grounded else ["input"])
+    scenario = parts.draft(DRAFTS_OF_SCENARIOS, "scenario")
     outcome = TaskNode(
-        OUTCOME, "expected_outcome", evaluation_params=fields, inputs=[scenario],
+        OUTCOME, "expected_outcome", evaluation_params=parts.reads, inputs=[scenario],
         options=_LONG, name="Expected outcome",
     )  # fmt: skip
     person = TaskNode(
         PERSON, "user_description", inputs=[scenario], options=_LONG, name="User description"
     )
-    leaf = _golden_node(conversation, [scenario, outcome, person], embedder)
-    root = _filter(PLAUSIBLE, "Plausible", [scenario], yes=leaf)
-    return _generator(root, embedder=embedder)
+    leaf = parts.leaf(conversation, [scenario, outcome, person])
+    return parts.metric(_filter(PLAUSIBLE, "Plausible", [scenario], yes=leaf))
 
 
 def duplicates(alike: float, judge: Any = None) -> Any:
@@ -285,67 +284,70 @@ def pair_case(pair: TextPair) -> LLMTestCase:
     )
 
 
-def _golden_node(
-    make: Callable[..., NodeValue], inputs: Sequence[BaseNode], embedder: Any
-) -> CodeNode:
-    """The last node; it also reads the vector of the first text, if there is somebody to ask."""
-    if embedder is not None:
-        vector = TaskNode(
-            "Embed the text.", "vector", inputs=inputs[:1], output_type=list[float], name=EMBEDDING
-        )
-        inputs = [*inputs, vector]
-    return CodeNode(make, inputs=inputs, name=GOLDEN)
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The parts that generators have in common; their drafts are made of the fields in `reads`.
 
+    `judges` are those that some nodes have of their own, by name.
+    """
 
-def _generator(
-    root: BaseNode, second: Any = None, cheap: Sequence[Any] = (), embedder: Any = None
-) -> Any:
-    """The metric, with judges of their own for some nodes."""
-    metric: Any = DAGMetric("Goldens", Graph(root))
-    if second is not None:
-        metric = answered_by(metric, second, ["Blind answer"])
-    for number, judge in enumerate(cheap):
-        metric = answered_by(metric, judge, [_closed_name(number)])
-    if embedder is not None:
-        metric = answered_by(metric, embedder, [EMBEDDING])
-    return metric
+    drafts: int
+    style: StylingConfig
+    embedder: Any
+    reads: Sequence[str] = ()
+    judges: dict[str, Any] = field(default_factory=dict[str, Any])
 
-
-def _chosen_draft(
-    prompt: str, count: int, style: StylingConfig, label: str = "draft", **reads: Any
-) -> CodeNode:
-    """One draft of a list, so that one question gives the drafts of several goldens."""
-    drafts = TaskNode(
-        style_input(prompt.format(count=count), style), "drafts", output_type=list[str],
-        options=replace(_LONG, max_items=count), name="Draft", **reads,
-    )  # fmt: skip
-    return CodeNode(
-        choose_draft, evaluation_params=[f"{_PLACE}.draft"], inputs=[drafts], output_label=label,
-        name=CHOOSE,
-    )  # fmt: skip
-
-
-def _evolution(draft: BaseNode, times: int, style: StylingConfig, read: Sequence[str]) -> TaskNode:
-    """The draft, evolved and put into its final words; readers know it as `input`."""
-    for number in range(times):
-        change = FieldNode(f"{_PLACE}.evolutions.{number}", output_label="change")
-        draft = TaskNode(
-            evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
-            options=_LONG, name=f"Evolve {number + 1}",
+    def draft(self, prompt: str, label: str = "draft", inputs: Sequence[BaseNode] = ()) -> CodeNode:
+        """One draft of a list, so that one question gives the drafts of several goldens."""
+        drafts = TaskNode(
+            style_input(prompt.format(count=self.drafts), self.style), "drafts",
+            evaluation_params=self.reads, inputs=inputs, output_type=list[str],
+            options=replace(_LONG, max_items=self.drafts), name="Draft",
         )  # fmt: skip
-    final = style_input(REWRITTEN, style)
-    return TaskNode(final, "input", inputs=[draft], options=_LONG, name=REWRITE)
+        return CodeNode(
+            choose_draft, evaluation_params=[f"{_PLACE}.draft"], inputs=[drafts],
+            output_label=label, name=CHOOSE,
+        )  # fmt: skip
+
+    def final(self, draft: BaseNode, evolutions: int) -> TaskNode:
+        """The draft, evolved and put into its final words; readers know it as `input`."""
+        for number in range(evolutions):
+            change = FieldNode(f"{_PLACE}.evolutions.{number}", output_label="change")
+            draft = TaskNode(
+                evolving(bool(self.reads)), "draft", evaluation_params=self.reads,
+                inputs=[draft, change], options=_LONG, name=f"Evolve {number + 1}",
+            )  # fmt: skip
+        prompt = style_input(REWRITTEN, self.style)
+        return TaskNode(prompt, "input", inputs=[draft], options=_LONG, name=REWRITE)
+
+    def leaf(self, make: Callable[..., NodeValue], inputs: Sequence[BaseNode]) -> CodeNode:
+        """The last node; it also reads the vector of the first text, if there is an embedder."""
+        if self.embedder is not None:
+            self.judges[EMBEDDING] = self.embedder
+            vector = TaskNode(
+                "Embed the text.", "vector", inputs=inputs[:1], output_type=list[float],
+                name=EMBEDDING,
+            )  # fmt: skip
+            inputs = [*inputs, vector]
+        return CodeNode(make, inputs=inputs, name=GOLDEN)
+
+    def metric(self, root: BaseNode) -> Any:
+        """The metric with this root."""
+        metric: Any = DAGMetric("Goldens", Graph(root))
+        for name, judge in self.judges.items():
+            metric = answered_by(metric, judge, [name])
+        return metric
 
 
-def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
+def _filters(final: TaskNode, then: BaseNode) -> BaseNode:
     """Filters of an input about passages; the first of the filters."""
     quotes = CodeNode(
-        quotes_passage, evaluation_params=context, inputs=[final], then={True: 0, False: then},
+        quotes_passage, evaluation_params=["context"], inputs=[final], then={True: 0, False: then},
         name="Quotes the passage",
     )  # fmt: skip
     single = _plain_filters(final, quotes)
     needs = _filter(NEEDS_CONTEXT, "Answerable without context", [final], no=single)
-    return _filter(ANSWERABLE, "Answerable", [final], yes=needs, evaluation_params=context)
+    return _filter(ANSWERABLE, "Answerable", [final], yes=needs, evaluation_params=["context"])
 
 
 def _plain_filters(final: TaskNode, then: BaseNode) -> BaseNode:
@@ -366,10 +368,6 @@ def _filter(
     """A question whose one answer turns the draft down."""
     then = {True: yes, False: no}
     return BinaryJudgementNode(criteria, inputs=inputs, then=then, name=name, **more)
-
-
-def _closed_name(number: int) -> str:
-    return f"Closed book {number + 1}"
 
 
 def choose_draft(draft: int, drafts: list[str]) -> str:

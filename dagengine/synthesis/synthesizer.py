@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
@@ -17,7 +17,7 @@ from dagengine.data.golden import Golden
 from dagengine.errors import InputError
 from dagengine.estimate.estimates import Estimate
 from dagengine.execution.interrupts import sync
-from dagengine.execution.local_executor import Settings
+from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
@@ -108,7 +108,7 @@ def estimate_door(
         """
         _check_arguments(own.__name__, settings, names_of(make))
         made: Generation = make(self, *given, **settings)
-        return made.plan(self._settings, at_once=self.async_mode)
+        return made.plan()
 
     own: Any = call
     own.__name__ = make.__name__.replace("a_generate", "estimate")
@@ -234,7 +234,7 @@ class Synthesizer(Answering):
     @property
     def totals(self) -> Totals:
         """Questions and usage of the last call."""
-        return Totals() if self._made is None else self._made.totals
+        return Totals() if self._made is None else self._made.engine.totals
 
     # Doors: what goldens are made from.
 
@@ -368,8 +368,11 @@ class Synthesizer(Answering):
         """Conversational goldens about a subject, or several topics."""
         topics = topics_of(subject)
         quotas = evenly(topics, num_goldens, "num_goldens")
-        make = partial(of_conversations, grounded=False)
-        return self._about_topics(make, topics, quotas, drafts_for(num_goldens), _NO_EVOLUTION)
+        drafts = drafts_for(num_goldens)
+        metric = self.generator or of_conversations(
+            drafts, self.styling_config, grounded=False, embedder=self.embedder
+        )
+        return self._about_topics(metric, topics, quotas, _NO_EVOLUTION, drafts)
 
     estimate_goldens_from_docs = estimate_door(a_generate_goldens_from_docs)
     generate_goldens_from_docs = sync_door(a_generate_goldens_from_docs)
@@ -407,12 +410,23 @@ class Synthesizer(Answering):
         require_kind("include_expected_output", expected, bool)
         if not expected:
             self._no_other_judges("include_expected_output=False")
-        config = self.evolution_config
-        make = partial(
-            from_contexts, evolutions=config.num_evolutions, expected=expected,
-            second=self.second_model, cheap=self.difficulty_models,
+        quotas, config = quotas_of(quotas), self.evolution_config
+        drafts = drafts_for(whole("max_goldens_per_context", per_context, 1, MOST))
+        metric = self.generator or from_contexts(
+            drafts, config.num_evolutions, self.styling_config, expected=expected,
+            second=self.second_model, cheap=self.difficulty_models, embedder=self.embedder,
         )  # fmt: skip
-        return self._about_contexts(make, sources, quotas_of(quotas), per_context, config)
+        quotas = quotas or [Quota(per_context * len(sources.contexts))]
+        return self._generation(metric, sources, quotas, config, drafts, per_context)
+
+    def _conversations(self, sources: Sources, per_context: int) -> Generation:
+        self._no_other_judges("conversations")
+        drafts = drafts_for(whole("max_goldens_per_context", per_context, 1, MOST))
+        metric = self.generator or of_conversations(
+            drafts, self.styling_config, grounded=True, embedder=self.embedder
+        )
+        quotas = [Quota(per_context * len(sources.contexts))]
+        return self._generation(metric, sources, quotas, _NO_EVOLUTION, drafts, per_context)
 
     def _no_other_judges(self, task: str) -> None:
         if self.second_model is not None or (self.difficulty_models and self.generator is None):
@@ -420,25 +434,6 @@ class Synthesizer(Answering):
                 "second_model and difficulty_models compare answers with an expected output from "
                 f"contexts: leave them out for {task}"
             )
-
-    def _conversations(self, sources: Sources, per_context: int) -> Generation:
-        self._no_other_judges("conversations")
-        make = partial(of_conversations, grounded=True)
-        return self._about_contexts(make, sources, (), per_context, _NO_EVOLUTION)
-
-    def _about_contexts(
-        self,
-        make: Callable[..., Metric],
-        sources: Sources,
-        quotas: Sequence[Quota],
-        per_context: int,
-        config: EvolutionConfig,
-    ) -> Generation:
-        """A generation for the quotas, or for as many goldens as the contexts may give."""
-        drafts = drafts_for(whole("max_goldens_per_context", per_context, 1, MOST))
-        quotas = quotas or [Quota(per_context * len(sources.contexts))]
-        make = partial(make, drafts, style=self.styling_config)
-        return self._generation(make, sources, quotas, config, drafts, per_context)
 
     def _list_goldens(
         self,
@@ -451,19 +446,20 @@ class Synthesizer(Answering):
     ) -> Generation:
         """A generation of goldens on topics, or `like` inputs."""
         require_kind("include_expected_output", expected, bool)
-        config = self.evolution_config
-        make = partial(from_scratch, evolutions=config.num_evolutions, expected=expected, like=like)
-        drafts = drafts_for(max(quota.count for quota in quotas))
-        return self._about_topics(make, topics, quotas, drafts, config, style)
+        config, drafts = self.evolution_config, drafts_for(max(quota.count for quota in quotas))
+        metric = self.generator or from_scratch(
+            drafts, config.num_evolutions, style, expected=expected, like=like,
+            embedder=self.embedder,
+        )  # fmt: skip
+        return self._about_topics(metric, topics, quotas, config, drafts)
 
     def _about_topics(
         self,
-        make: Callable[..., Metric],
+        metric: Metric,
         topics: Sequence[str],
         quotas: Sequence[Quota],
-        drafts: int,
         config: EvolutionConfig,
-        style: StylingConfig | None = None,
+        drafts: int,
     ) -> Generation:
         """A generation without passages: its questions ask for list after list on each topic."""
 
@@ -475,31 +471,30 @@ class Synthesizer(Answering):
             return draft_case(seed, draft, f"{seed.source}{again}")
 
         self._no_other_judges("goldens without contexts")
-        make = partial(make, drafts, style=style or self.styling_config)
         sources = Sources([*map(Context, topics)], Report())
         lists = lists_for(quotas, self.max_tries, drafts)
-        made = self._generation(make, sources, quotas, config, drafts * lists)
+        made = self._generation(metric, sources, quotas, config, drafts * lists)
         made.case = case
         return made
 
     def _generation(
         self,
-        make: Callable[..., Metric],
+        metric: Metric,
         sources: Sources,
         quotas: Sequence[Quota],
         config: EvolutionConfig,
         drafts: int,
         per_context: int | None = None,
     ) -> Generation:
-        metric = self.generator or make(embedder=self.embedder)
         filling = Filling(
             quotas, sources.contexts, config, drafts=drafts, tries=self.max_tries,
             seed=self.seed, per_context=per_context,
             measured=bool(self.difficulty_models) or self.generator is not None,
         )  # fmt: skip
         sources.report.quotas = filling.yields
+        engine = LocalExecutor([metric], self._settings, at_once=self.async_mode)
         note = {"seed": self.seed}
-        return Generation(metric, filling, note, sources.report, alike=self.alike)
+        return Generation(engine, filling, note, sources.report, alike=self.alike)
 
     async def _run(self, made: Generation) -> Goldens:
         self._made = made
@@ -508,7 +503,7 @@ class Synthesizer(Answering):
             self.synthetic_goldens.append(golden)
             self.on_golden(golden)
 
-        await made.run(self._settings, keep, show=self.show, at_once=self.async_mode, out=self.out)
+        await made.run(keep, show=self.show, out=self.out)
         if not made.goldens:  # an empty list by itself would say nothing
             warnings.warn("; ".join(["no golden was made", *made.report.lines()]), stacklevel=2)
         return Goldens(made.goldens, made.report)

@@ -221,7 +221,7 @@ def test_a_plan_counts_what_is_asked_about_pairs() -> None:
     oracle, contexts = Oracle(), [["Topic 0"], ["Topic 1"]]
     made = Synthesizer(**oracle.settings(), max_tries=1)
     generation = made._from_contexts(contexts_of(contexts, None), False, [Quota(8)], 4)
-    plan = generation.plan({"model": oracle.settings()["model"]})
+    plan = generation.plan()
     (pairs,) = (metric for metric in plan.metrics if metric.metric == "Duplicates")
     assert (pairs.asked.least, pairs.asked.most) == (0, 0 + 1 + 2 + 5 * 3)
     assert not oracle.keys

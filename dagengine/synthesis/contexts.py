@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError, load_extra
 from dagengine.synthesis.likeness import NearDuplicates, words_in
-from dagengine.synthesis.quotas import Context
+from dagengine.synthesis.quotas import Context, random_by
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
     Document,
@@ -115,9 +114,7 @@ def _limit(passages: list[Passage], config: ContextConstructionConfig) -> list[P
     kept: list[Passage] = []
     for name, passages_of_one in itertools.groupby(passages, attrgetter("document")):
         group = list(passages_of_one)
-        # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
-        random = Random((name or "").encode(errors="backslashreplace").decode())
-        indices = random.sample(range(len(group)), min(most, len(group)))
+        indices = random_by(name or "").sample(range(len(group)), min(most, len(group)))
         kept += map(group.__getitem__, sorted(indices))
     return kept
 
@@ -173,7 +170,7 @@ def flaw(text: str) -> str | None:
     Careful with languages: only what is a table of contents, a heading without a text, or
     holds hardly a letter or hardly a word.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = list(filter(None, map(str.strip, text.splitlines())))
     if len(lines) > 2 and _lists_titles(lines):
         return "tables of contents"
     if all(line.startswith("#") for line in lines):
@@ -251,7 +248,7 @@ class Neighbours:
         return self._passages[best]
 
 
-def read_documents(sources: Iterable[Any]) -> list[Read]:
+def read_documents(sources: Any) -> list[Read]:
     """Documents in their order: files, folders, and objects of other libraries.
 
     Objects are taken by their shape: `page_content` and `metadata` (LangChain), `text` or
@@ -260,7 +257,13 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     for a file that is not there or of an unknown kind. Raises MissingExtraError if a package for
     its kind is missing.
     """
-    listed = _source_list(sources)
+    # One path may stand for a list of it; a text is iterable, too, but by its characters.
+    listed = [sources] if isinstance(sources, str | Path) else sources
+    if not isinstance(listed, Iterable):
+        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
+    listed = list(listed)
+    if not listed:
+        raise InputError("there is no document: the list is empty")
     files = [_files(source) if isinstance(source, str | Path) else source for source in listed]
     documents: list[Read] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
@@ -279,18 +282,6 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     if count > 1:
         raise InputError(f"two documents are called {name!r}: give each its own name")
     return documents
-
-
-def _source_list(sources: Any) -> list[Any]:
-    # One path may stand for a list of it; a text is iterable, too, but by its characters.
-    if isinstance(sources, str | Path):
-        return [sources]
-    if not isinstance(sources, Iterable):
-        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
-    listed = list(sources)
-    if not listed:
-        raise InputError("there is no document: the list is empty")
-    return listed
 
 
 def _files(source: str | Path) -> list[Path]:
@@ -336,10 +327,7 @@ def _read(path: Path) -> Read:
 
 
 def _pdf(path: Path) -> Read:
-    load_extra("pypdf", f"{path} needs", "documents")
-    import pypdf
-    from pypdf.errors import DependencyError
-
+    pypdf = load_extra("pypdf", f"{path} needs", "documents")
     # What the parser remarks on broken files is in the report.
     logging.getLogger("pypdf").addHandler(logging.NullHandler())
     name = str(path)
@@ -348,7 +336,7 @@ def _pdf(path: Path) -> Read:
         if reader.is_encrypted and not reader.decrypt(""):
             return Unreadable(name, "encrypted", "it is encrypted and needs a password")
         pages = [(page.extract_text(), number) for number, page in enumerate(reader.pages, 1)]
-    except DependencyError as error:
+    except pypdf.errors.DependencyError as error:
         return Unreadable(name, "encrypted", f"it is encrypted ({error})")
     except Exception as error:  # noqa: BLE001 - the parser meets any bytes
         return Unreadable(name, "broken", f"it is not a readable PDF ({error})")
@@ -361,10 +349,7 @@ def _pdf(path: Path) -> Read:
 
 
 def _convert(path: Path) -> Read:
-    load_extra("markitdown", f"{path} needs", "documents")
-    import markitdown
-    from markitdown import converters
-
+    markitdown = load_extra("markitdown", f"{path} needs", "documents")
     suffix = path.suffix.lower()
     if suffix in _CONVERTERS:
         if not zipfile.is_zipfile(path):
@@ -375,10 +360,10 @@ def _convert(path: Path) -> Read:
             return Unreadable(str(path), "broken", f"it unpacks to {sizes}; split it")
     # One converter, and not the whole of `MarkItDown`. That takes a broken file, or one whose
     # parser is not installed, for a plain archive, and the listing would pass as the text.
-    convert: Any = vars(converters)[_CONVERTERS.get(suffix, "HtmlConverter")]()
+    converter = getattr(markitdown.converters, _CONVERTERS.get(suffix, "HtmlConverter"))()
     try:
         with path.open("rb") as file:
-            text = convert.convert(file, markitdown.StreamInfo(extension=suffix)).markdown
+            text = converter.convert(file, markitdown.StreamInfo(extension=suffix)).markdown
     except markitdown.MissingDependencyException:
         package = f"markitdown[{suffix[1:]}]"
         raise MissingExtraError(f"{path} needs {package}: pip install '{package}'") from None

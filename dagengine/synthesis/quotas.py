@@ -46,6 +46,15 @@ class Context:
     wider: tuple[Passage, ...] = ()
 
 
+def random_by(*seeds: object) -> Random:
+    """Make a generator of random numbers that is equal for equal seeds.
+
+    A name that is not UTF-8 cannot be a seed, except for its quoted form.
+    """
+    text = "\n".join(map(str, seeds))
+    return Random(text.encode(errors="backslashreplace").decode())
+
+
 class Kinds:
     """What the drafts of a context may become, by weights and by a seed."""
 
@@ -71,7 +80,7 @@ class Kinds:
             return Seed(context.source, PLAIN, (), context.passages, draft)
         # Seeded by what the draft is about, not by its turn: more documents change no other draft.
         where = [context.source, *(passage.text for passage in context.passages)]
-        random = Random(f"{self._seed}\n{draft}\n{where}")
+        random = random_by(self._seed, draft, where)
         weights = self._weights(context)
         # Also where the kind is asked for: the further evolutions are those of any other quota.
         draws = random.choices([*weights], [*weights.values()], k=self._times)
@@ -85,9 +94,7 @@ class _Pool:
 
     def __init__(self, contexts: Sequence[Context], drafts: int, seed: int) -> None:
         mixed = list(contexts)
-        # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
-        name = (contexts[0].source or "").encode(errors="backslashreplace").decode()
-        Random(f"{seed}\n{name}").shuffle(mixed)
+        random_by(seed, contexts[0].source or "").shuffle(mixed)
         self._drafts = [(context, draft) for draft in range(drafts) for context in mixed]
         self._taken = bytearray(len(self._drafts))
         self._looked_at: dict[str | None, int] = {}

@@ -257,13 +257,7 @@ def read_documents(sources: Any) -> list[Read]:
     for a file that is not there or of an unknown kind. Raises MissingExtraError if a package for
     its kind is missing.
     """
-    # One path may stand for a list of it; a text is iterable, too, but by its characters.
-    listed = [sources] if isinstance(sources, str | Path) else sources
-    if not isinstance(listed, Iterable):
-        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
-    listed = list(listed)
-    if not listed:
-        raise InputError("there is no document: the list is empty")
+    listed = _source_list(sources)
     files = [_files(source) if isinstance(source, str | Path) else source for source in listed]
     documents: list[Read] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
@@ -282,6 +276,17 @@ def read_documents(sources: Any) -> list[Read]:
     if count > 1:
         raise InputError(f"two documents are called {name!r}: give each its own name")
     return documents
+
+
+def _source_list(sources: Any) -> list[Any]:
+    # One path may stand for a list of it; a text is iterable, too, but by its characters.
+    if isinstance(sources, str | Path):
+        return [sources]
+    if not isinstance(sources, Iterable):
+        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
+    if not (listed := list(sources)):
+        raise InputError("there is no document: the list is empty")
+    return listed
 
 
 def _files(source: str | Path) -> list[Path]:

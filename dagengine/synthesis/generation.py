@@ -71,8 +71,8 @@ class _Draft:
         value, vector = _output(result, GOLDEN), _output(result, EMBEDDING)
         if result.failure is not None or not isinstance(value, dict):
             return cls(seed, row.index, result)
-        place = texts.add(value.get("input") or value.get("scenario") or "", vector)
-        return cls(seed, row.index, result, value, place, texts.nearest(place, vector))
+        index = texts.add(value.get("input") or value.get("scenario") or "", vector)
+        return cls(seed, row.index, result, value, index, texts.nearest(index, vector))
 
     @property
     def text(self) -> str:

@@ -36,7 +36,7 @@ from dagengine.gateway.gateway import Asks, Gateway, Resampled
 from dagengine.gateway.pipeline import Sink
 from dagengine.judges import open_judges
 from dagengine.limits import DEFAULT_LIMITS, Limits
-from dagengine.question import Judge
+from dagengine.question import Judge, durable_identity
 from dagengine.results import Attempt, CaseResult, Spent, Waiting
 from dagengine.store.answers import Store, as_store
 from dagengine.system.threads import LoopThread
@@ -51,7 +51,6 @@ from dagengine.testing.verdicts import (
     Pending,
     Verdict,
     Votes,
-    identity_of,
     message,
 )
 from dagengine.testing.workers import Sent
@@ -258,12 +257,12 @@ class Evaluations:
             self.run.define(engine)
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
-            asked_judges = [identity_of(engine.judges[index]) for index in engine.plan.asked]
-            names = (*assertion.names, *asked_judges)
+            asked = [engine.judges[index] for index in engine.plan.asked]
+            judges = [durable_identity(judge) or judge.identity for judge in asked]
+            names = (*assertion.names, *judges)
             if names not in self._cards:  # its note is kept once
                 self._cards.add(names)
-                card = self._config.getoption("evals_card")
-                notes = card_notes(card, assertion.metrics, asked_judges)
+                notes = card_notes(self._config.getoption("evals_card"), assertion.metrics, judges)
                 self.summary.notes.update(dict.fromkeys(notes))
         self._handed_over += 1
         index = 0 if ahead else self._handed_over

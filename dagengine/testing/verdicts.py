@@ -93,11 +93,6 @@ class Verdict:
         return AnswerMissingError(self) if self.is_missing else EvaluationFailed(self)
 
 
-def identity_of(judge: Judge) -> str:
-    """The name of a judge that is the same in every process, if it has one."""
-    return durable_identity(judge) or judge.identity
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Assertion:
     """A case that a test asserts to pass metrics; not `at_once`, one node runs at a time."""
@@ -254,7 +249,8 @@ def _judgement(
     if answer := _answer(step):
         origin = " · recorded" * verdict.recorded
         if unit is not None and unit.node.asks and verdict.judges:
-            identity = identity_of(verdict.judges[unit.judges[0]])
+            judge = verdict.judges[unit.judges[0]]
+            identity = durable_identity(judge) or judge.identity
             origin += f" · judge {one_line(identity, 2 * _FIELD)}"
         yield "answer", f"{answer}{origin}"
     if reason := getattr(step, "reason", None) or result.reason:

@@ -232,32 +232,30 @@ class MetricAlarms:
     def _begin(self) -> None:
         """The baseline is complete: choose the series, and divide the false alarms among them."""
         first = [*chain(*self._first)]
+        grouped = any(case.group for case in first)
+        whole = self._whole and not grouped
         counts = Counter(case.stratum for case in first)
-        strata = {
-            f"stratum {name}": self._score_in(name)
-            for name, count in counts.items()
-            if count >= _STRATUM and len(counts) > 1
-        }
         paths = Counter(case.paths[self.metric] for case in first)
-        common = {
-            f"path {name}": self._takes(name)
-            for name, count in paths.items()
-            if len(paths) > 2 and _PATH <= count / len(first) <= 1 - _PATH
-        }
+        strata, common = dict[str, Number](), dict[str, Number]()
+        for name, count in counts.items():
+            if count >= _STRATUM and len(counts) > 1:
+                strata[f"stratum {name}"] = self._score_in(name)
+        for name, count in paths.items():
+            if len(paths) > 2 and _PATH <= count / len(first) <= 1 - _PATH:
+                common[f"path {name}"] = self._takes(name)
         alpha = self._alpha * of_baseline(self._begun)
-        # Which paths are common is seen in the baseline itself: all of them count as tested.
-        families = [(strata, len(counts)), (common, len(paths))]
-        used = [(family, size) for family, size in families if family]
-        shares = {"all": alpha * (1 - len(used) / 4)}
-        numbers: dict[str, Number] = {"all": self._score}
-        for family, size in used:
-            numbers |= family
-            shares |= dict.fromkeys(family, alpha / 4 / size)
-        for group, number in numbers.items():
-            values, grouped = self._values(number), any(case.group for case in first)
-            whole = self._whole and not grouped
-            series = Series(shares[group], values, grouped=grouped, whole=whole)
-            self._series[group] = number, series
+        # A quarter of the false alarms is for each family that there is. Which paths are common is
+        # seen in the baseline itself: all of them count as tested.
+        all_share = alpha * (1 - (bool(strata) + bool(common)) / 4)
+        families: list[tuple[dict[str, Number], float]] = [
+            ({"all": self._score}, all_share),
+            (strata, alpha / 4 / len(counts)),
+            (common, alpha / 4 / len(paths)),
+        ]
+        for family, share in families:
+            for group, number in family.items():
+                series = Series(share, self._values(number), grouped=grouped, whole=whole)
+                self._series[group] = number, series
 
     def _values(self, number: Number) -> list[float]:
         """The numbers of the baseline: one of each block that has one."""
@@ -295,9 +293,8 @@ class Alarms:
         self._alpha = alpha * _OF_JUDGE
         self._begun = Counter[str]()
         self._changes = {name: self._unchanged_series(name) for name in metrics}
-        self._open: dict[
-            str, CaseBlock
-        ] = {}  # groups that may go on, those that came last at the end
+        # Groups that may go on, those that came last at the end
+        self._open: dict[str, CaseBlock] = {}
 
     @property
     def off(self) -> tuple[str, ...]:

@@ -125,17 +125,14 @@ class JudgedTrace:
         if not ids.keys() >= {"trace_id", *WATCHED}:
             return None
         stratum, probability, characters = (ids[name] for name in WATCHED)
-        scored = [result for result in row.metrics if result.score is not None]
+        scores, paths = dict[str, float](), dict[str, str]()
+        for result in row.metrics:
+            if result.score is not None:
+                scores[result.metric] = float(result.score)
+                path = (f"{node} = {verdict}" for node, verdict in result.path)
+                paths[result.metric] = " → ".join(path)
+        share = trace_share(ids["trace_id"])
+        group = ids.get(GROUPED)
         return cls(
-            row.index,
-            stratum,
-            float(probability),
-            trace_share(ids["trace_id"]),
-            int(characters),
-            {result.metric: float(result.score or 0.0) for result in scored},
-            {
-                result.metric: " → ".join(f"{node} = {verdict}" for node, verdict in result.path)
-                for result in scored
-            },
-            ids.get(GROUPED),
+            row.index, stratum, float(probability), share, int(characters), scores, paths, group
         )

@@ -346,7 +346,7 @@ def open_runs(
     card: JudgeCard | None = None,
     *,
     rows: int = ROWS,
-    announce: Callable[[str], None] | None = None,
+    announce: Callable[[str], None] = _silent,
 ) -> Served:
     """The runs of some folders, the oldest first; raises InputError for a folder without one.
 
@@ -369,7 +369,7 @@ def open_runs(
         if not runs:
             raise InputError(f"no run in {folders[0]} can be read: {broken[0][1]}")
         runs.sort(key=lambda run: run.manifest.started)
-        served = Served(runs, who, card, rows, announce or _silent, broken)
+        served = Served(runs, who, card, rows, announce, broken)
         failed.callback(served.close)
         for number in range(len(runs)):
             served.large(number)

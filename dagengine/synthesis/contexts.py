@@ -263,13 +263,11 @@ def read_documents(sources: Any) -> list[Read]:
     pages: dict[str, list[tuple[str, int | None]]] = {}
     for origin, source in zip(listed, files, strict=True):
         if isinstance(source, list):
-            documents += map(_read_in_folder if Path(origin).is_dir() else _read, source)
+            documents += map(_read, source, itertools.repeat(Path(origin).is_dir()))
         else:
             name, text, page = _page(source, len(pages))
             pages.setdefault(name, []).append((text, page))
     for name, parts in pages.items():
-        if any(page == 0 for _, page in parts):  # LangChain's begin with 0
-            parts = [(text, None if page is None else page + 1) for text, page in parts]
         documents.append(_document(name, _in_a_row(parts)))
     # Quotas and provenance call documents by their names.
     (name, count), *_ = Counter(document.name for document in documents).most_common(1) or [("", 0)]
@@ -307,17 +305,14 @@ def _files(source: str | Path) -> list[Path]:
     return [path]
 
 
-def _read_in_folder(path: Path) -> Read:
-    """A file of a folder: nobody named it, so it is read only if it is in the folder itself."""
-    try:
-        require_regular(path)
-    except InputError as error:
-        return Unreadable(str(path), "broken", f"it is not read: {error}")
-    return _read(path)
-
-
-def _read(path: Path) -> Read:
+def _read(path: Path, of_folder: bool) -> Read:
+    """Read a file; one `of_folder`, which nobody named, only if it is in the folder itself."""
     suffix, name = path.suffix.lower(), str(path)
+    if of_folder:
+        try:
+            require_regular(path)
+        except InputError as error:
+            return Unreadable(name, "broken", f"it is not read: {error}")
     if not path.stat().st_size:
         return Unreadable(name, "empty", "the file is empty")
     if suffix == ".pdf":
@@ -402,11 +397,12 @@ def _split(text: str) -> list[Section]:
     return [Section(text[a:b], a) for a, b in itertools.pairwise([*starts, len(text)]) if a < b]
 
 
-def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:
-    """Pages one after another, a line apart."""
+def _in_a_row(pages: Sequence[tuple[str, int | None]]) -> list[Section]:
+    """Pages one after another, a line apart; those that count from 0 are counted from 1."""
     sections, offset = list[Section](), 0
+    more = int(any(page == 0 for _, page in pages))  # LangChain's begin with 0
     for text, page in pages:
-        sections.append(Section(text, offset, page))
+        sections.append(Section(text, offset, None if page is None else page + more))
         offset += len(text) + 1
     return sections
 

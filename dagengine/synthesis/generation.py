@@ -93,6 +93,51 @@ class _Draft:
                     return text
         return None
 
+    def golden(self, note: Mapping[str, Any]) -> AnyGolden:
+        """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
+        seed, value = self.seed, self.value or {}
+        origin: dict[str, Any] = {
+            "source": seed.source,
+            "kind": seed.kind,
+            "evolutions": list(seed.evolutions),
+            "draft": seed.draft,
+            "passages": [passage.provenance() for passage in seed.passages],
+            **note,
+        }
+        if "supporting_sentences" in value:
+            origin["supporting_sentences"] = value["supporting_sentences"]
+        if (level := _difficulty(value)) is not None:
+            knew, judges = value["answered_without_context"]
+            origin["difficulty"] = {"level": level, "answered": knew, "judges": judges}
+        origin["answers"] = self._answers()
+        common: dict[str, Any] = {
+            "context": [passage.text for passage in seed.passages] or None,
+            "source_file": seed.passages[0].document if seed.passages else None,
+            "additional_metadata": {"synthesis": origin},
+        }
+        if "scenario" in value:
+            return ConversationalGolden(
+                scenario=value["scenario"],
+                expected_outcome=value.get("expected_outcome"),
+                user_description=value.get("user_description"),
+                **common,
+            )
+        return Golden(input=value["input"], expected_output=value.get("expected_output"), **common)
+
+    def _answers(self) -> dict[str, Any]:
+        """What every node gave, verdicts with their reasons."""
+        answers: dict[str, Any] = {}
+        for step in self.result.steps:
+            # What these two say is elsewhere in the golden.
+            if step.node in (GOLDEN, EMBEDDING) or step.kind == "field":
+                continue
+            answers[step.node] = step.output
+            if step.verdict is not None:
+                answers[step.node] = {"verdict": step.verdict}
+                if step.reason:
+                    answers[step.node]["reason"] = step.reason
+        return answers
+
     def record(
         self, cause: str | None, repeats: str | None, golden: AnyGolden | None
     ) -> DraftRecord:
@@ -275,7 +320,7 @@ class Generation:
             else:
                 self.report.kept += 1
                 pending.discard(draft.place)
-                golden = self._golden(draft.seed, draft.value, draft.result)
+                golden = draft.golden(self.note)
             yield golden, draft.record(cause, repeated, golden)
         for index in pending | repeating:
             texts.remove(index)
@@ -300,44 +345,6 @@ class Generation:
         counts[problem] = counts.get(problem, 0) + 1
         self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
         return problem
-
-    def _golden(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
-        """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
-        origin: dict[str, Any] = {
-            "source": seed.source,
-            "kind": seed.kind,
-            "evolutions": list(seed.evolutions),
-            "draft": seed.draft,
-            "passages": [passage.provenance() for passage in seed.passages],
-            **self.note,
-        }
-        if "supporting_sentences" in value:
-            origin["supporting_sentences"] = value["supporting_sentences"]
-        if (level := _difficulty(value)) is not None:
-            knew, judges = value["answered_without_context"]
-            origin["difficulty"] = {"level": level, "answered": knew, "judges": judges}
-        answers = origin["answers"] = dict[str, Any]()
-        for step in result.steps:
-            # What these two say is elsewhere in the golden.
-            if step.node in (GOLDEN, EMBEDDING) or step.kind == "field":
-                continue
-            answers[step.node] = step.output
-            if step.verdict is not None:
-                reason = {"reason": step.reason} if step.reason else {}
-                answers[step.node] = {"verdict": step.verdict, **reason}
-        common: dict[str, Any] = {
-            "context": [passage.text for passage in seed.passages] or None,
-            "source_file": seed.passages[0].document if seed.passages else None,
-            "additional_metadata": {"synthesis": origin},
-        }
-        if "scenario" in value:
-            return ConversationalGolden(
-                scenario=value["scenario"],
-                expected_outcome=value.get("expected_outcome"),
-                user_description=value.get("user_description"),
-                **common,
-            )
-        return Golden(input=value["input"], expected_output=value.get("expected_output"), **common)
 
 
 def _any_pairs(drafts: int, earlier: int) -> Iterator[LLMTestCase]:

@@ -299,11 +299,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the fixtures of the session, which may wait for verdicts."""
     config = session.config
     buffer, workers = config.stash.get(_BUFFER, None), config.stash.get(_WORKERS, None)
-    # Gates for what nobody evaluated fail a session that went well otherwise.
-    gates = config.getoption("evals_min") or config.getoption("evals_baseline")
-    runs_tests = not (hasattr(config, "workerinput") or config.getoption("collectonly", False))
-    lacking = gates and runs_tests and session.exitstatus == pytest.ExitCode.OK
-    if buffer is None and not (workers and workers.sent) and not lacking:
+    if buffer is None and not (workers and workers.sent) and not _lacks_evaluations(session):
         return
     from dagengine.testing import ending
     from dagengine.testing.workers import KEY, Workers
@@ -325,6 +321,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     outcome.report(config)
     if outcome.failing and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _lacks_evaluations(session: pytest.Session) -> bool:
+    """Return whether gates fail a session, which went well, since nobody evaluated anything."""
+    config = session.config
+    gates = config.getoption("evals_min") or config.getoption("evals_baseline")
+    runs_tests = not (hasattr(config, "workerinput") or config.getoption("collectonly", False))
+    return bool(gates) and runs_tests and session.exitstatus == pytest.ExitCode.OK
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -187,10 +187,13 @@ class Buffer:
             self._log(head, event)
         if self._stopping and not stopping:
             self._drop()
-            # What is still set up is torn down, and reported if that fails (pytest #11706).
-            state = self._session._setupstate
-            if not state.stack or self.evaluations.held is not None:
-                return
+            if self.evaluations.held is None:
+                self._tear_down(head)
+
+    def _tear_down(self, head: Held) -> None:
+        """Tear down what is still set up, and report it if that fails (pytest #11706)."""
+        state = self._session._setupstate
+        if state.stack:
             call = pytest.CallInfo.from_call(lambda: state.teardown_exact(None), when="teardown")
             if call.excinfo is not None:
                 report = head.item.ihook.pytest_runtest_makereport(item=head.item, call=call)
@@ -263,10 +266,10 @@ class Buffer:
     def finish(self) -> None:
         """Wait for everything, and report it; all bodies have run."""
         self._bodies_are_over = True
-        # pytest refuses to set up a test while collectors of another one are set up.
-        if any(held.reruns for held in self._queue):
-            self._session._setupstate.teardown_exact(None)
         try:
+            # pytest refuses to set up a test while collectors of another one are set up.
+            if any(held.reruns for held in self._queue):
+                self._session._setupstate.teardown_exact(None)
             self.retire(down_to=0)
         except KeyboardInterrupt:
             self.interrupt()

@@ -164,7 +164,7 @@ class Walk:
         except StuckError as error:
             return Position(tuple(steps), None, why=str(error))
         (result,) = state.results()
-        why = "" if result.failure is None else result.failure.message
+        why = getattr(result.failure, "message", "")
         return Position(tuple(steps), None, result.score, result.success, why)
 
     def _answer(self, node: NodeRecord) -> NodeValue:

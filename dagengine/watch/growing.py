@@ -177,20 +177,18 @@ class OldCases:
 
     def _read_lines(self) -> list[bytes] | None:
         """Read the lines of the next row and of its case; None if one is not there as a whole."""
-        lines = [*map(_line_at, self._paths, self._offsets)]
-        if not all(line.endswith(b"\n") for line in lines):
-            return None
+        lines: list[bytes] = []
+        for path, offset in zip(self._paths, self._offsets, strict=True):
+            if not is_there(path):
+                return None
+            with open_to_read(path) as file:
+                file.seek(offset)
+                lines.append(file.readline())
+            if not lines[-1].endswith(b"\n"):
+                return None
         self._offsets = [end + len(line) for end, line in zip(self._offsets, lines, strict=True)]
         self._next_row += 1
         return lines
-
-
-def _line_at(path: Path, offset: int) -> bytes:
-    if not is_there(path):
-        return b""
-    with open_to_read(path) as file:
-        file.seek(offset)
-        return file.readline()
 
 
 def score_changes(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:

@@ -164,13 +164,9 @@ class Passage:
 
     def provenance(self) -> dict[str, Any]:
         """Place of the passage, with the SHA-256 of its text."""
-        content = self.text.encode(errors="surrogatepass")
-        where: dict[str, Any] = {
-            "document": self.document,
-            "page": self.page,
-            "offset": self.offset,
-        }
-        where["sha256"] = hashlib.sha256(content).hexdigest()
+        where = asdict(self)
+        content: str = where.pop("text")
+        where["sha256"] = hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
         return {name: value for name, value in where.items() if value is not None}
 
 

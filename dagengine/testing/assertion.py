@@ -108,7 +108,12 @@ def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
     def call_if_last() -> None:
         mark.unlink(missing_ok=True)
         for peer in folder.glob("*"):
-            if not _is_alive(int(peer.name)):  # it was killed, and left its mark
+            try:
+                if os.name != "nt":  # there asking whether it runs would end it
+                    os.kill(int(peer.name), 0)
+            except PermissionError:  # it runs, and is somebody else's
+                pass
+            except ProcessLookupError:  # it was killed, and left its mark
                 peer.unlink(missing_ok=True)
         try:
             folder.rmdir()
@@ -118,13 +123,3 @@ def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
 
     atexit.register(call_if_last)
     return function
-
-
-def _is_alive(process: int) -> bool:
-    """Whether a process runs; on Windows, where asking would end it, it is taken to."""
-    try:
-        if os.name != "nt":
-            os.kill(process, 0)
-    except OSError as error:  # what is not permitted is somebody else's
-        return not isinstance(error, ProcessLookupError)
-    return True

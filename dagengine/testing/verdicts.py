@@ -266,10 +266,10 @@ def _judgement(
 
 def _unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
     """The unit of a node of a metric; None if the node's name is not known there."""
-    for own in plan.metrics:
-        for slot in plan.slots[own.slots.start : own.slots.stop]:
-            if own.spec.name == metric and slot.unit >= 0 and plan.units[slot.unit].name == node:
-                return plan.units[slot.unit]
+    own = next(own for own in plan.metrics if own.spec.name == metric)
+    for slot in plan.slots[own.slots.start : own.slots.stop]:
+        if slot.unit >= 0 and plan.units[slot.unit].name == node:
+            return plan.units[slot.unit]
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,34 @@ def test_a_card_that_does_not_fit_is_said_to_be_stale(
         if line.startswith("votes: ")
     ]  # fmt: skip
     assert notes == ([f"votes: the judge card {card} {said}"] if said else [])
+
+
+def test_a_vote_that_a_recording_lacks_is_reported_with_the_judge_that_answered(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_it=f"""{JUDGED}
+def judged_by(name, verdict):
+    return metric(name, judge=ScriptedJudge({{"Good": verdict}}, name=name))
+
+
+@pytest.mark.evals(votes=7)
+def test_it():
+    passing, failing = judged_by("kind", True), judged_by("short", False)
+    assert_test(good, [passing, failing, judged_by("true", False)])
+"""
+    )
+    run(pytester, "--evals=record")
+    recording = pytester.path / "recordings" / "test_it.jsonl"
+    head, *rows = map(json.loads, recording.read_text("utf-8").splitlines())
+    (lacking,) = (key for key, name in head["judges"].items() if "true" in name)
+    kept = [row for row in rows if row["judge"] != lacking or not row["sample"]]
+    assert 0 < len(kept) < len(rows)
+    lines = [json.dumps(row) + "\n" for row in (head, *kept)]
+    recording.write_text("".join(lines), "utf-8")
+    output = run(pytester, "--evals=replay").output
+    assert "0.3 < 0.5 short: Good" in output
+    assert "answer    no · recorded · judge scripted short" in output
 
 
 def test_what_no_answer_can_change_is_not_judged_again(pytester: pytest.Pytester) -> None:

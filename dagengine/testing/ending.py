@@ -1,8 +1,7 @@
 """How a session ends: it says what came of it, writes recordings and its run, and checks gates.
 
-A gate is a share of cases that must pass, or an earlier run that must not have been better. Every
-process writes a folder for its own cases. With pytest-xdist, those of the workers are inside the
-folder of the run until the controller has put them together.
+Every process writes a folder for its own cases. With pytest-xdist, those of the workers are inside
+the folder of the run until the controller has put them together.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import pickle
 import platform
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dagengine.errors import DagengineError, InputError, did_you_mean
+from dagengine.errors import DagengineError
 from dagengine.execution.local_executor import LocalExecutor
 from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.hiding import fields_in
@@ -34,12 +33,11 @@ from dagengine.reliability.statistics.intervals import Interval
 from dagengine.report.page.run_page import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.system.regular_files import noting_writes
-from dagengine.system.terminal import few, replaced_line, text_if
+from dagengine.system.terminal import replaced_line, text_if
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.deferral import plugin_of_class
 from dagengine.testing.recordings import TestFiles
-from dagengine.testing.session_summary import Outcome, Summary, in_order, label_of
-from dagengine.testing.verdicts import Verdict
+from dagengine.testing.session_summary import Gate, Summary, in_order, label_of
 
 if TYPE_CHECKING:
     from dagengine.testing.workers import Sent, Workers
@@ -48,10 +46,6 @@ if TYPE_CHECKING:
 _PARTS = ".workers"
 _NUMBER = re.compile(r" #\d+$")  # of a case, behind the name of its test
 _CASES = {kind.__name__: kind for kind in CASE_TYPES}
-_FORM = re.compile(
-    r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>\d+\.?\d*|\.\d+)(?P<sign>%?)"
-)
-_EXAMPLES = "'Faithfulness>=0.9', or 'Faithfulness[billing]>=0.9' for the cases with that tag"
 
 
 @dataclass(slots=True)
@@ -161,70 +155,6 @@ def end_of_workers(config: pytest.Config, workers: Workers) -> Ending:
     out: str | None = config.getoption("evals_out")
     run = None if out is None else SessionRun.gather(Path(out), tests, spent)
     return end(config, summary, files, run, is_whole=whole)
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """The share of cases (0 to 1) that must pass by a metric, of all or of those with a tag."""
-
-    text: str
-    metric: str
-    tag: str | None
-    least: float
-
-    @classmethod
-    def read(cls, text: str) -> Gate:
-        """From what the user typed; raises InputError."""
-        if (match := _FORM.fullmatch(text.strip())) is not None:
-            least = float(match["least"]) / (100 if match["sign"] else 1)
-            if least <= 1:
-                return cls(text, match["metric"].strip(), match["tag"], least)
-        raise InputError(
-            f"--evals-min {text!r} needs a metric and a share from 0 to 1, for instance {_EXAMPLES}"
-        )
-
-    def covers(self, metric: str, tags: Collection[str]) -> bool:
-        """Return whether a metric counts for this gate on a case with these tags."""
-        return metric == self.metric and (self.tag is None or self.tag in tags)
-
-    def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
-        """Return whether the gate holds, and what to say about it; nothing judged does not hold."""
-        mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
-        passed = sum(outcome.success is True for outcome in mine)
-        not_passed = [outcome for outcome in mine if outcome.has_not_passed]
-        cases = passed + len(not_passed)
-        if not cases:
-            return False, f"--evals-min {self.text}: nothing was judged{self._hint(outcomes)}"
-        holds = passed >= self.least * cases - 1e-9
-        word = "holds" if holds else "does not hold"
-        share = f"{passed} of {cases} passed ({passed / cases:.0%})"
-        lost = sum(outcome.success is None for outcome in not_passed)
-        share += text_if(lost, f", {lost} without a score among them")
-        failed = few([outcome.label for outcome in not_passed])
-        listed = text_if(not holds, f"; not passed: {failed}")
-        return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
-
-    def _hint(self, outcomes: Sequence[Outcome]) -> str:
-        """Name what there is in place of the name: tags of the metric, or metrics."""
-        metrics = sorted({outcome.metric for outcome in outcomes})
-        if self.metric in metrics:
-            tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
-            listed = ", ".join(map(repr, tags)) or "none"
-            return f" with the tag {self.tag!r}; tags are {listed}"
-        listed = "metrics are " + ", ".join(map(repr, metrics))
-        return f" by this metric; {did_you_mean(self.metric, metrics) or listed}"
-
-
-def excuse(gates: Sequence[Gate], verdict: Verdict) -> str:
-    """The gates that decide in place of a test which failed by metrics of theirs alone, or ""."""
-    deciding: list[Gate] = []
-    for result in verdict.row.metrics:
-        mine = [gate for gate in gates if gate.covers(result.metric, verdict.tags)]
-        if result.failure is not None or (result.success is False and not mine):
-            return ""
-        if result.success is False:
-            deciding += mine
-    return " and ".join(f"--evals-min {gate.text}" for gate in dict.fromkeys(deciding))
 
 
 def against(folder: Path, summary: Summary) -> Iterator[tuple[bool, str]]:

@@ -44,7 +44,7 @@ from dagengine.test_case import CASE_TYPES
 from dagengine.testing.deferral import FixtureGuard, Held, frames_between, traceback_of, wait_for
 from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
 from dagengine.testing.recordings import Recorder, TestFiles
-from dagengine.testing.session_summary import Summary
+from dagengine.testing.session_summary import Gate, Summary, excuse
 from dagengine.testing.verdicts import (
     Assertion,
     EvaluationFailed,
@@ -97,12 +97,7 @@ class Evaluations:
             from dagengine.testing.ending import SessionRun
 
             self.run = SessionRun()
-        self._excuse: Callable[[Verdict], str] = lambda verdict: ""
-        gates: Any = config.getoption("evals_min")
-        if gates:
-            from dagengine.testing.ending import Gate, excuse
-
-            self._excuse = partial(excuse, list(map(Gate.read, gates)))
+        self._gates = list(map(Gate.read, config.getoption("evals_min") or ()))
         self._handed_over = 0
         self._say_from = 0.0
         self._cards: set[tuple[str, ...]] = set()
@@ -189,7 +184,7 @@ class Evaluations:
             return pytest.skip.Exception(message(verdict), _use_item_location=True)
         error = verdict.error
         if isinstance(error, EvaluationFailed):
-            error.excuse = self._excuse(verdict)
+            error.excuse = excuse(self._gates, verdict)
         return error
 
     def begin(self, item: pytest.Item) -> None:

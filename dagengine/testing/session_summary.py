@@ -1,24 +1,30 @@
-"""What the evaluations of a session came to, over all of its processes."""
+"""What the evaluations of a session came to, over all processes, and the shares that must pass."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, starmap
 from typing import TypeVar
 
+from dagengine.errors import InputError, did_you_mean
 from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.results.summary import Share
 from dagengine.results.totals import cost_line
-from dagengine.system.terminal import counted, one_line, text_if
+from dagengine.system.terminal import counted, few, one_line, text_if
 from dagengine.testing.verdicts import Verdict
 
 T = TypeVar("T")
 
 _NAME = 60  # characters of a metric's name, or of a node's
+_FORM = re.compile(
+    r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>\d+\.?\d*|\.\d+)(?P<sign>%?)"
+)
+_EXAMPLES = "'Faithfulness>=0.9', or 'Faithfulness[billing]>=0.9' for the cases with that tag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +170,70 @@ class Summary:
         if recorded:
             parts.append(f"{self.replayed} of {self.totals.asked + recorded} answers recorded")
         return "; ".join(filter(None, (*parts, self.slowness.line())))
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The share of cases (0 to 1) that must pass by a metric, of all or of those with a tag."""
+
+    text: str
+    metric: str
+    tag: str | None
+    least: float
+
+    @classmethod
+    def read(cls, text: str) -> Gate:
+        """From what the user typed; raises InputError."""
+        if (match := _FORM.fullmatch(text.strip())) is not None:
+            least = float(match["least"]) / (100 if match["sign"] else 1)
+            if least <= 1:
+                return cls(text, match["metric"].strip(), match["tag"], least)
+        raise InputError(
+            f"--evals-min {text!r} needs a metric and a share from 0 to 1, for instance {_EXAMPLES}"
+        )
+
+    def covers(self, metric: str, tags: Collection[str]) -> bool:
+        """Return whether a metric counts for this gate on a case with these tags."""
+        return metric == self.metric and (self.tag is None or self.tag in tags)
+
+    def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
+        """Return whether the gate holds, and what to say about it; nothing judged does not hold."""
+        mine = [outcome for outcome in outcomes if self.covers(outcome.metric, outcome.tags)]
+        passed = sum(outcome.success is True for outcome in mine)
+        not_passed = [outcome for outcome in mine if outcome.has_not_passed]
+        cases = passed + len(not_passed)
+        if not cases:
+            return False, f"--evals-min {self.text}: nothing was judged{self._hint(outcomes)}"
+        holds = passed >= self.least * cases - 1e-9
+        word = "holds" if holds else "does not hold"
+        share = f"{passed} of {cases} passed ({passed / cases:.0%})"
+        lost = sum(outcome.success is None for outcome in not_passed)
+        share += text_if(lost, f", {lost} without a score among them")
+        failed = few([outcome.label for outcome in not_passed])
+        listed = text_if(not holds, f"; not passed: {failed}")
+        return holds, f"--evals-min {self.text}: {word}, {share}{listed}"
+
+    def _hint(self, outcomes: Sequence[Outcome]) -> str:
+        """Name what there is in place of the name: tags of the metric, or metrics."""
+        metrics = sorted({outcome.metric for outcome in outcomes})
+        if self.metric in metrics:
+            tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
+            listed = ", ".join(map(repr, tags)) or "none"
+            return f" with the tag {self.tag!r}; tags are {listed}"
+        listed = "metrics are " + ", ".join(map(repr, metrics))
+        return f" by this metric; {did_you_mean(self.metric, metrics) or listed}"
+
+
+def excuse(gates: Sequence[Gate], verdict: Verdict) -> str:
+    """The gates that decide in place of a test which failed by metrics of theirs alone, or ""."""
+    deciding: list[Gate] = []
+    for result in verdict.row.metrics:
+        mine = [gate for gate in gates if gate.covers(result.metric, verdict.tags)]
+        if result.failure is not None or (result.success is False and not mine):
+            return ""
+        if result.success is False:
+            deciding += mine
+    return " and ".join(f"--evals-min {gate.text}" for gate in dict.fromkeys(deciding))
 
 
 def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:

@@ -32,8 +32,7 @@ from dagengine.results import (
     Totals,
 )
 from dagengine.test_case import LLMTestCase
-from dagengine.testing.ending import Gate
-from dagengine.testing.session_summary import Outcome
+from dagengine.testing.session_summary import Gate, Outcome
 from dagengine.testing.session_summary import Summary as Session
 
 STEPS = tuple(Step(f"node {n}", "task", OutcomeKind.OK, output="x" * 1000) for n in range(20))

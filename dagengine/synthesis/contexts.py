@@ -121,7 +121,7 @@ def _limit(passages: list[Passage], config: ContextConstructionConfig) -> list[P
 
 def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] | None) -> Sources:
     """Contexts that a caller gives, each a list of texts; raises InputError for anything else."""
-    if not _is_listed(contexts):
+    if not is_listed(contexts):
         raise InputError(f"contexts must be lists of texts, got {contexts!r:.60}")
     lists = list(contexts)
     if not lists:
@@ -131,7 +131,7 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
         raise InputError(f"{len(lists)} contexts need as many source_files, got {len(names)}")
     made: list[Context] = []
     for number, (texts, name) in enumerate(zip(lists, names, strict=True), 1):
-        if not (_is_listed(texts) and all(isinstance(text, str) for text in texts)):
+        if not (is_listed(texts) and all(isinstance(text, str) for text in texts)):
             raise InputError(f"context {number} must be a list of texts, got {texts!r:.60}")
         passages = tuple(Passage(text, name) for text in filter(str.strip, texts))
         if not passages:
@@ -141,7 +141,7 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
     return Sources(made, Report(passages=sum(len(context.passages) for context in made)))
 
 
-def _is_listed(value: Any) -> bool:
+def is_listed(value: Any) -> bool:
     """Return whether it has items; a text is no list of its characters."""
     return isinstance(value, Iterable) and not isinstance(value, str)
 

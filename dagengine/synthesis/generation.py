@@ -207,11 +207,7 @@ class Generation:
         return drafts.besides(pairs, _BY_VECTOR if embedded else _BY_WORDS, judge)
 
     async def run(
-        self,
-        on_golden: Callable[[AnyGolden], None],
-        *,
-        show: bool = False,
-        out: str | Path | None = None,
+        self, on_golden: Callable[[AnyGolden], None], *, show: bool, out: str | Path | None
     ) -> None:
         """Go on until every quota is met or nothing is left to try; raises what the engine does.
 
@@ -219,20 +215,19 @@ class Generation:
         progress bar, in which every draft is a case. `out` is a folder for the record of the
         run, in which every draft has its row.
         """
-        texts, start = GoldenTexts(self.existing), 0
+        texts, rows = GoldenTexts(self.existing), list[CaseResult]()
         with progress_bar(self.engine, None, show) as finished, self._record(out) as record:
+
+            def take(row: CaseResult) -> None:
+                rows.append(row)
+                record.add(row)
+
             async with self.engine.open():
                 confirming = self._confirming()
                 while seeds := self.filling.next():
-                    rows: list[CaseResult] = []
-
-                    # Bound now: a later round has another list under the same name.
-                    def take(row: CaseResult, rows: list[CaseResult] = rows) -> None:
-                        rows.append(row)
-                        record.add(row)
-
+                    rows.clear()
                     cases = self.engine.cases([*map(self.case, seeds)])
-                    await self.engine.run(cases, OnRow(take, finished), start)
+                    await self.engine.run(cases, OnRow(take, finished), self.report.tried)
                     earlier = len(texts)
                     drafts = list(map(_Draft.of, seeds, rows, repeat(texts)))
                     same = await self._same_pairs(drafts, confirming)
@@ -242,7 +237,6 @@ class Generation:
                         if golden is not None:
                             self.goldens.append(golden)
                             on_golden(golden)
-                    start += len(seeds)
                     record.save(self.goldens, self.report, reviewed)
 
     @contextmanager

@@ -21,7 +21,7 @@ from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
-from dagengine.synthesis.contexts import Sources, contexts_of, document_sources
+from dagengine.synthesis.contexts import Sources, contexts_of, document_sources, is_listed
 from dagengine.synthesis.generation import AnyGolden, Generation, Goldens, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.likeness import ALIKE
@@ -144,8 +144,7 @@ def quotas_of(quotas: Any) -> list[Quota]:
 
 def topics_of(subject: Any) -> list[str]:
     """A subject, or several, each once; raises InputError for something that is not a text."""
-    listed = isinstance(subject, Iterable) and not isinstance(subject, str)
-    topics: list[Any] = list(subject) if listed else [subject]
+    topics: list[Any] = list(subject) if is_listed(subject) else [subject]
     if not topics or not all(isinstance(topic, str) and topic.strip() for topic in topics):
         raise InputError(f"subject must be a text, or a list of texts, got {subject!r:.80}")
     return list(dict.fromkeys(topics))

@@ -55,7 +55,7 @@ class Held:
         return any(isinstance(event, pytest.TestReport) and event.failed for event in self.events)
 
 
-def wait_for(future: Future[Any], look: Callable[[], None] | None = None) -> None:
+def wait_for(future: Future[Any], look: Callable[[], None]) -> None:
     """Return when a future is done, however; an interrupt ends the wait.
 
     `look` is called again and again in the meantime.
@@ -63,7 +63,7 @@ def wait_for(future: Future[Any], look: Callable[[], None] | None = None) -> Non
     while not future.done():
         with suppress(CancelledError, TimeoutError):
             future.exception(_LOOK)
-        if look is not None and not future.done():
+        if not future.done():
             look()
 
 

@@ -123,8 +123,8 @@ class EvaluationFailed(AssertionError):
     `excuse` names the gates that decide in place of the test, if all that failed is theirs.
     """
 
-    def __init__(self, verdict: Verdict, excuse: str = "") -> None:
-        self.verdict, self.excuse = verdict, excuse
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict, self.excuse = verdict, ""
         super().__init__(message(verdict))
 
 

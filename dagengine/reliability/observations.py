@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -91,16 +91,6 @@ Reading = Callable[[Observation], Any]
 Chosen = Callable[[Condition], bool]
 
 
-def vote_of(observation: Observation) -> Vote | None:
-    """The vote of an observation, as tables hold it."""
-    return observation.vote
-
-
-def every(condition: Condition) -> bool:
-    """Takes all conditions."""
-    return True
-
-
 @dataclass(frozen=True)
 class Observations(Sequence[Observation]):
     """All observations, by case, then metric, then condition, the metric before its nodes.
@@ -153,9 +143,10 @@ class Observations(Sequence[Observation]):
         return index
 
     def table(
-        self, metric: str, node: str = "", of: Reading = vote_of, where: Chosen = every
-    ) -> list[list[Any]]:
-        """One row per case, one column per condition that `where` takes.
+        self, metric: str, node: str = "", of: Reading = attrgetter("vote"),
+        where: Chosen | None = None,
+    ) -> list[list[Any]]:  # fmt: skip
+        """One row per case, one column per condition that `where` takes (None: every condition).
 
         An entry is what `of` reads off the observation, the vote by default. It is None for an
         unparseable answer, and if a node was not asked because the path went elsewhere. Raises
@@ -219,7 +210,7 @@ class Observations(Sequence[Observation]):
         rows = VerdictRows(Places(cases), metric, scale, counted="run" not in columns,
                            alone="node" not in columns)  # fmt: skip
         for record in records:
-            rows.take(record)
+            rows.add(record.cells(), record.place)
         return cls(tuple(rows.observations()))
 
 
@@ -263,8 +254,7 @@ YES_OR_NO = {**dict.fromkeys(_YES.split(), True), **dict.fromkeys(_NO.split(), F
 _PASSED = ("passed", "success")
 _NAMES = ("case", "run", "metric", "node", "verdict", *_PASSED, "score")
 SETTINGS = ("judge", "order", "temperature", "seed")
-NO_CELLS = dict.fromkeys((*_NAMES, *SETTINGS))
-"""A row of a table of verdicts that has nothing in any column."""
+_COLUMNS = (*_NAMES, *SETTINGS)
 
 
 def plain_word(cell: Any) -> str:
@@ -311,13 +301,13 @@ def _is_saved(path: Path) -> bool:
 def _columns(records: Sequence[Record]) -> set[str]:
     """The columns that some row fills; raises InputError if none is a verdict or a score."""
     rows = (record.value for record in records if isinstance(record.value, Mapping))
-    columns = {str(name) for row in rows for name in row}
+    columns = {*map(str, chain.from_iterable(rows))}
     spelt = {name.strip().casefold() for name in columns}
     if columns and not spelt & {"verdict", "score", *_PASSED}:
         raise InputError(
             f"the table has no column `verdict`, `passed` or `score`; it has "
             f"{', '.join(sorted(columns))}, "
-            f"the columns that are read are {', '.join((*_NAMES, *SETTINGS))}"
+            f"the columns that are read are {', '.join(_COLUMNS)}"
         )
     return spelt
 
@@ -345,39 +335,30 @@ class VerdictRows:
         self._paths: dict[Verdict, Turns] = {}
         self._shares: dict[Any, float] = {}
 
-    def take(self, record: Record) -> None:
-        """One row; raises InputError for anything else."""
-        filled = record.cells()
+    def add(self, row: Mapping[str, Any], where: str) -> None:
+        """One row by its columns; raises InputError for no verdict, and for the second of a run."""
         try:
-            cells = NO_CELLS | named_cells(filled, [*NO_CELLS])
-        except ValueError as error:
-            raise InputError(f"{record.place} is not a verdict or score: {error}") from None
-        self.add(cells, record.place)
-
-    def add(self, cells: Mapping[str, Any], where: str) -> None:
-        """One row by its cells, which are those of `NO_CELLS`; raises as `take` does."""
-        try:
-            row = self._observation(cells, where)
+            observation = self._observation(named_cells(row, _COLUMNS), where)
         except (ValueError, TypeError) as error:
             raise InputError(f"{where} is not a verdict or score: {error}") from None
+        case, metric, condition = observation.case, observation.metric, observation.condition
         if self._alone:
-            cases = self._taken[row.metric, row.condition]
-            twice = not self._counted and row.case in cases
-            cases.add(row.case)
-            self._whole.append(row)
+            cases = self._taken[metric, condition]
+            twice = not self._counted and case in cases
+            cases.add(case)
+            self._whole.append(observation)
         else:
-            nodes = self._runs.setdefault((row.case, row.metric, row.condition), {})
-            twice = row.node in nodes
-            nodes[row.node] = row
+            nodes = self._runs.setdefault((case, metric, condition), {})
+            twice = observation.node in nodes
+            nodes[observation.node] = observation
         if twice:
-            subject = f"node {row.node!r}" if row.node else "the metric"
-            raise InputError(
-                f"{where}: run {row.condition.sample} of case {row.case} has {subject} twice"
-            )
+            subject = f"node {observation.node!r}" if observation.node else "the metric"
+            raise InputError(f"{where}: run {condition.sample} of case {case} has {subject} twice")
 
     def _observation(self, cells: Mapping[str, Any], where: str) -> Observation:
-        case, metric = self._cases.of(cells["case"], where), str(cells["metric"] or self._metric)
-        node, setting = str(cells["node"] or ""), self._setting(cells)
+        case = self._cases.of(cells.get("case"), where)
+        metric, node = str(cells.get("metric") or self._metric), str(cells.get("node") or "")
+        setting = self._setting(cells)
         if self._counted:
             key = (case, metric, node, setting)
             run, self._seen[key] = self._seen[key], self._seen[key] + 1
@@ -395,8 +376,8 @@ class VerdictRows:
         return Observation(case, metric, "", setting, None, score, None, outcome, path)
 
     def _setting(self, cells: Mapping[str, Any], sample: int = 0) -> Condition:
-        run = sample if self._counted else whole_in(cells["run"], "run")
-        key = (run, *map(cells.__getitem__, SETTINGS))
+        run = sample if self._counted else whole_in(cells.get("run"), "run")
+        key = (run, *map(cells.get, SETTINGS))
         if key not in self._settings:
             self._settings[key] = dataclasses.replace(setting_of(cells), sample=run)
         return self._settings[key]
@@ -405,7 +386,15 @@ class VerdictRows:
         """Observations so far, the metric before its nodes."""
         yield from self._whole
         for rows in self._runs.values():
-            yield from _run(rows)
+            nodes = [row for node, row in rows.items() if node]
+            whole = rows.get("") or nodes[-1]
+            turns = ((row.node, row.verdict) for row in nodes or [whole])
+            path = tuple((node, verdict) for node, verdict in turns if verdict is not None)
+            yield dataclasses.replace(whole, node="", verdict=None, path=path)
+            for row in nodes:
+                # The score beside the verdict of the only node is that of the metric.
+                is_whole = row is whole and row.verdict is not None and len(nodes) == 1
+                yield dataclasses.replace(row, score=None) if is_whole else row
 
 
 def setting_of(cells: Mapping[str, Any]) -> Condition:
@@ -445,19 +434,3 @@ def _number(cell: Any, name: str) -> float:
         return float(cell)
     except (ValueError, TypeError):
         raise ValueError(f"`{name}` is {cell!r}, but must be a number") from None
-
-
-def _run(rows: Mapping[str, Observation]) -> Iterator[Observation]:
-    """The metric's observation with its path, then those of the nodes, from rows by node."""
-    nodes = [row for node, row in rows.items() if node]
-    whole = rows.get("") or nodes[-1]
-    path = tuple((row.node, row.verdict) for row in nodes or [whole] if row.verdict is not None)
-    yield Observation(
-        whole.case, whole.metric, "", whole.condition, None, whole.score, None, whole.outcome, path
-    )
-    for row in nodes:
-        plain = row.verdict is not None and len(nodes) == 1 and row is whole
-        yield Observation(
-            row.case, row.metric, row.node, row.condition, row.verdict,
-            None if plain else row.score, None, row.outcome,
-        )  # fmt: skip

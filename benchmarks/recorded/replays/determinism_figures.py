@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from label_agreement import LabelAgreement, agreement
 from recordings import Folder, expected_figures
 
 from dagengine.reliability import Observations
-from dagengine.reliability.observations import Condition, Observation, Reading, vote_of
+from dagengine.reliability.observations import Condition, Observation, Reading
 from dagengine.reliability.statistics.agreement import (
     flip_rate,
     majority,
@@ -145,13 +146,13 @@ def of_pairs(directory: Path) -> tuple[dict[str, Repeatability], dict[str, Posit
             name = f"position_bias/{protocol.partition('/')[0]}/{judge}"
             repeated[name] = repeatability(
                 *([row for order in SHOWN for row in _pairs(seen, judge, order, of)]
-                  for of in (vote_of, raw))
+                  for of in (attrgetter("vote"), raw))
             )  # fmt: skip
             positions[name] = position(*(_pairs(seen, judge, order) for order in SHOWN))
     return repeated, positions
 
 
-def _pairs(seen: Observations, judge: str, order: str, of: Reading = vote_of) -> Table:
+def _pairs(seen: Observations, judge: str, order: str, of: Reading = attrgetter("vote")) -> Table:
     def chosen(condition: Condition) -> bool:
         return (condition.judge, condition.order) == (judge, order)
 

@@ -15,21 +15,19 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
+from dagengine.reliability.runs import Answers, Run
 from dagengine.reliability.statistics.intervals import quantile_of_t
-from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, quotient
+from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, present, quotient
 from dagengine.system.terminal import counted
 from dagengine.test_case import TestCase
-
-__all__ = ["CaseNoise", "Repetition", "attribute", "flip_effect", "flip_rate", "independence"]
 
 # Combinations of answers looked at per case; beyond it the steadiest nodes are held fixed.
 _COMBINATIONS = 4096
 
 Counts = Mapping[Reply, int]
-Alone = Mapping[int, Sequence[tuple[str, Reply]]]
-"""What nodes said when they were asked by themselves, as (node, reply), by case."""
 LEAST_REACHED = 10
 """Cases that must have reached a node before its share is stated."""
 MOST_ONCE = 0.2
@@ -37,17 +35,6 @@ MOST_ONCE = 0.2
 _LEVEL = 0.95
 # What is nearer to 0, or to 1, is so except for rounding.
 _EDGE = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """One run of a metric on a case: what each node said, and the score from 0 to 1.
-
-    Nodes that were not asked, or gave no usable answer, are absent.
-    """
-
-    replies: Mapping[str, Reply]
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +76,38 @@ class CaseNoise:
 
 def attribute(
     replay: Counterfactual,
-    repetitions: Mapping[int, Sequence[Repetition]],
-    cases: Sequence[TestCase] | None = None,
-    alone: Alone | None = None,
+    runs: Mapping[int, Sequence[Run]],
+    cases: Sequence[TestCase] = (),
+    alone: Mapping[int, Answers] = MappingProxyType({}),
 ) -> list[CaseNoise]:
     """The noise of every case that was repeated, by case number; asks nothing.
 
-    `repetitions` are those of one setting. `cases` are needed where code reads fields of the
+    `runs` are those of one setting with a score. `cases` are needed where code reads fields of the
     case. `alone` are the answers of nodes that were asked by themselves; they count for their
     node and are not run. A node with one answer on a case, or none although other answers
     would have led to it, answers there as on all cases.
     """
-    asked = alone or {}
-    pooled = _counts(itertools.chain.from_iterable(repetitions.values()), *asked.values())
+    pooled = _counts(itertools.chain.from_iterable(runs.values()), *alone.values())
     scores: dict[object, float | None] = {}
     noise: list[CaseNoise] = []
     alike: dict[object, CaseNoise] = {}  # cases whose runs are equal, where nothing else is read
-    for number, runs in sorted(repetitions.items()):
-        if len(runs) > 1:
-            case = None if cases is None else cases[number]
-            lone = asked.get(number, ())
-            key = (tuple((*run.replies.items(), run.score) for run in runs), *lone,
+    for number, own in sorted(runs.items()):
+        if len(own) > 1:
+            lone = alone.get(number, ())
+            key = (tuple((*run.replies.items(), run.score) for run in own), *lone,
                    number if replay.computes else None)  # fmt: skip
             if key not in alike:
-                alike[key] = _Case(replay, runs, lone, pooled, case, scores).noise(number)
+                case = cases[number] if cases else None
+                alike[key] = _Case(replay, own, lone, pooled, case, scores).noise(number)
             noise.append(replace(alike[key], case=number))
-    # Cases that lacked an answer and got it count for those that lacked one and were not asked:
-    # which of them were asked was drawn at random.
+    return _weigh(noise)
+
+
+def _weigh(noise: list[CaseNoise]) -> list[CaseNoise]:
+    """Let cases that lacked an answer and got it count for those that were not asked.
+
+    Which of the cases that lacked one were asked was drawn at random.
+    """
     lacked = [case for case in noise if case.lacked]
     answered = sum(case.known for case in lacked)
     if not answered:
@@ -161,8 +153,8 @@ class _Case:
     def __init__(
         self,
         replay: Counterfactual,
-        runs: Sequence[Repetition],
-        alone: Sequence[tuple[str, Reply]],
+        runs: Sequence[Run],
+        alone: Answers,
         pooled: Mapping[str, Counts],
         case: TestCase | None,
         scores: dict[object, float | None],
@@ -171,7 +163,8 @@ class _Case:
         self._known = scores
         self._said = _counts(runs, alone)
         self._own = case.content_hash() if case and replay.computes else None
-        self._mean = math.fsum(run.score for run in runs) / len(runs)
+        self._scores = present(run.score for run in runs)
+        self._mean = statistics.fmean(self._scores)
         self._nodes = [speaker.node for speaker in replay.speakers]
 
     def noise(self, number: int) -> CaseNoise:
@@ -179,10 +172,10 @@ class _Case:
             node: tally if tally.total() > 1 else self._pooled[node]
             for node, tally in self._said.items()
         }
-        axes, fixed = _axes(counts)
-        # Until every node that some combination leads to has answers.
-        while (scores := self.scores(counts, axes)) is None:
+        scores = None
+        while scores is None:  # until every node that some combination leads to has answers
             axes, fixed = _axes(counts)
+            scores = self.scores(counts, axes)
         modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
         answers = {node: tally.total() for node, tally in self._said.items()}
         flips: dict[str, float] = {}
@@ -193,8 +186,8 @@ class _Case:
         return CaseNoise(
             case=number,
             repetitions=len(self._runs),
-            variance=math.fsum((run.score - self._mean) ** 2 for run in self._runs)
-            / (len(self._runs) - 1),
+            variance=math.fsum((score - self._mean) ** 2 for score in self._scores)
+            / (len(self._scores) - 1),
             modelled=modelled,
             parts=dict(zip(axes, parts, strict=True)),
             flips=flips,
@@ -225,22 +218,21 @@ class _Case:
 
     def moves(self) -> dict[str, tuple[float, int]]:
         """|Δscore| and number of pairs of repetitions, by the node at which they part."""
-        kinds = Counter((tuple(map(run.replies.get, self._nodes)), run.score) for run in self._runs)
+        replies = (tuple(map(run.replies.get, self._nodes)) for run in self._runs)
+        kinds = Counter(zip(replies, self._scores, strict=True))
         moves: dict[str, tuple[float, int]] = {}
         for (first, some), (second, more) in itertools.combinations(kinds.items(), 2):
             turns = zip(self._nodes, first[0], second[0], strict=True)
-            node, *replies = next((turn for turn in turns if turn[1] != turn[2]), ("", None))
+            node, *differing = next((turn for turn in turns if turn[1] != turn[2]), ("", None))
             # Where only one of them answered, they parted before, at something that is no answer.
-            if None not in replies:
+            if None not in differing:
                 moved, pairs = moves.get(node, (0.0, 0))
                 count = some * more
                 moves[node] = moved + count * abs(first[1] - second[1]), pairs + count
         return moves
 
 
-def _counts(
-    runs: Iterable[Repetition], *alone: Iterable[tuple[str, Reply]]
-) -> dict[str, Counter[Reply]]:
+def _counts(runs: Iterable[Run], *alone: Answers) -> dict[str, Counter[Reply]]:
     """Counts of the answers of each node, the commonest first."""
     answers = itertools.chain(*(run.replies.items() for run in runs), *alone)
     counts: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
@@ -358,12 +350,12 @@ class Blame:
     """The share of the noise that one node causes.
 
     `share` is from 0 to 1, and between `low` and `high` in 95 % of samples. All three are None if
-    the share is not known, and `unknown` then says why. `varied` is False where the node moved no
-    score in any case: its share is 0 and `high` a bound from above. `reached` of `cases` cases
-    (groups, if there are any) reached the node, in `runs` runs each. `needed` is how many runs
-    of each case would tell, None if more runs are not what is missing. `once` is the largest
-    share of cases with one answer only of a node among those that reached that node. Cases that
-    count nothing (`CaseNoise.weight`) are not among the reached.
+    the share is not known, and `unknown` then says why. If the node moved no score in any case, its
+    share is 0 and `high` a bound from above. `reached` of `cases` cases (groups, if there are any)
+    reached the node, in `runs` runs each. `needed` is how many runs of each case would tell, None
+    if more runs are not what is missing. `once` is the largest share of cases with one answer only
+    of a node among those that reached that node. Cases that count nothing (`CaseNoise.weight`) are
+    not among the reached.
     """
 
     node: str
@@ -371,7 +363,6 @@ class Blame:
     low: float | None
     high: float | None
     unknown: Unknown | None
-    varied: bool
     reached: int
     cases: int
     runs: int
@@ -398,7 +389,7 @@ class Blame:
 
 
 def blame(
-    noise: Sequence[CaseNoise], node: str, groups: Mapping[int, Hashable] | None = None
+    noise: Sequence[CaseNoise], node: str, groups: Mapping[int, Hashable] = MappingProxyType({})
 ) -> Blame:
     """The share of the noise that a node causes, over all cases of `noise`.
 
@@ -406,23 +397,21 @@ def blame(
     case number), for instance those made of one dialogue, are left out together. Without an entry a
     case is its own group. Raises MissingExtraError without scipy.
     """
-    units = _units(noise, node, groups or {})
+    units = _units(noise, node, groups)
     reached = sum(unit.reached for unit in units)
     runs = max((case.repetitions for case in noise), default=0)
     once = single_answer_share(noise)
     peers = set[str]().union(*(case.answers for case in noise)) - {node}
     unknown = _unknown(units, reached, once, bool(peers))
     share = low = high = needed = None
-    varied = any(abs(unit.part) > _EDGE for unit in units)
     if unknown is Unknown.REACHED_IN_FEW and reached and len(units) >= LEAST_REACHED:
         needed = math.ceil(runs * LEAST_REACHED / reached)
     elif unknown is None:
-        share, low, high = _interval(units) if varied else (0.0, 0.0, _bound(units))
-        if (
-            low > 1 - _EDGE and peers
-        ):  # no other node moved a score: what they may be to blame for is left
-            low = max(1 - sum(_bound(_units(noise, peer, groups or {})) for peer in peers), 0.0)
-    return Blame(node, share, low, high, unknown, varied, reached, len(units), runs, needed, once)
+        share, low, high = _interval(units)
+        if low > 1 - _EDGE and peers:
+            # No other node moved a score: what they may be to blame for is left.
+            low = max(1 - sum(_bound(_units(noise, peer, groups)) for peer in peers), 0.0)
+    return Blame(node, share, low, high, unknown, reached, len(units), runs, needed, once)
 
 
 def single_answer_share(noise: Iterable[CaseNoise]) -> float:
@@ -464,7 +453,7 @@ def _unknown(units: Sequence[_Unit], reached: int, once: float, peers: bool) -> 
         return Unknown.UNSEEN
     if not any(abs(unit.whole) > _EDGE for unit in units):
         return Unknown.STEADY
-    if reached and not peers:
+    if not peers:
         return None  # all of the noise is its own
     if reached < LEAST_REACHED:
         return Unknown.REACHED_IN_FEW
@@ -477,6 +466,8 @@ def _unknown(units: Sequence[_Unit], reached: int, once: float, peers: bool) -> 
 
 def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
     """The share and its jackknife interval, on the logit wherever there is one."""
+    if all(abs(unit.part) <= _EDGE for unit in units):
+        return 0.0, 0.0, _bound(units)
     part = math.fsum(unit.part for unit in units)
     whole = math.fsum(unit.whole for unit in units)
     ratio = part / whole

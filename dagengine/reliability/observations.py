@@ -44,6 +44,11 @@ class Condition:
     paraphrase: str = ""
     judge: str = ""
 
+    @property
+    def setting(self) -> Condition:
+        """The condition without its sample: what repetitions have in common."""
+        return dataclasses.replace(self, sample=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:

@@ -5,20 +5,20 @@ The one place that knows what observations look like.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from functools import cache
+from itertools import chain, islice, product, repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import networkx as nx
 
 from dagengine.data.case_numbers import read_digest
 from dagengine.errors import InputError
-from dagengine.reliability.attribution import Repetition
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.labels import verdict_named
 from dagengine.reliability.observations import Condition, Observation
@@ -29,7 +29,8 @@ from dagengine.test_case import TestCase, read_field
 
 T = TypeVar("T")
 Path = tuple[tuple[str, Verdict], ...]
-
+Answers = Sequence[tuple[str, Reply]]
+"""What nodes answered, each after the name of its node."""
 
 _NOTHING: dict[str, Any] = {}
 
@@ -86,9 +87,7 @@ class Runs:
     metric: str
     cases: Mapping[int, Mapping[Condition, Sequence[Run]]]
     groups: Mapping[int, Hashable] = field(default_factory=dict)
-    asked_alone: Mapping[int, Mapping[Condition, Sequence[tuple[str, Reply]]]] = field(
-        default_factory=dict
-    )
+    asked_alone: Mapping[int, Mapping[Condition, Answers]] = field(default_factory=dict)
     _tables: dict[Callable[[Run], Any], list[tuple[Any, ...]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -152,27 +151,24 @@ class Runs:
         return {case: tuple(chain.from_iterable(islice(rows, len(settings))))
                 for case, settings in self.cases.items()}  # fmt: skip
 
-    def repetitions(self, setting: Condition) -> dict[int, list[Repetition]]:
-        """The runs with a score under one setting, as attribution takes them."""
-        return {
-            case: [
-                Repetition(run.replies, run.score)
-                for run in settings.get(setting, ())
-                if run.score is not None
-            ]
-            for case, settings in self.cases.items()
-        }
+    def repetitions(self, setting: Condition) -> Mapping[int, list[Run]]:
+        """The runs with a score under one setting, by the number of the case."""
+        repeated = defaultdict[int, list[Run]](list)
+        for case, run in self.under(setting).each():
+            if run.score is not None:
+                repeated[case].append(run)
+        return repeated
 
-    def alone(self, setting: Condition) -> dict[int, Sequence[tuple[str, Reply]]]:
-        """Answers of nodes outside of runs under one setting, as attribution takes it.
+    def alone(self, setting: Condition) -> Mapping[int, Answers]:
+        """Answers of nodes outside of runs under one setting, by the number of the case.
 
         Seeds may be pooled in the setting: then what was asked under any of them belongs to it.
         """
-        return {
-            case: [reply for under, row in rows.items()
-                   if setting in (under, replace(under, seed=None)) for reply in row]
-            for case, rows in self.asked_alone.items()
-        }  # fmt: skip
+        answers: dict[int, Answers] = {}
+        for case, rows in self.asked_alone.items():
+            own = (row for at, row in rows.items() if setting in (at, replace(at, seed=None)))
+            answers[case] = [*chain.from_iterable(own)]
+        return answers
 
 
 def runs_of(
@@ -181,19 +177,16 @@ def runs_of(
     groups: Mapping[int, Hashable] | None = None,
 ) -> Runs:
     """The runs of one metric; `groups` name the cases that depend on each other."""
-    name = replay.spec.name
     collected = _Collected(replay)
     for seen in observations:
-        if seen.metric == name:
+        if seen.metric == replay.spec.name:
             collected.take(seen)
     collected.complete()
-    cases = {
-        case: _seeds_as_repeats(
-            {at: [row[sample] for sample in sorted(row)] for at, row in settings.items()}
-        )
-        for case, settings in sorted(collected.runs.items())
-    }
-    return Runs(name, cases, groups or {}, collected.alone)
+    cases: dict[int, Mapping[Condition, list[Run]]] = {}
+    for case, settings in sorted(collected.runs.items()):
+        in_order = {at: [*map(row.__getitem__, sorted(row))] for at, row in settings.items()}
+        cases[case] = _seeds_as_repeats(in_order)
+    return Runs(replay.spec.name, cases, groups or {}, collected.alone)
 
 
 class _Collected:
@@ -201,16 +194,16 @@ class _Collected:
 
     def __init__(self, replay: Counterfactual) -> None:
         self._replay = replay
-        self._speakers = {speaker.node for speaker in replay.speakers}
+        self._speakers = tuple(speaker.node for speaker in replay.speakers)
+        self._only = self._speakers[0] if len(self._speakers) == 1 else ""
         self.runs: dict[int, dict[Condition, dict[int, Run]]] = {}
         self.alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
         self._bare: list[Run] = []
-        self._settings: dict[Condition, Condition] = {}
+        self._alike: dict[Reply, dict[str, Reply]] = {}  # few answers, of many runs
+        self._setting_of = cache(attrgetter("setting"))  # few conditions, of many observations
 
     def take(self, seen: Observation) -> None:
-        setting = self._settings.get(seen.condition)
-        if setting is None:
-            setting = self._settings[seen.condition] = replace(seen.condition, sample=0)
+        setting = self._setting_of(seen.condition)
         if seen.alone:
             if reply := self._reply(seen):
                 self.alone.setdefault(seen.case, {}).setdefault(setting, []).append(reply)
@@ -218,49 +211,52 @@ class _Collected:
         samples = self.runs.setdefault(seen.case, {}).setdefault(setting, {})
         run = samples.setdefault(seen.condition.sample, Run(seen.condition))
         if seen.node:
-            node = self._replay.name_of(seen.node)
-            if node in self._replay.asking:
-                run.asked += (node,)
-                if seen.verdict is not None:
-                    run.sure = {**run.sure, seen.node: seen.confidence}
-                if seen.items:
-                    run.lists = {**run.lists, node: seen.items}
-                if seen.keys:
-                    run.keys = {**run.keys, node: seen.keys}
-                    run.gains = {**run.gains, node: seen.gains}
-                if seen.unsupported is not None:
-                    run.unsupported = {**run.unsupported, node: seen.unsupported}
-            if reply := self._reply(seen):
-                run.replies = {**run.replies, node: reply[1]}
-        else:
-            run.score, run.raw, run.outcome = seen.score, seen.raw, seen.outcome
-            turns = ((node, self._meant(seen, node, verdict)) for node, verdict in seen.path)
-            run.path = tuple((node, verdict) for node, verdict in turns if verdict is not None)
-            run.weighted = seen.weighted
-            if seen.outcome is OutcomeKind.OK:
-                self._bare.append(run)
+            self._take_node(run, seen)
+            return
+        run.score, run.raw, run.outcome = seen.score, seen.raw, seen.outcome
+        turns = ((node, self._meant(seen, node, verdict)) for node, verdict in seen.path)
+        run.path = tuple((node, verdict) for node, verdict in turns if verdict is not None)
+        run.weighted = seen.weighted
+        if seen.outcome is OutcomeKind.OK:
+            self._bare.append(run)
+
+    def _take_node(self, run: Run, seen: Observation) -> None:
+        node = self._replay.name_of(seen.node)
+        if node in self._replay.asking:
+            run.asked += (node,)
+            if seen.verdict is not None:
+                run.sure = {**run.sure, seen.node: seen.confidence}
+            if seen.items:
+                run.lists = {**run.lists, node: seen.items}
+            if seen.keys:
+                run.keys = {**run.keys, node: seen.keys}
+                run.gains = {**run.gains, node: seen.gains}
+            if seen.unsupported is not None:
+                run.unsupported = {**run.unsupported, node: seen.unsupported}
+        if reply := self._reply(seen):
+            run.replies = {**run.replies, node: reply[1]}
 
     def complete(self) -> None:
         """Add what a table left out: the row of the only node, scores that follow from verdicts."""
-        alike: dict[Reply, dict[str, Reply]] = {}  # there are few answers, of many runs
-        asked = (*self._speakers,)
         for run in self._bare:
-            if not run.replies and not run.asked and len(self._speakers) == 1:
-                # The metric's result stands for that of its only node; a score decides nothing
-                (node,) = self._speakers
-                decides = bool(self._replay.verdicts_of(node))
-                if run.path or (run.score is not None and not decides):
-                    reply = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
-                    run.replies = alike.setdefault(reply, {node: reply})
-                    run.asked = asked
+            if self._only and not run.replies and not run.asked:
+                self._take_only_node(run)
             if run.score is None:
                 # Replies that lead to a node which has none lead to no score.
                 with suppress(NoReplyError):
                     run.score = self._replay.score(run.replies)
-            if run.score is None and not run.replies and [node for node, _ in run.path] == [""]:
-                run.score = self.pass_score(run)
+            if run.score is None and not run.replies and run.path and not run.path[0][0]:
+                run.score = self._pass_score(run)
 
-    def pass_score(self, run: Run) -> float:
+    def _take_only_node(self, run: Run) -> None:
+        """Let the metric's result stand for that of its only node; a score decides nothing."""
+        decides = bool(self._replay.verdicts_of(self._only))
+        if run.path or (run.score is not None and not decides):
+            reply = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
+            run.replies = self._alike.setdefault(reply, {self._only: reply})
+            run.asked = self._speakers
+
+    def _pass_score(self, run: Run) -> float:
         """The score of a metric of several nodes if only pass (1) or fail (0) is known."""
         verdict = run.path[0][1]
         passed = verdict if isinstance(verdict, bool) else verdict_named(verdict, (True, False))
@@ -285,7 +281,7 @@ class _Collected:
         """
         if verdict is None or seen.raw is not None or seen.question is not None:
             return verdict
-        named = node or (next(iter(self._speakers)) if len(self._speakers) == 1 else "")
+        named = node or self._only
         verdicts = self._replay.verdicts_of(named)
         if verdict in verdicts or not verdicts:
             return verdict
@@ -326,38 +322,38 @@ def clusters(
     ties: nx.Graph[Hashable] = nx.Graph()
     if field is not None:
         values = [read_field(case, field) for case in cases]
-        if all(value is None for value in values):
+        if not present(values):
             raise InputError(f"no case has a value at `{field}`, so cases cannot be grouped by it")
         for number, value in enumerate(values):
             if value is not None:
                 ties.add_edge(number, ("field", str(value)))
-    for shared, numbers in _sharing(cases, observations, reads).items():
-        ties.add_edges_from((number, shared) for number in numbers)
+    seen, sharing = _cases_by_question(observations)
+    numbers = range(len(cases))
+    seen = seen or {*numbers}
+    for paths, number in product(reads, seen.intersection(numbers)):
+        sharing[(*paths, read_digest(cases[number], paths))].add(number)
+    for shared, alike in sharing.items():
+        # What every case was asked would make all of them one group, and no interval possible.
+        if 1 < len(alike) < len(seen):
+            ties.add_edges_from(zip(alike, repeat(shared)))
     groups: dict[int, Hashable] = {}
     for component in nx.connected_components(ties):
-        members = sorted(member for member in component if isinstance(member, int))
+        members = sorted(seen.union(numbers).intersection(component))
         if len(members) > 1:
             groups |= dict.fromkeys(members, f"group of case {members[0]}")
     return groups
 
 
-def _sharing(
-    cases: Sequence[TestCase], observations: Iterable[Observation],
-    reads: Iterable[Collection[str]],
-) -> dict[Hashable, set[int]]:  # fmt: skip
-    """The cases that share a question, or all that is read, but for what all of them share."""
-    sharing: dict[Hashable, set[int]] = {}
-    seen: set[int] = set()
+def _cases_by_question(
+    observations: Iterable[Observation],
+) -> tuple[set[int], defaultdict[tuple[str, ...], set[int]]]:
+    """All cases, and those that share a question, by its metric, node and digest."""
+    seen, sharing = set[int](), defaultdict[tuple[str, ...], set[int]](set)
     for row in observations:
         seen.add(row.case)
         if row.question is not None:
-            sharing.setdefault((row.metric, row.node, row.question), set()).add(row.case)
-    numbers = range(len(cases))
-    seen = seen or {*numbers}
-    for paths, number in itertools.product(reads, seen.intersection(numbers)):
-        sharing.setdefault((*paths, read_digest(cases[number], paths)), set()).add(number)
-    # What every case was asked would make all of them one group, and no interval possible.
-    return {of: alike for of, alike in sharing.items() if 1 < len(alike) < len(seen)}
+            sharing[row.metric, row.node, row.question].add(row.case)
+    return seen, sharing
 
 
 def alike_but_for_blanks(cases: Sequence[TestCase], reads: Collection[str]) -> int:
@@ -373,11 +369,6 @@ def constant_questions(observations: Iterable[Observation]) -> tuple[str, ...]:
     Such an answer (the steps of G-Eval) moves all scores of a run alike. That makes no two cases
     more dependent than any others, and no interval over cases shows it.
     """
-    seen: set[int] = set()
-    asked = defaultdict[tuple[str, str, str], set[int]](set)
-    for row in observations:
-        seen.add(row.case)
-        if row.node and row.question is not None:
-            asked[row.node, row.metric, row.question].add(row.case)
-    whole = (node for (node, *_), numbers in asked.items() if numbers == seen)
+    seen, sharing = _cases_by_question(observations)
+    whole = (node for (_, node, _), numbers in sharing.items() if node and numbers == seen)
     return tuple(dict.fromkeys(whole)) if len(seen) > 1 else ()

@@ -17,7 +17,6 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
 from dagengine.reliability.attribution import (
     CaseNoise,
-    Repetition,
     Unknown,
     attribute,
     blame,
@@ -28,6 +27,8 @@ from dagengine.reliability.attribution import (
     single_answer_share,
 )
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
+from dagengine.reliability.observations import Condition
+from dagengine.reliability.runs import Run
 from dagengine.test_case import LLMTestCase
 
 T = TypeVar("T")
@@ -55,19 +56,23 @@ def fan(combine: Literal["mean", "min"] = "mean") -> DAGMetric:
     return DAGMetric("fan", DAG(root_nodes=roots), combine=combine)
 
 
+def run(replies: Mapping[str, Reply], score: float) -> Run:
+    return Run(Condition(), score, replies=dict(replies))
+
+
 def simulated(
     replay: Counterfactual, odds: Sequence[Mapping[str, float]], times: int, seed: int
-) -> dict[int, list[Repetition]]:
+) -> dict[int, list[Run]]:
     """Repetitions in which each node says yes with its own probability, case by case."""
     draws = random.Random(seed)
-    runs: dict[int, list[Repetition]] = {}
+    runs: dict[int, list[Run]] = {}
     for number, chances in enumerate(odds):
         for _ in range(times):
             latent = {node: YES if draws.random() < p else NO for node, p in chances.items()}
             asked = _Asked(latent)
             score = replay.score(asked, CASE)
             assert score is not None
-            runs.setdefault(number, []).append(Repetition(dict(asked.seen), score))
+            runs.setdefault(number, []).append(run(asked.seen, score))
     return runs
 
 
@@ -153,10 +158,10 @@ def test_a_flip_moves_the_score_by_the_mean_difference_of_runs_that_part_there()
     replay = Counterfactual(chain())
     runs = {
         0: [
-            Repetition({"a": YES, "b": YES, "c": YES}, 1.0),
-            Repetition({"a": YES, "b": YES, "c": NO}, 0.6),
-            Repetition({"a": YES, "b": NO}, 0.3),
-            Repetition({"a": YES, "b": NO}, 0.3),
+            run({"a": YES, "b": YES, "c": YES}, 1.0),
+            run({"a": YES, "b": YES, "c": NO}, 0.6),
+            run({"a": YES, "b": NO}, 0.3),
+            run({"a": YES, "b": NO}, 0.3),
         ]
     }
     found = attribute(replay, runs)
@@ -168,7 +173,7 @@ def test_a_flip_moves_the_score_by_the_mean_difference_of_runs_that_part_there()
 
 def test_a_judge_without_noise_has_no_shares() -> None:
     replay = Counterfactual(chain())
-    steady = [Repetition({"a": YES, "b": YES, "c": YES}, 1.0)] * 5
+    steady = [run({"a": YES, "b": YES, "c": YES}, 1.0)] * 5
     found = attribute(replay, {0: steady, 1: steady})
     assert blame(found, "a").unknown is Unknown.STEADY
     assert independence(found) is None
@@ -177,13 +182,13 @@ def test_a_judge_without_noise_has_no_shares() -> None:
 
 def test_nodes_that_flip_together_are_told_by_the_variance_of_independent_ones() -> None:
     replay = Counterfactual(fan())
-    together = [Repetition(dict.fromkeys("abc", yes), float(yes is YES)) for yes in (YES, NO)] * 10
+    together = [run(dict.fromkeys("abc", yes), float(yes is YES)) for yes in (YES, NO)] * 10
     ratio = independence(attribute(replay, {0: together}))
     assert ratio == pytest.approx(1 / 3, abs=0.02)
 
 
 def test_a_case_that_ran_once_says_nothing() -> None:
-    assert attribute(Counterfactual(chain()), {0: [Repetition({"a": NO}, 0.0)]}) == []
+    assert attribute(Counterfactual(chain()), {0: [run({"a": NO}, 0.0)]}) == []
 
 
 def test_code_that_counts_verdicts_hands_its_noise_on_to_these() -> None:
@@ -213,9 +218,7 @@ def test_code_over_an_unknown_text_stands_for_the_questions_it_works_on() -> Non
 def test_ratings_are_shared_out_like_verdicts() -> None:
     rating = RatingNode("How good?", ["actual_output"], name="rating")
     replay = Counterfactual(DAGMetric("rated", DAG(judged("gate", rating, 0))))
-    runs = [
-        Repetition({"gate": YES, "rating": Reply(score=score)}, score) for score in (0.2, 0.4, 0.9)
-    ]
+    runs = [run({"gate": YES, "rating": Reply(score=score)}, score) for score in (0.2, 0.4, 0.9)]
     found = attribute(replay, {0: runs})
     assert found[0].parts == {"rating": pytest.approx(found[0].variance)}
 
@@ -223,8 +226,8 @@ def test_ratings_are_shared_out_like_verdicts() -> None:
 def test_a_node_never_asked_on_a_case_answers_there_as_on_the_others() -> None:
     replay = Counterfactual(chain())
     runs = {
-        0: [Repetition({"a": NO}, 0.0), Repetition({"a": YES, "b": NO}, 0.3)],
-        1: [Repetition({"a": NO}, 0.0), Repetition({"a": NO}, 0.0)],
+        0: [run({"a": NO}, 0.0), run({"a": YES, "b": NO}, 0.3)],
+        1: [run({"a": NO}, 0.0), run({"a": NO}, 0.0)],
     }
     assert attribute(replay, runs)[1].modelled == 0
     with pytest.raises(NoReplyError, match="b"):
@@ -235,9 +238,7 @@ def test_too_many_combinations_fix_the_steadiest_nodes_and_say_which() -> None:
     names = [f"n{number:02}" for number in range(14)]
     roots = [judged(name, 10, 0) for name in names]
     replay = Counterfactual(DAGMetric("wide", DAG(root_nodes=roots), combine="max"))
-    runs = [
-        Repetition({n: NO if n == name else YES for n in names}, 1.0) for name in (names[0], *names)
-    ]
+    runs = [run({n: NO if n == name else YES for n in names}, 1.0) for name in (names[0], *names)]
     (found,) = attribute(replay, {0: runs})
     assert found.fixed == ("n12", "n13")
 
@@ -327,7 +328,7 @@ def expected_parts(chances: Mapping[str, float], second: bool) -> dict[str, floa
     def act(draw: Callable[[str], bool]) -> Mapping[str, float]:
         runs = [_run(draw), _run(draw)]
         alone = list(_second_answers(runs, draw)) if second else []
-        repetitions = [Repetition(run, replay.score(run) or 0.0) for run in runs]
+        repetitions = [run(said, replay.score(said) or 0.0) for said in runs]
         return attribute(replay, {0: repetitions}, alone={0: alone})[0].parts
 
     totals = dict.fromkeys(chances, 0.0)
@@ -402,7 +403,7 @@ def test_without_second_answers_no_share_is_known() -> None:
 def test_a_node_that_moved_no_score_has_a_bound_and_leaves_it_to_the_other() -> None:
     cases = [noise_of(n, answers={"a": 6, "b": 6}, reached={"a": 6, "b": 3}) for n in range(20)]
     steady, noisy = blame(cases, "b"), blame(cases, "a")
-    assert (steady.share, steady.low, steady.varied, noisy.share, noisy.high) == (0, 0, False, 1, 1)
+    assert (steady.share, steady.low, noisy.share, noisy.high) == (0, 0, 1, 1)
     t = 2.093024**2  # of 19 degrees
     most = 10 * t / (20 + t) / 2
     assert steady.high == pytest.approx(most / (most + 2.0), abs=1e-6)

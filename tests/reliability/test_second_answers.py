@@ -213,7 +213,7 @@ def test_saved_and_loaded_observations_give_the_same_shares(tmp_path: Path) -> N
     seen.save(tmp_path / "seen.jsonl")
     replay = Counterfactual(chain())
     live, loaded = (
-        attribute(replay, runs.repetitions(runs.settings[0]), None, runs.alone(runs.settings[0]))
+        attribute(replay, runs.repetitions(runs.settings[0]), (), runs.alone(runs.settings[0]))
         for runs in (
             runs_of(seen, replay), runs_of(Observations.load(tmp_path / "seen.jsonl"), replay)
         )

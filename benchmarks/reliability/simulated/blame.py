@@ -19,9 +19,11 @@ from rows import Answer, Trial
 
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
-from dagengine.reliability.attribution import Blame, Repetition, attribute, blame
+from dagengine.reliability.attribution import Blame, attribute, blame
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.counterfactual import Counterfactual, Reply
+from dagengine.reliability.observations import Condition
+from dagengine.reliability.runs import Run
 from dagengine.reliability.second_answers import Lack, chosen_cases
 
 Odds = Mapping[Any, float]
@@ -189,7 +191,7 @@ class Simulation:
             case: list(self._second(kinds[case], drawn[case], random))
             for case in (chosen_cases(lacks, answers) if second else ())
         }
-        noise = attribute(self.replay, runs, None, alone)
+        noise = attribute(self.replay, runs, alone=alone)
         more = sum(map(len, alone.values()))
         return {node: blame(noise, node) for node in self.nodes}, answers, more
 
@@ -212,12 +214,12 @@ class Simulation:
         del said[""]
         return said
 
-    def _repetition(self, said: Mapping[str, Any]) -> Repetition:
+    def _repetition(self, said: Mapping[str, Any]) -> Run:
         # What a run did not reach moves no score.
         whole = tuple(
             said.get(node, next(iter(self.population.kinds[0][node]))) for node in self.nodes
         )
-        return Repetition(_replies(said.items()), self._scores[whole])
+        return Run(Condition(), self._scores[whole], replies=_replies(said.items()))
 
     def _second(
         self, kind: Chances, drawn: Sequence[Mapping[str, Any]], random: Random

@@ -7,7 +7,6 @@ if its probability is not below another threshold, for a promised rate of errors
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections import Counter, defaultdict
@@ -15,6 +14,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from dagengine.errors import InputError
@@ -25,7 +25,7 @@ from dagengine.prompts.evidence import as_text
 from dagengine.reliability.observations import Vote
 from dagengine.reliability.statistics.comparisons import Comparison, compare_means, is_gain
 from dagengine.reliability.statistics.intervals import Unknown
-from dagengine.reliability.statistics.sums import groups_of, mean_score, numpy
+from dagengine.reliability.statistics.sums import groups_of, indices, mean_score, numpy
 from dagengine.test_case import TestCase, read_field
 
 Scored = Sequence[tuple[float, bool]]
@@ -92,23 +92,20 @@ def fit_threshold(
     if not (0 < cost_pass < math.inf and 0 < cost_fail < math.inf):
         raise InputError(f"costs are positive numbers: got {cost_pass:g} and {cost_fail:g}")
     names = groups_of(groups, len(scored))
-    positions = dict(zip(dict.fromkeys(names), itertools.count()))
-    labels = [bool(label) for _, label in scored]
+    items, labels = len(set(names)), [bool(label) for _, label in scored]
     rarer = min(labels.count(True), labels.count(False))
-    if len(positions) < LEAST_LABELS:
-        return Unknown("too few labels", len(positions), LEAST_LABELS)
+    if items < LEAST_LABELS:
+        return Unknown("too few labels", items, LEAST_LABELS)
     if rarer < _LEAST_EACH:
-        return Unknown("too few labels", len(positions), detail=f"only {rarer} of the rarer label")
+        return Unknown("too few labels", items, detail=f"only {rarer} of the rarer label")
     scores = numpy.array([score for score, _ in scored])
     cuts = _cuts(scores.tolist(), now)
-    # What each threshold (row) costs on each case (column)
     passed = scores[None, :] >= numpy.array(cuts)[:, None]
-    costs = numpy.where(numpy.array(labels), (~passed) * cost_fail, passed * cost_pass)
-    group = numpy.array([positions[name] for name in names])
-    chosen = _best(costs.mean(axis=1), cuts, now)
-    low, high = _not_ruled_out(costs, group, cuts, chosen, (cost_pass, cost_fail), seed)
-    held = _costs_held_out(costs, group, cuts, now, seed)
-    before = costs[cuts.index(now)]
+    by_case = numpy.where(numpy.array(labels), (~passed) * cost_fail, passed * cost_pass)
+    costs = _Costs(by_case, numpy.array(indices(names)), items, cuts, now, seed)
+    chosen = costs.best()
+    low, high = costs.not_ruled_out(chosen, (cost_pass, cost_fail))
+    held, before = costs.held_out(), by_case[cuts.index(now)]
     return FittedThreshold(
         threshold=cuts[chosen],
         low=low,
@@ -117,10 +114,10 @@ def fit_threshold(
         cost=float(held.mean()),
         cost_now=float(before.mean()),
         gain=compare_means(
-            [(float(new), float(old)) for new, old in zip(held, before, strict=True)],
+            list(zip(held.tolist(), before.tolist(), strict=True)),
             groups=None if groups is None else list(names),
         ),
-        items=len(positions),
+        items=items,
     )
 
 
@@ -135,62 +132,68 @@ def _cuts(scores: Sequence[float], now: float) -> list[float]:
     return sorted({0.0, now, *between, *above})
 
 
-def _best(means: Any, cuts: Sequence[float], now: float) -> int:
-    """The place of the threshold with the least cost; of equal ones the nearest to the present."""
-    least = float(means.min())
-    ties = [index for index, cost in enumerate(means) if cost <= least + 1e-12]
-    return min(ties, key=lambda index: (abs(cuts[index] - now), cuts[index]))
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What each threshold of `cuts` (row) costs on each case (column).
 
-
-def _costs_held_out(costs: Any, group: Any, cuts: Sequence[float], now: float, seed: int) -> Any:
-    """The cost of each case by the threshold that the other folds ask for."""
-    order = list(range(int(group.max()) + 1))
-    Random(seed).shuffle(order)
-    fold = numpy.empty(len(order), dtype=int)
-    fold[order] = numpy.arange(len(order)) % _FOLDS
-    held = numpy.zeros(costs.shape[1])
-    for number in range(_FOLDS):
-        out = fold[group] == number
-        held[out] = costs[_best(costs[:, ~out].mean(axis=1), cuts, now), out]
-    return held
-
-
-def _not_ruled_out(
-    costs: Any,
-    group: Any,
-    cuts: Sequence[float],
-    chosen: int,
-    prices: tuple[float, float],
-    seed: int,
-) -> tuple[float, float]:
-    """The lowest and the highest threshold that may be the best one.
-
-    Few cases may lack a costly kind altogether: each pair of thresholds is compared with one more
-    case, which speaks for the dearer of them.
+    `group` has the number of the group of each case, of `items` groups.
     """
-    generator, size = numpy.random.default_rng(seed), int(group.max()) + 1
-    sums = numpy.zeros((len(cuts), size))
-    numpy.add.at(sums.T, group, costs.T)
-    sums /= len(group)
-    drawn = generator.multinomial(size + 1, [1 / (size + 1)] * (size + 1), size=_RESAMPLES).T - 1
-    weights, last = drawn[:-1], drawn[-1]
-    moved = sums @ weights  # how far the mean cost of each threshold is off in each resample
-    kept: list[float] = []
-    for index, cut in enumerate(cuts):
-        apart = sums[index] - sums  # by group: how much dearer than each other threshold
-        real = apart.any(axis=1)
-        if not real.any():
-            kept.append(cut)
-            continue
-        # A lower threshold is dearer by what it passes: a good case speaks for it.
-        for_it = numpy.where(numpy.array(cuts) > cut, prices[1], prices[0]) / len(group)
-        error = numpy.sqrt((apart**2).sum(axis=1) + for_it**2)[real]
-        lead = float(((apart.sum(axis=1) - for_it)[real] / error).max())
-        noise = (moved[index] - moved - for_it[:, None] * last)[real]
-        chance = (noise / error[:, None]).max(axis=0)
-        if index == chosen or lead <= numpy.quantile(chance, 0.95):
-            kept.append(cut)
-    return min(kept), max(kept)
+
+    by_case: Any
+    group: Any
+    items: int
+    cuts: Sequence[float]
+    now: float
+    seed: int
+
+    def best(self, chosen: Any = slice(None)) -> int:
+        """Index of the threshold with the least cost; of equal ones the nearest to the present."""
+        means = self.by_case[:, chosen].mean(axis=1)
+        ties = numpy.flatnonzero(means <= means.min() + 1e-12).tolist()
+        return min(ties, key=lambda index: (abs(self.cuts[index] - self.now), self.cuts[index]))
+
+    def held_out(self) -> Any:
+        """The cost of each case by the threshold that the other folds ask for."""
+        order = list(range(self.items))
+        Random(self.seed).shuffle(order)
+        fold = numpy.empty(self.items, dtype=int)
+        fold[order] = numpy.arange(self.items) % _FOLDS
+        held = numpy.zeros(self.by_case.shape[1])
+        for number in range(_FOLDS):
+            out = fold[self.group] == number
+            held[out] = self.by_case[self.best(~out), out]
+        return held
+
+    def not_ruled_out(self, chosen: int, prices: tuple[float, float]) -> tuple[float, float]:
+        """The lowest and the highest threshold that may be the best one.
+
+        Few cases may lack a costly kind altogether: each pair of thresholds is compared with one
+        more case, which speaks for the dearer of them.
+        """
+        cases, size = len(self.group), self.items + 1
+        sums = numpy.zeros((len(self.cuts), self.items))
+        numpy.add.at(sums.T, self.group, self.by_case.T)
+        sums /= cases
+        generator = numpy.random.default_rng(self.seed)
+        drawn = generator.multinomial(size, [1 / size] * size, size=_RESAMPLES).T - 1
+        weights, last = drawn[:-1], drawn[-1]
+        moved = sums @ weights  # how far the mean cost of each threshold is off in each resample
+        kept: list[float] = []
+        for index, cut in enumerate(self.cuts):
+            apart = sums[index] - sums  # by group: how much dearer than each other threshold
+            real = apart.any(axis=1)
+            if not real.any():
+                kept.append(cut)
+                continue
+            # A lower threshold is dearer by what it passes: a good case speaks for it.
+            for_it = numpy.where(numpy.array(self.cuts) > cut, prices[1], prices[0]) / cases
+            error = numpy.sqrt((apart**2).sum(axis=1) + for_it**2)[real]
+            lead = float(((apart.sum(axis=1) - for_it)[real] / error).max())
+            noise = (moved[index] - moved - for_it[:, None] * last)[real]
+            chance = (noise / error[:, None]).max(axis=0)
+            if index == chosen or lead <= numpy.quantile(chance, 0.95):
+                kept.append(cut)
+        return min(kept), max(kept)
 
 
 # When to abstain.
@@ -292,8 +295,8 @@ def solved_cases(
     answers: Mapping[int, Sequence[Vote]],
     cases: Sequence[TestCase],
     *,
-    judged: Mapping[int, Vote] | None = None,
-    outputs: Mapping[int, Mapping[str, Any]] | None = None,
+    judged: Mapping[int, Vote] = MappingProxyType({}),
+    outputs: Mapping[int, Mapping[str, Any]] = MappingProxyType({}),
     sealed: Collection[int] = (),
 ) -> list[Solved]:
     """The examples that people's answers to a node would make, in the order of the cases.
@@ -304,32 +307,27 @@ def solved_cases(
     so is a text with two answers. Nodes that go over lists have no example by case.
     """
     made: list[Solved] = []
+    answers_to = defaultdict[str, set[Any]](set)
     wanted = node.names_in_examples(
         [*node.evaluation_params, *(source.output_label or source.title for source in node.inputs)]
     )
-    outputs, judged = outputs or {}, judged or {}
     for number in sorted((answers.keys() & range(len(cases))) - set(sealed)):
-        # People who differ have no answer to show, nor has one that the node cannot give.
-        agreed = {_answer(node, vote) for vote in answers[number]}
-        answer = agreed.pop() if len(agreed) == 1 else None
-        if answer is None:
-            continue
+        answer = _agreed_answer(node, answers[number])
         fields = {path: read_field(cases[number], path) for path in node.evaluation_params}
         values = {**fields, **outputs.get(number, {})}
         reads = {name: values[name] for name in wanted if values.get(name) is not None}
-        if len(reads) == len(wanted):
+        if answer is not None and len(reads) == len(wanted):
             vote = judged.get(number)
             differs = vote is not None and _answer(node, vote) != answer
             made.append(Solved(number, Example(reads, answer), differs))
-    return _unambiguous(made)
+            answers_to[repr(reads)].add(answer)
+    return [solved for solved in made if len(answers_to[repr(solved.example.reads)]) == 1]
 
 
-def _unambiguous(solved: Sequence[Solved]) -> list[Solved]:
-    """Examples whose texts have one answer."""
-    answers_to = defaultdict[str, set[Any]](set)
-    for own in solved:
-        answers_to[repr(own.example.reads)].add(own.example.answer)
-    return [own for own in solved if len(answers_to[repr(own.example.reads)]) == 1]
+def _agreed_answer(node: AskingNode, votes: Sequence[Vote]) -> Any:
+    """The answer of all people; None if they differ, or if the node cannot give it."""
+    agreed = {_answer(node, vote) for vote in votes}
+    return agreed.pop() if len(agreed) == 1 else None
 
 
 def _answer(node: AskingNode, vote: Vote) -> Any:

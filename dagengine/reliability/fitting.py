@@ -149,7 +149,7 @@ class _Costs:
     def best(self, chosen: Any = slice(None)) -> int:
         """Index of the threshold with the least cost; of equal ones the nearest to the present."""
         means = self.by_case[:, chosen].mean(axis=1)
-        ties = numpy.flatnonzero(means <= means.min() + 1e-12).tolist()
+        ties: list[int] = numpy.flatnonzero(means <= means.min() + 1e-12).tolist()
         return min(ties, key=lambda index: (abs(self.cuts[index] - self.now), self.cuts[index]))
 
     def held_out(self) -> Any:

@@ -15,7 +15,7 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.data.case_numbers import Places, is_gap, named_cells
 from dagengine.data.readers import Record, suffix_of, table_of
 from dagengine.errors import InputError
-from dagengine.record.labels import Label, LabelFile, is_label_file
+from dagengine.record.labels import is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.statistics.sums import mean_score, present
@@ -25,6 +25,8 @@ from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
 Vote = str | bool | int | float
 V = TypeVar("V", bound=Vote)
 Kind = Literal["pass", "verdict", "number"]
+Source = str | Path | Mapping[int, Any]
+"""Where labels are: a case field (a dotted path), a file, or labels by the number of the case."""
 Given = Mapping[int, tuple[Vote, ...]]
 """What people said, by the number of the case: one label per person."""
 CriterionLabels = dict[int, dict[str, list[Vote]]]
@@ -32,6 +34,8 @@ CriterionLabels = dict[int, dict[str, list[Vote]]]
 NodeAnswers = Mapping[str, Given]
 """What people answered to nodes, by the name of the node: verdicts, and ratings from 0 to 1."""
 
+_NEEDED = "a row of labels needs the columns `case` and `label`"
+_COLUMNS = ("case", "name", "label", "metric", "run", "criterion")
 _SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".parquet"}
 # What people write who give no label.
 _NO_LABEL = frozenset(
@@ -74,8 +78,8 @@ class Labels:
         return (True, False) if self.kind == "pass" else ()
 
 
-def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any]) -> Given:
-    """The labels of a case field (a dotted path), of a file, or by the number of the case.
+def labels_of(cases: Sequence[TestCase], source: Source) -> Given:
+    """The labels of a source.
 
     A list is one label per person. A file (CSV, TSV, JSON, JSON lines, Parquet) has the columns
     `case` or `name` (the name of a case, or its place counted from 0) and `label`. Several rows
@@ -85,7 +89,7 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     if isinstance(source, Mapping):
         cells: Mapping[int, Any] = source
     elif suffix_of(Path(source)) in _SUFFIXES:
-        cells = _labels_in(Path(source), Places(cases))
+        cells = _labels_in(source, table_of(Path(source)).read(), Places(cases))
     else:
         cells = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
     votes = {number: tuple(_votes(value)) for number, value in cells.items()}
@@ -97,34 +101,31 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
 
 
 def _labels_in(
-    path: Path, places: Places, kept: Sequence[Record] | None = None
+    source: str | Path, records: Iterable[Record], places: Places
 ) -> Mapping[int, list[Any]]:
-    records = list(table_of(path).read()) if kept is None else kept
-    labels: dict[int, list[Any]] = {}
-    read, metrics = set[str](), set[str]()
-    for number, row in (_row_of(record, places) for record in records):
+    """The labels in the rows of a file, by the number of the case, without those of criteria."""
+    labels = defaultdict[int, list[Any]](list)
+    columns, read, metrics = dict[str, None](), set[str](), set[str]()
+    for record in records:
+        number, row = _row_of(record, places)
+        columns |= dict.fromkeys(record.value)
         if row.get("criterion") is None:  # several rows for a case are labels of several people
-            labels.setdefault(number, []).append(row.get("label"))
+            labels[number].append(row.get("label"))
             read.update(row)
             metrics.add(str(row.get("metric")))
-    columns = dict.fromkeys(name for record in records for name in record.value)
     if columns and "label" not in read:
-        raise InputError(f"{path} has no column `label`; it has {', '.join(columns)}")
+        raise InputError(f"{source} has no column `label`; it has {', '.join(columns)}")
     if len(metrics) > 1:
-        raise InputError(f"{path} has labels of several metrics (column `metric`): keep one")
+        raise InputError(f"{source} has labels of several metrics (column `metric`): keep one")
     return one_each(labels) if "run" in read else labels
 
 
-def criterion_labels(
-    cases: Sequence[TestCase], source: str | Path | Mapping[int, Any]
-) -> tuple[CriterionLabels, bool]:
+def criterion_labels(cases: Sequence[TestCase], source: Source) -> tuple[CriterionLabels, bool]:
     """The labels in a file with a column `criterion`, by case and criterion (its name or text).
 
     Also whether the source has any other labels.
     """
-    if isinstance(source, Mapping) or suffix_of(Path(source)) not in _SUFFIXES:
-        return {}, True
-    if is_label_file(Path(source)):
+    if isinstance(source, Mapping) or suffix_of(Path(source)) not in _SUFFIXES or walk_file(source):
         return {}, True
     places, whole = Places(cases), False
     labels: CriterionLabels = {}
@@ -146,10 +147,10 @@ def labels_among(
     One file may have the labels of several tables of verdicts. All other sources stay as they are.
     Raises InputError for what `labels_of` refuses, and if no row is about one of the cases.
     """
-    if suffix_of(Path(source)) not in _SUFFIXES or walk_file(source) is not None:
+    if suffix_of(Path(source)) not in _SUFFIXES or walk_file(source):
         return str(source), ""
-    places = Places(cases)
-    read, kept = list(table_of(Path(source)).read()), list[Record]()
+    places, read = Places(cases), list(table_of(Path(source)).read())
+    kept: list[Record] = []
     for record in read:
         row = record.value if isinstance(record.value, Mapping) else {}
         name = next(iter(named_cells(row, ("case", "name")).values()), None)
@@ -158,7 +159,7 @@ def labels_among(
     if not kept or len(kept) == len(read):
         return str(source), ""
     line = f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here"
-    return _labels_in(Path(source), places, kept), line
+    return _labels_in(source, kept, places), line
 
 
 def _votes(value: object) -> Iterator[Vote]:
@@ -196,10 +197,6 @@ def _row_of(record: Record, places: Places) -> tuple[int, Mapping[str, Any]]:
         raise InputError(f"{record.place}: {error}") from None
     there = f"; it has {', '.join(map(str, row))}" if row else ""
     raise InputError(f"{record.place}: {_NEEDED}{there}")
-
-
-_NEEDED = "a row of labels needs the columns `case` and `label`"
-_COLUMNS = ("case", "name", "label", "metric", "run", "criterion")
 
 
 def labels_for(
@@ -321,10 +318,10 @@ def _refusal(counts: Mapping[Vote, int], replay: Counterfactual, cases: Sequence
     )
 
 
-# Labels of people who walked the tree.
+# Labels for metrics, also those of people who walked the tree.
 
 
-def walk_file(source: str | Path | Mapping[int, Any]) -> Path | None:
+def walk_file(source: Source) -> Path | None:
     """The file of a source of labels that `dagengine view` wrote; None for all other sources."""
     if isinstance(source, Mapping) or not is_label_file(Path(source)):
         return None
@@ -332,42 +329,22 @@ def walk_file(source: str | Path | Mapping[int, Any]) -> Path | None:
 
 
 def sources_of(
-    labels: str | Path | Mapping[int, Any],
-    cases: Sequence[TestCase],
-    replays: Sequence[Counterfactual],
-) -> Sequence[Given]:
+    source: Source, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
+) -> list[Given]:
     """The labels for each metric: those of walks are about one metric, all others about each.
 
-    What says that there is no label (`N/A`) is none, unless it is a verdict of the metric.
+    What says that there is no label (`N/A`) is none, unless it is a verdict of the metric. Walks
+    have one label per person, of the cases that they are about by their content (also copies).
+    Those of another definition of a metric are left out (`left_out`). Raises InputError if walks
+    then have no label and no answer to a node.
     """
-    walks = walk_file(labels)
-    if walks is not None:
-        return walked_labels(walks, cases, replays)
-    every = labels_of(cases, labels)
-    sources: list[Given] = []
-    for replay in replays:
-        gaps = _gaps(every, replay, cases)
-        votes = {case: tuple(filterfalse(gaps.__contains__, own)) for case, own in every.items()}
-        sources.append(dict(filter(itemgetter(1), votes.items())))
-    return sources
-
-
-def _gaps(given: Given, replay: Counterfactual, cases: Sequence[TestCase]) -> Counter[Vote]:
-    """Labels that say that there is none and are no verdicts, by how often they are there."""
-    verdicts = _verdicts(replay, cases)
-    empty = (label for own in given.values() for label in own if plain_word(label) in _NO_LABEL)
-    return Counter(label for label in empty if verdict_named(label, verdicts) is None)
-
-
-def walked_labels(
-    path: Path, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
-) -> list[Given]:
-    """For each metric, how its cases ended by human answers: one label per person.
-
-    Cases are identified by their content, and copies of a case share its labels. Labels for
-    another definition of a metric are left out (`left_out`). Raises InputError if there is then
-    no label and no answer to a node.
-    """
+    if (path := walk_file(source)) is None:
+        every, sources = labels_of(cases, source), list[Given]()
+        for replay in replays:
+            gaps = _gaps(every, replay, cases)
+            votes = {n: tuple(filterfalse(gaps.__contains__, own)) for n, own in every.items()}
+            sources.append(dict(filter(itemgetter(1), votes.items())))
+        return sources
     people = [_answers_of_people(path, cases, replay) for replay in replays]
     if not any(answers for own in people for answers in own.values()):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
@@ -379,8 +356,15 @@ def walked_labels(
     return [own.get("", {}) for own in people]
 
 
+def _gaps(given: Given, replay: Counterfactual, cases: Sequence[TestCase]) -> Counter[Vote]:
+    """Labels that say that there is none and are no verdicts, by how often they are there."""
+    verdicts = _verdicts(replay, cases)
+    empty = (label for own in given.values() for label in own if plain_word(label) in _NO_LABEL)
+    return Counter(label for label in empty if verdict_named(label, verdicts) is None)
+
+
 def walked_answers(
-    source: str | Path | Mapping[int, Any], cases: Sequence[TestCase], replay: Counterfactual
+    source: Source, cases: Sequence[TestCase], replay: Counterfactual
 ) -> NodeAnswers:
     """People's answers to the nodes of a metric: one answer per person and case.
 
@@ -402,13 +386,14 @@ def _answers_of_people(
     numbers = defaultdict[str, list[int]](list)  # copies of a case share its labels
     for number, case in enumerate(cases):
         numbers[case.content_hash()].append(number)
-    people: dict[str, dict[int, dict[str, Vote]]] = {}
-    for label in _of(LabelFile(path).labels(), replay):
+    people = defaultdict[str, defaultdict[int, dict[str, Vote]]](lambda: defaultdict(dict))
+    for label in read_labels(path):
         vote = label.answer if label.node else label.outcome
-        if vote is not None and label.definition == now.get(label.node):
-            node = people.setdefault(label.node and replay.name_of(label.node), {})
+        fits = label.metric == replay.spec.name and label.definition == now.get(label.node)
+        if vote is not None and fits:
+            own = people[label.node and replay.name_of(label.node)]
             for number in numbers.get(label.case, ()):
-                node.setdefault(number, {})[label.who] = vote
+                own[number][label.who] = vote
     return {
         node: {number: tuple(votes.values()) for number, votes in by_case.items()}
         for node, by_case in people.items()
@@ -416,32 +401,26 @@ def _answers_of_people(
 
 
 def left_out(
-    source: str | Path | Mapping[int, Any],
-    cases: Sequence[TestCase],
-    replays: Sequence[Counterfactual],
+    source: Source, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
 ) -> Iterator[str]:
     """Lines for labels that do not count: `N/A`, and those of other definitions of metrics."""
-    path = walk_file(source)
-    labels = [] if path is None else LabelFile(path).labels()
-    every = labels_of(cases, source) if path is None else {}
+    if (path := walk_file(source)) is not None:
+        ends = [label for label in read_labels(path) if label.outcome is not None]
+        for replay in replays:
+            now, name = metric_hash(replay), replay.spec.name
+            own = [label.definition for label in ends if label.metric == name]
+            if stale := len(own) - own.count(now):
+                yield (
+                    f"{stale} of {counted(len(own), 'label')} left out: given to another "
+                    f"definition of {name!r}"
+                )
+        return
+    every = labels_of(cases, source)
     # A metric may have a verdict of such a name.
     for gaps in dict.fromkeys(tuple(_gaps(every, replay, cases).items()) for replay in replays):
         if words := ", ".join(f"{label!r} ({count})" for label, count in gaps):
             total = counted(sum(dict(gaps).values()), "label")
             yield f"{total} left out, as they say that there is none: {words}"
-    for replay in replays:
-        ends = [label for label in _of(labels, replay) if label.outcome is not None]
-        now = metric_hash(replay)
-        stale = sum(label.definition != now for label in ends)
-        if stale:
-            yield (
-                f"{stale} of {counted(len(ends), 'label')} left out: given to another definition "
-                f"of {replay.spec.name!r}"
-            )
-
-
-def _of(labels: Sequence[Label], replay: Counterfactual) -> Iterator[Label]:
-    return (label for label in labels if label.metric == replay.spec.name)
 
 
 def metric_hash(replay: Counterfactual) -> str:

@@ -192,15 +192,15 @@ def values_of(outcomes: Outcomes) -> list[NodeValue]:
 
 def columns_of(outcomes: Outcomes) -> list[Column]:
     """All votes on each item; None if an answer could not be read."""
-    return list(map(list, zip_longest(*map(_votes_in, outcomes))))
-
-
-def _votes_in(outcome: NodeValue | Failure) -> list[Vote | None]:
-    if isinstance(outcome, Failure):
-        return []
-    if outcome.verdict is None and isinstance(outcome.value, list):
-        return list(map(attrgetter("verdict"), outcome.value))
-    return [outcome.score if outcome.verdict is None else outcome.verdict]
+    rows: list[Column] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            rows.append([])
+        elif outcome.verdict is None and isinstance(outcome.value, list):
+            rows.append(list(map(attrgetter("verdict"), outcome.value)))
+        else:
+            rows.append([outcome.score if outcome.verdict is None else outcome.verdict])
+    return list(map(list, zip_longest(*rows)))
 
 
 def aggregate(
@@ -217,12 +217,14 @@ def aggregate(
     values = values_of(outcomes)
     columns = columns_of(outcomes) if columns is None else columns
     weights = weights or [1.0] * len(outcomes)
+    leaders: Sequence[Any] = outcomes  # a failure has no vote, so none leads
+    winner: NodeValue
     votes: list[Any]
     if values[0].verdict is not None:
-        winner, votes = _value(outcomes[leading(columns[0], weights)]), columns[0]
+        winner, votes = leaders[leading(columns[0], weights)], columns[0]
     elif isinstance(values[0].value, list):
-        winner, votes = _item_majorities(outcomes, columns, weights)
-        winner = replace(winner, spans=values[0].spans)
+        items, votes = _item_majorities(leaders, columns, weights)
+        winner = NodeValue(items, spans=values[0].spans)
     else:
         winner = _mean_rating(outcomes, weights)
         votes = [outcome.value if isinstance(outcome, NodeValue) else None for outcome in outcomes]
@@ -232,19 +234,19 @@ def aggregate(
 
 
 def _item_majorities(
-    outcomes: Outcomes, columns: Sequence[Column], weights: Sequence[float]
-) -> tuple[NodeValue, list[Any]]:
+    outcomes: Sequence[Any], columns: Sequence[Column], weights: Sequence[float]
+) -> tuple[list[Judgement], list[Any]]:
     """The majority judgement of each item, and the votes of each outcome on all items."""
     items: list[Judgement] = []
     for item, column in enumerate(columns):
-        judgement = _value(outcomes[leading(column, weights)]).value[item]
+        judgement = outcomes[leading(column, weights)].value[item]
         # Odds of one ballot are not those of the vote.
         items.append(judgement.model_copy(update={"odds": None}))
     # A column ends where its item was settled: later votes on the item do not count.
     votes: list[Any] = []
     for *row, outcome in zip_longest(*columns, outcomes):
         votes.append(None if isinstance(outcome, Failure) else row)
-    return NodeValue(items), votes
+    return items, votes
 
 
 def _mean_rating(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
@@ -272,11 +274,6 @@ def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:
         if key[1] is not None:
             sums[key] = sums.get(key, 0.0) + weight
     return keys.index(max(sums, key=sums.__getitem__))
-
-
-def _value(outcome: NodeValue | Failure) -> NodeValue:
-    assert isinstance(outcome, NodeValue)
-    return outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +309,7 @@ class RepeatVotes:
         while batch := min(filter(None, open_votes), default=0):
             start, open_items = len(outcomes), None
             if self.by_item and start:
-                open_items = frozenset(item for item, votes in enumerate(open_votes) if votes)
+                open_items = frozenset(compress(range(len(open_votes)), open_votes))
             outcomes += yield [
                 Ballot(0, sample, self.most, open_items, self.temperature)
                 for sample in range(start, start + batch)
@@ -327,13 +324,11 @@ class RepeatVotes:
                 is_open = len(column) == cast
                 open_votes.append(is_open and self.rule.more(column, self.most - cast))
         winner = aggregate(outcomes, [0] * len(outcomes), (), columns)
-        if winner.verdict is not None or not isinstance(self.rule, StandardError):
-            return winner
-        # The standard error of the mean rating beside it
-        error = self.rule.error(columns[0])
-        if error is None or winner.mode is None:
-            return winner
-        return replace(winner, mode=f"{winner.mode}, standard error {error:.3f}")
+        is_rating = winner.verdict is None and winner.score is not None
+        if is_rating and isinstance(self.rule, StandardError):
+            error = self.rule.error(columns[0])
+            winner = replace(winner, mode=f"{winner.mode}, standard error {error:.3f}")
+        return winner
 
     def _until_settled(self, votes: Column) -> Column:
         """The votes that count: none after those that settled the outcome."""
@@ -351,11 +346,11 @@ class Jury:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.models) < 2:
-            raise InputError(f"a jury needs at least two judges, got {len(self.models)}")
-        if self.weights and len(self.weights) != len(self.models):
-            count = len(self.models), len(self.weights)
-            raise InputError("a jury of {} judges needs as many weights, got {}".format(*count))
+        judges, weights = len(self.models), len(self.weights)
+        if judges < 2:
+            raise InputError(f"a jury needs at least two judges, got {judges}")
+        if weights not in (0, judges):
+            raise InputError(f"a jury of {judges} judges needs as many weights, got {weights}")
         if not all(math.isfinite(weight) and weight > 0 for weight in self.weights):
             raise InputError(f"the weights of a jury must be positive, got {self.weights!r}")
 

@@ -4,14 +4,6 @@ Each of them takes a metric (or a graph) and returns a copy that asks more if th
 score. The original stays as it is. What they cost is in the plan, what was voted in the steps of
 the results.
 
-    sure = voted(GEval(…), votes=15)
-    sure = judged_by(metric, ["gpt-4o", "claude-4", "gemini-3"])
-    sure = escalated(metric, to="gpt-5", below=0.9)
-    mixed = answered_by(metric, "gpt-5-mini", ["Extract claims"])
-    shown = quoted(metric, "required")
-    shown = exemplified(metric, {"Polite": [Example("Go away.", False)]})
-    asked = reworded(metric, {"Polite": "Is the answer polite in its own words?"})
-
 Yes/no nodes are also merged and split. Merged are a node and the node that one of its verdicts
 leads to, if the others of both end alike:
 
@@ -154,12 +146,7 @@ class AssignPanels(Assigning):
     A node whose verdicts all lead to the same score is left alone, since no vote on it can matter.
     """
 
-    def __init__(
-        self,
-        choose: Choice,
-        names: Nodes,
-        able: str,
-    ) -> None:
+    def __init__(self, choose: Choice, names: Nodes, able: str) -> None:
         super().__init__(able, lambda node: choose(node) is not None, self._seat, names)
         self._choose = choose
         self._needless = set[BaseNode]()

@@ -257,6 +257,14 @@ def test_ratings_are_averaged_until_the_standard_error_is_small() -> None:
     assert str(step.mode).endswith(", standard error 0.148")
 
 
+def test_a_vote_on_an_empty_list_has_no_standard_error() -> None:
+    poll = RepeatVotes(3, StandardError(), by_item=True).poll()
+    assert len(next(poll)) == 3
+    with pytest.raises(StopIteration) as ended:
+        poll.send([NodeValue([])] * 3)
+    assert (ended.value.value.value, ended.value.value.mode) == ([], None)
+
+
 def test_the_standard_error_is_that_of_two_more_ratings_with_a_deviation() -> None:
     rule = StandardError()
     ratings = [0.2, 0.4, 0.9]

@@ -12,11 +12,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
-
-from pydantic import BaseModel
+from typing import Any, cast
 
 from dagengine.compiler.plan import NONE, Plan, compile_metrics
 from dagengine.data.cases import Cases
@@ -46,8 +45,6 @@ from dagengine.test_case import CASE_TYPES, TestCase
 
 __all__ = ["ORDERS", "Condition", "Observation", "Observations", "a_repeat", "repeat"]
 
-T = TypeVar("T", bound=BaseModel)
-
 ORDERS = ("given", "swapped", "reversed")
 """As given, with the symmetric inputs swapped, and with the options in reverse order."""
 
@@ -63,79 +60,69 @@ class Variant:
     condition: Condition
     rewritten: SpecMetric
 
-    @property
-    def setting(self) -> Condition:
-        """The condition without its sample: what repetitions have in common."""
-        return replace(self.condition, sample=0)
 
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """The conditions under which everything is asked again, as `a_repeat` takes them."""
 
-def variants(
-    metrics: Sequence[Metric],
-    conditions: Iterable[Condition],
-    *,
-    symmetry: Symmetry | None = None,
-    paraphrases: Paraphrases | None = None,
-    judges: Mapping[str, Any] | None = None,
-    top_logprobs: int = 0,
-) -> list[Variant]:
-    """Every metric under every condition; the metrics themselves do not change.
+    times: int
+    orders: Sequence[str] = ("given",)
+    temperatures: Sequence[float | None] = (None,)
+    seeds: Sequence[int | None] = (None,)
+    paraphrases: Paraphrases = field(default_factory=dict)
+    judges: Mapping[str, Any] = field(default_factory=dict)
+    symmetry: Symmetry = field(default_factory=Symmetry)
+    top_logprobs: int = 0
 
-    Raises GraphError for metrics that do not compile, InputError for unknown names.
-    """
-    plan = compile_metrics(metrics)
-    specs = [replace(metric.spec, judged_reason=False) for metric in plan.metrics]
-    titles = {node.title for spec in specs for node in spec.graph.nodes()}
-    for name, wordings in (paraphrases or {}).items():
-        if unknown := [title for title in wordings if title not in titles]:
-            choices = ", ".join(map(repr, sorted(titles)))
-            raise InputError(
-                f"paraphrase {name!r}: no node is called {unknown[0]!r}; use {choices}"
-            )
-    by_spec: list[list[Variant]] = [[] for _ in specs]
-    for number, condition in enumerate(conditions):
-        changes = [*_changes(condition, symmetry, paraphrases or {})]
-        model = (judges or {})[condition.judge] if condition.judge else None
-        rewriting = Rewriting([*changes, Resampling(condition, top_logprobs)], model)
-        for spec, own in zip(specs, by_spec, strict=True):
-            named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
-            own.append(Variant(spec.name, condition, SpecMetric(named)))
-    return list(itertools.chain.from_iterable(by_spec))
+    def conditions(self) -> list[Condition]:
+        """Every combination, `times` times each; raises InputError for invalid conditions."""
+        if not isinstance(self.times, int) or not 1 <= self.times < REPETITIONS:
+            raise InputError(f"times must be a whole number from 1 on, got {self.times!r}")
+        if unknown := [order for order in self.orders if order not in ORDERS]:
+            raise InputError(f"there is no order {unknown[0]!r}; use {', '.join(ORDERS)}")
+        for name in ("orders", "temperatures", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise InputError(f"{name} must be a list of different values, got {values!r}")
+        ways = itertools.product(
+            tuple(self.judges) or ("",), self.temperatures, self.seeds, self.orders,
+            ("", *self.paraphrases), range(self.times),
+        )  # fmt: skip
+        return [
+            Condition(sample, order, temperature, seed, wording, judge)
+            for judge, temperature, seed, order, wording, sample in ways
+        ]
 
+    def variants(self, metrics: Sequence[Metric]) -> list[Variant]:
+        """Every metric under every condition; the metrics themselves do not change.
 
-def _changes(
-    condition: Condition, symmetry: Symmetry | None, paraphrases: Paraphrases
-) -> Iterator[Change]:
-    """The changes of a tree that a condition asks for."""
-    if condition.paraphrase:
-        yield paraphrase(paraphrases[condition.paraphrase])
-    if condition.order == "reversed":
-        yield reverse_options
-    elif condition.order == "swapped":
-        yield symmetry or Symmetry()
+        Raises GraphError for metrics that do not compile, InputError for unknown names.
+        """
+        rewritings = [(condition, self._rewriting(condition)) for condition in self.conditions()]
+        specs = [replace(own.spec, judged_reason=False) for own in compile_metrics(metrics).metrics]
+        titles = {node.title for spec in specs for node in spec.graph.nodes()}
+        for name, wordings in self.paraphrases.items():
+            for title in itertools.filterfalse(titles.__contains__, wordings):
+                choices = ", ".join(map(repr, sorted(titles)))
+                raise InputError(f"paraphrase {name!r}: no node is called {title!r}; use {choices}")
+        variants: list[Variant] = []
+        for spec in specs:
+            for number, (condition, rewriting) in enumerate(rewritings):
+                named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
+                variants.append(Variant(spec.name, condition, SpecMetric(named)))
+        return variants
 
-
-def conditions_of(
-    times: int,
-    orders: Sequence[str] = ("given",),
-    temperatures: Sequence[float | None] = (None,),
-    seeds: Sequence[int | None] = (None,),
-    paraphrases: Iterable[str] = (),
-    judges: Iterable[str] = (),
-) -> list[Condition]:
-    """Every combination, `times` times each; raises InputError for invalid conditions."""
-    if not isinstance(times, int) or not 1 <= times < REPETITIONS:
-        raise InputError(f"times must be a whole number from 1 on, got {times!r}")
-    if unknown := [order for order in orders if order not in ORDERS]:
-        raise InputError(f"there is no order {unknown[0]!r}; use {', '.join(ORDERS)}")
-    worded, named = ("", *paraphrases), tuple(judges) or ("",)
-    ways = (named, temperatures, seeds, orders, worded, range(times))
-    for name, way in (("orders", orders), ("temperatures", temperatures), ("seeds", seeds)):
-        if not way or len(set(way)) < len(way):
-            raise InputError(f"{name} must be a list of different values, got {way!r}")
-    return [
-        Condition(sample, order, temperature, seed, wording, judge)
-        for judge, temperature, seed, order, wording, sample in itertools.product(*ways)
-    ]
+    def _rewriting(self, condition: Condition) -> Rewriting:
+        """The changes of trees that a condition asks for."""
+        changes: list[Change] = []
+        if condition.paraphrase:
+            changes.append(paraphrase(self.paraphrases[condition.paraphrase]))
+        if condition.order == "reversed":
+            changes.append(reverse_options)
+        elif condition.order == "swapped":
+            changes.append(self.symmetry)
+        model = self.judges[condition.judge] if condition.judge else None
+        return Rewriting([*changes, Resampling(condition, self.top_logprobs)], model)
 
 
 async def a_repeat(
@@ -181,26 +168,23 @@ async def a_repeat(
     `stream` raises, and InputError for invalid conditions.
     """
     check_settings(a_repeat, settings)
-    conditions = conditions_of(times, orders, temperatures, seeds, paraphrases or (), judges or ())
-    made = variants(
-        metrics,
-        conditions,
-        symmetry=symmetry,
-        paraphrases=paraphrases,
-        judges=judges,
+    design = Design(
+        times=times, orders=orders, temperatures=temperatures, seeds=seeds,
+        paraphrases=paraphrases or {}, judges=judges or {}, symmetry=symmetry or Symmetry(),
         top_logprobs=top_logprobs,
-    )
+    )  # fmt: skip
+    variants = design.variants(metrics)
     if "swapped" in orders and isinstance(test_cases, Sequence):
         # A case that cannot be swapped is refused here, before the first question is asked.
         for case in cast(Sequence[TestCase], test_cases):
             if isinstance(case, CASE_TYPES):
-                (symmetry or Symmetry()).swap(case)
-    engine = LocalExecutor([variant.rewritten for variant in made], cast(Settings, settings))
+                design.symmetry.swap(case)
+    engine = LocalExecutor([variant.rewritten for variant in variants], cast(Settings, settings))
 
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
     with progress_bar(engine, total, show) as advance:
-        record = _Record(engine, made, texts, second_answers, on_row, advance)
+        record = _Record(engine, variants, texts, second_answers, on_row, advance)
         with engine.keeping(lambda: Observations(tuple(record.rows), engine.totals)):
             await engine.judge(checked, record)
     return Observations(tuple(record.rows), engine.totals)
@@ -276,22 +260,20 @@ class _Record(RunObserver):
         """`on_row` gets each row after its observations, `advance` each that is finished."""
         self._timeout = engine.limits.case_timeout  # again, for the second answers of a case
         self._on_row, self._advance = on_row, advance
-        plan = engine.plan
+        self._plan, self._variants, self._keeps_texts = engine.plan, variants, texts
         self.rows: list[Observation] = []
-        self._plan, self._variants = plan, variants
-        self._keeps_texts = texts
         # By metric and setting, the numbers of the variants that are its repetitions
-        settings: dict[tuple[str, Condition], list[int]] = {}
+        settings = defaultdict[tuple[str, Condition], list[int]](list)
         for number, variant in enumerate(variants):
-            settings.setdefault((variant.metric, variant.setting), []).append(number)
-        self._repeated = [
-            (variants[group[0]], SecondAnswers(plan, group, variants[group[0]].rewritten))
-            for group in settings.values()
-            if second_answers and len(group) > 1
-        ]
+            settings[variant.metric, variant.condition.setting].append(number)
+        self._repeated: list[tuple[Variant, SecondAnswers]] = []
+        for group in settings.values():
+            first = variants[group[0]]
+            if second_answers and len(group) > 1:
+                self._repeated.append((first, SecondAnswers(self._plan, group, first.rewritten)))
         self._questions: dict[int, dict[tuple[int, str], str]] = {}
         self._known: dict[Any, Any] = {}  # of equal values one is kept
-        self._quoting = _quoting(plan, variants)
+        self._quoting = _quoting(self._plan, variants)
 
     def case_judged(self, case: JudgedCase) -> None:
         """Note which questions a case was asked, and what it lacks."""
@@ -313,13 +295,9 @@ class _Record(RunObserver):
                     written = answer.step.answers if answer.raw is None else (answer.raw,)
                     # It belongs to no run: its sample is one that a longer benchmark would use.
                     condition = replace(variant.condition, sample=answer.sample)
-                    row = replace(
-                        self._step(case, variant, answer.step, written),
-                        condition=self._known.setdefault(condition, condition),
-                        alone=True,
-                        question=answer.question,
-                    )
-                    self.rows.append(row)
+                    condition = self._known.setdefault(condition, condition)
+                    row = self._step(case, variant, answer.step, written, answer.question)
+                    self.rows.append(replace(row, condition=condition, alone=True))
 
     def row_finished(self, row: CaseResult) -> None:
         """Move the progress bar on."""
@@ -329,7 +307,7 @@ class _Record(RunObserver):
         """Make the observations of a case: metrics and their nodes."""
         questions = self._questions.pop(row.index, {})
         for number, (variant, result) in enumerate(zip(self._variants, row.metrics, strict=True)):
-            wrote = [text for step in result.steps for text in _texts_of(step, result)]
+            written = [_texts_of(step, result) for step in result.steps]
             self.rows.append(
                 Observation(
                     row.index,
@@ -338,20 +316,16 @@ class _Record(RunObserver):
                     variant.condition,
                     None,
                     result.score,
-                    self._keep(wrote),
+                    self._keep(list(itertools.chain.from_iterable(written))),
                     result.outcome,
                     self._known.setdefault(result.path, result.path),
                     weighted=result.mode == "weighted",
                 )
             )
-            self.rows += (
-                replace(
-                    self._step(row.index, variant, step, _texts_of(step, result)),
-                    question=questions.get((number, step.node)),
-                )
-                for step in result.steps
-                if step.kind != _FIELD
-            )
+            for step, texts in zip(result.steps, written, strict=True):
+                if step.kind != _FIELD:
+                    question = questions.get((number, step.node))
+                    self.rows.append(self._step(row.index, variant, step, texts, question))
         if self._on_row is not None:
             self._on_row(row)
 
@@ -364,20 +338,22 @@ class _Record(RunObserver):
         text = "\0".join(answers).encode(errors="surrogatepass")
         return hashlib.sha256(text).hexdigest()[:16]
 
-    def _step(self, case: int, variant: Variant, step: Step, written: Sequence[str]) -> Observation:
+    def _step(
+        self, case: int, variant: Variant, step: Step, written: Sequence[str], question: str | None
+    ) -> Observation:
         # The verdicts about the items of a list
-        listed = step.output if step.kind == VerdictListNode.kind else None
-        items = tuple(row["verdict"] for row in listed or ())
-        keys, gains = keyed_criteria(listed or ())
+        listed = (step.output or ()) if step.kind == VerdictListNode.kind else ()
+        keys, gains = _keyed_criteria(listed)
         return Observation(
             case, variant.metric, step.node, variant.condition, step.verdict, step.score,
-            self._keep(written), step.outcome, confidence=step.confidence, items=items,
+            self._keep(written), step.outcome, confidence=step.confidence,
+            items=tuple(row["verdict"] for row in listed), question=question,
             unsupported=_lacks_support(step, self._quoting.get((variant.metric, step.node))),
             keys=self._known.setdefault(keys, keys), gains=gains,
         )  # fmt: skip
 
 
-def keyed_criteria(
+def _keyed_criteria(
     listed: Sequence[Mapping[str, Any]],
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[float | None, ...]]:
     """The keys of the criteria in a list of verdicts, and what they brought to the score."""

@@ -33,7 +33,7 @@ from dagengine.question import Options, Question
 from dagengine.reliability import Observations, a_repeat, repeat
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Resampling
-from dagengine.reliability.repetition import ORDERS, conditions_of, variants
+from dagengine.reliability.repetition import ORDERS, Design
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
@@ -451,7 +451,7 @@ def test_a_repetition_from_the_store_makes_no_call(tmp_path: Path) -> None:
 
 
 def test_the_plan_of_repetitions_counts_their_questions() -> None:
-    made = variants([tree()], conditions_of(5))
+    made = Design(times=5).variants([tree()])
     plan = compile_metrics([variant.rewritten for variant in made])
     asked = repeat(CASES, [tree()], times=5, model=ScriptedJudge(TRUTH)).totals
     planned = estimate(plan, CASES)
@@ -461,7 +461,9 @@ def test_the_plan_of_repetitions_counts_their_questions() -> None:
 
 
 def test_conditions_are_every_combination() -> None:
-    found = conditions_of(2, ("given", "reversed"), judges=("a", "b"))
+    found = Design(
+        times=2, orders=("given", "reversed"), judges={"a": None, "b": None}
+    ).conditions()
     assert len(set(found)) == len(found) == 8
     assert found[0] == Condition(judge="a")
-    assert conditions_of(1) == [Condition()]
+    assert Design(times=1).conditions() == [Condition()]

@@ -368,9 +368,9 @@ class BenchmarkJob:
     @property
     def runs(self) -> int:
         """Number of runs of each case."""
-        from dagengine.reliability.repetition import conditions_of
+        from dagengine.reliability.repetition import Design
 
-        return len(conditions_of(**self.ways, judges=self.judges))
+        return len(Design(**self.ways, judges=self.judges).conditions())
 
     def ask(self) -> Observations:
         """Print the number of calls, then ask."""

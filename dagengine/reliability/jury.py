@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import attrgetter
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.agreement import krippendorff_alpha
 from dagengine.reliability.statistics.sums import mean_score
-from dagengine.results import CaseResult
+from dagengine.results import CaseResult, Step
 from dagengine.voting.panels import Vote, leading
 
 Table = Sequence[Sequence[Vote | None]]
@@ -51,14 +53,14 @@ def vote_table(rows: Iterable[CaseResult], metric: str, node: str) -> list[list[
     None is an answer that could not be read, or an item that was settled before.
     """
     table: list[list[Vote | None]] = []
-    results = (result for row in rows for result in row.metrics if result.metric == metric)
-    steps = (step for result in results for step in result.steps if step.node == node)
-    for step in steps:
-        lists = [vote for vote in step.votes if isinstance(vote, list | tuple)]
-        if lists:
-            table += [[vote and vote[item] for vote in step.votes] for item in range(len(lists[0]))]
-        elif step.votes:
-            table.append(list(step.votes))
+    for result in chain.from_iterable(map(attrgetter("metrics"), rows)):
+        steps: Iterable[Step] = result.steps if result.metric == metric else ()
+        for step in steps:
+            if step.node == node and any(isinstance(vote, list | tuple) for vote in step.votes):
+                by_item = (repeat(None) if vote is None else vote for vote in step.votes)
+                table += map(list, zip(*by_item, strict=False))
+            elif step.node == node and step.votes:
+                table.append(list(step.votes))
     return table
 
 

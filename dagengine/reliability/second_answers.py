@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -101,52 +101,55 @@ class SecondAnswers:
     def __init__(self, plan: Plan, metrics: Sequence[int], metric: Metric) -> None:
         self.replay = Counterfactual(metric)
         self.plan = self.replay.plan
-        self.speaking = list(filter(self.replay.speaks, self.plan.units))
+        self.speaking = {unit.index for unit in self.plan.units if self.replay.speaks(unit)}
         self._answers = 0  # of a judge, in all runs
-        self._lacking: dict[int, tuple[Lack, JudgedCase]] = {}
-        self._metrics = metrics
-        self._starts = [plan.metrics[number].slots.start for number in metrics]
+        self._lacking: dict[int, tuple[Lack, _Asking]] = {}
+        # By the number of a repetition in the plan, the first of its slots.
+        self._starts = {number: plan.metrics[number].slots.start for number in metrics}
         # The same metric compiled alone has its slots in the same order.
         self._units = [
-            plan.units[plan.slots[self._starts[0] + unit.slots[0]].unit] for unit in self.plan.units
+            plan.units[plan.slots[self._starts[metrics[0]] + unit.slots[0]].unit]
+            for unit in self.plan.units
         ]
 
     def note(self, case: JudgedCase) -> None:
         """Take in a case that has its runs."""
-        runs = chain.from_iterable(self.runs(case.state))
-        self._answers += sum(self.plan.units[unit].node.asks for unit in runs)
-        if (lack := self.lack(case)) is not None:
-            self._lacking[case.index] = lack, case
+        runs = list(self.runs(case.state))
+        self._answers += self._count_questions(chain.from_iterable(runs))
+        asking = _Asking(self, case, runs)
+        if units := asking.lacking():
+            again = [self.replay.units_to_run(self.plan.units[unit]) for unit in units]
+            # An answer that is not the first one may lead to what no run with a score has reached.
+            behind = set[int]().union(*(nx.descendants(self.plan.graph, unit) for unit in units))
+            calls = self._count_questions(chain(*again, behind.difference(*runs)))
+            self._lacking[case.index] = Lack(tuple(units), calls, case.case.content_hash()), asking
 
     async def ask(self, timeout: float | None) -> list[tuple[int, list[SecondAnswer]]]:
         """Ask what the chosen cases lack; answers in their order, none if that takes too long."""
 
         async def answer(_: int, case: int) -> tuple[int, list[SecondAnswer]]:
             with anyio.move_on_after(timeout):
-                return case, await _Asking(self, self._lacking[case][1]).answers()
+                return case, await self._lacking[case][1].answers()
             return case, []
 
         lacks = {case: lack for case, (lack, _) in self._lacking.items()}
         return await together(answer, chosen_cases(lacks, self._answers), _AT_ONCE)
 
-    def lack(self, case: JudgedCase) -> Lack | None:
-        """The answers that a case lacks; None if it lacks none."""
-        units = _Asking(self, case).lacking
-        if not units:
-            return None
-        again = [self.replay.units_to_run(self.plan.units[unit]) for unit in units]
-        # An answer that is not the first one may lead to what no run with a score has reached.
-        behind = set[int]().union(*(nx.descendants(self.plan.graph, unit) for unit in units))
-        behind = behind.difference(*self.runs(case.state))
-        calls = sum(self.plan.units[number].node.asks for number in chain(*again, behind))
-        return Lack(units, calls, case.case.content_hash())
+    def again(self, unit: int, sample: int) -> Unit:
+        """A unit as another run would ask it; `sample` counts on from the runs."""
+        original = self._units[unit]
+        return replace(original, node=later(original.node, sample))
+
+    @property
+    def times(self) -> int:
+        """Number of runs of each case."""
+        return len(self._starts)
 
     def runs(self, state: CaseState) -> Iterator[dict[int, NodeValue]]:
         """Values of the units in each run with a score."""
-        results = state.results()
-        for number, start in zip(self._metrics, self._starts, strict=True):
+        results, values = state.results(), state.values
+        for number, start in self._starts.items():
             if results[number].score is not None:
-                values = state.values
                 yield {
                     unit.index: values[start + slot]
                     for unit in self.plan.units
@@ -154,65 +157,54 @@ class SecondAnswers:
                     if start + slot in values
                 }
 
-    @property
-    def times(self) -> int:
-        """Number of runs of each case."""
-        return len(self._metrics)
-
-    def again(self, unit: int, sample: int) -> Unit:
-        """A unit as another run would ask it."""
-        original = self._units[unit]
-        return replace(original, node=later(original.node, sample))
+    def _count_questions(self, units: Iterable[int]) -> int:
+        return sum(self.plan.units[unit].node.asks for unit in units)
 
 
 class _Asking:
     """One case in progress: how many answers each unit has, and in which run it was reached."""
 
-    def __init__(self, setting: SecondAnswers, case: JudgedCase) -> None:
+    def __init__(self, setting: SecondAnswers, case: JudgedCase, runs: Iterable[Values]) -> None:
         self._setting, self._case = setting, case
         self._heard: Counter[int] = Counter()
         self._alone: Counter[int] = Counter()
         self._reached: dict[int, Values] = {}
-        for values in setting.runs(case.state):
-            for unit in setting.speaking:
-                if unit.index in values:
-                    self._heard[unit.index] += 1
-                    self._reached.setdefault(unit.index, values)
-            if all(self._heard[unit.index] >= _ANSWERS for unit in setting.speaking):
-                break
+        for values in runs:
+            for unit in setting.speaking.intersection(values):
+                self._heard[unit] += 1
+                self._reached.setdefault(unit, values)
 
-    @property
-    def lacking(self) -> tuple[int, ...]:
+    def lacking(self) -> list[int]:
         """The units that the runs reached, and that have fewer than two answers."""
-        return tuple(unit for unit in sorted(self._reached) if self._heard[unit] < _ANSWERS)
+        return [unit for unit in sorted(self._reached) if self._heard[unit] < _ANSWERS]
 
     async def answers(self) -> list[SecondAnswer]:
         """Every answer, in an order that does not depend on which came first."""
         answers: list[SecondAnswer] = []
         # All of a round are counted before the first is asked; what they reach is the next round.
-        while lacking := list(self._lacking()):
-            for batch, values in await together(self.again, lacking):
+        while due := list(self.next_round()):
+            for batch, values in await together(self.answer_again, due):
                 answers += batch
                 await self.follow(values)
         return answers
 
-    def _lacking(self) -> Iterator[tuple[int, int]]:
+    def next_round(self) -> Iterator[tuple[int, int]]:
         """Units with fewer than two answers, and the sample of the next one; counts them in."""
-        for unit in sorted(self._reached):
+        for unit in self.lacking():
             while self._heard[unit] < _ANSWERS:
                 yield unit, self._setting.times + self._alone[unit]
                 self._heard[unit] += 1
                 self._alone[unit] += 1
 
-    async def again(
-        self, _: int, lacking: tuple[int, int]
+    async def answer_again(
+        self, _: int, due: tuple[int, int]
     ) -> tuple[list[SecondAnswer], dict[int, NodeValue]]:
         """A unit's next answer, and everything said in its run with that in place."""
-        unit, sample = lacking
-        reached = self._reached[unit]
+        unit, sample = due
+        reached, units = self._reached[unit], self._setting.plan.units
         renewed = [
             number
-            for number in self._setting.replay.units_to_run(self._setting.plan.units[unit])
+            for number in self._setting.replay.units_to_run(units[unit])
             if number == unit or number in reached  # what the run did not reach is not read
         ]
         values = {number: value for number, value in reached.items() if number not in renewed}
@@ -224,8 +216,8 @@ class _Asking:
             values[number] = outcome
             # A unit's value as the metric takes it: with its score, where it gives one
             taken = self._walk(values)[0].values
-            slots = self._setting.plan.units[number].slots
-            values[number] = next((taken[slot] for slot in slots if slot in taken), values[number])
+            in_slots = (taken[slot] for slot in units[number].slots if slot in taken)
+            values[number] = next(in_slots, outcome)
             answers.append(self._second(number, sample, values[number]))
         return answers, values
 
@@ -233,8 +225,7 @@ class _Asking:
         """Note which units an answer leads to that no run reached."""
         if not values:
             return
-        speaks = {unit.index for unit in self._setting.speaking}
-        while waiting := [unit for unit in self._walk(values)[1] if unit not in speaks]:
+        while waiting := [n for n in self._walk(values)[1] if n not in self._setting.speaking]:
             for unit in waiting:
                 outcome = await self._ask(unit, self._setting.times, values)
                 if isinstance(outcome, Failure):

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dagengine.compiler.plan import NONE, Unit, compile_metrics
+import networkx as nx
+
+from dagengine.compiler.plan import ALWAYS, NONE, Unit, compile_metrics
 from dagengine.graph.graph import Metric, MetricSpec
+from dagengine.graph.node import BaseNode
 from dagengine.graph.node_at_work import asking_nobody
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
@@ -27,7 +30,7 @@ from dagengine.results import MetricResult, Verdict
 from dagengine.semantics.scheduler import CaseState
 from dagengine.test_case import TestCase, read_field
 
-_JUDGEMENTS = (BinaryJudgementNode, NonBinaryJudgementNode)
+_ANSWERING = (BinaryJudgementNode, NonBinaryJudgementNode, RatingNode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +73,27 @@ class Counterfactual:
     def __init__(self, metric: Metric) -> None:
         """Raises GraphError when the metric does not compile."""
         self.plan = compile_metrics([metric])
-        self._computed = [False] * len(self.plan.units)
-        sources: set[int] = set()  # whose values follow from replies and fields
+        self._computed: list[bool] = []
+        self._reads: nx.DiGraph[int] = nx.DiGraph()
+        known: set[int] = set()  # units whose values follow from replies and fields
         for unit in self.plan.units:  # sources come first
-            # Code that is a coroutine may wait for something, and then has no value at once.
-            plain = isinstance(unit.node, FieldNode) or (
-                isinstance(unit.node, CodeNode)
-                and not inspect.iscoroutinefunction(unit.node.function)
-            )
-            self._computed[unit.index] = plain and sources.issuperset(unit.inputs)
-            if self._computed[unit.index] or isinstance(unit.node, (*_JUDGEMENTS, RatingNode)):
-                sources.add(unit.index)
+            sources = [source for _, source, _ in unit.sources]
+            self._reads.add_node(unit.index)
+            self._reads.add_edges_from((source, unit.index) for source in sources)
+            self._computed.append(_has_value_at_once(unit.node) and known.issuperset(sources))
+            if self._computed[-1] or isinstance(unit.node, _ANSWERING):
+                known.add(unit.index)
+        self._names: dict[str, str] = {}
         speakers: dict[str, Speaker] = {}
         # Slots are in topological order; units that share a name speak as the first of them.
-        for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit != NONE):
+        for slot in self.plan.slots:
+            if slot.unit == NONE:
+                continue
+            unit = self.plan.units[slot.unit]
+            self._names.setdefault(slot.name, unit.name)
             if unit.name not in speakers and self.speaks(unit):
-                reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
-                speakers[unit.name] = Speaker(unit.name, unit.node.kind, reads)
+                own = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
+                speakers[unit.name] = Speaker(unit.name, unit.node.kind, own)
         self.speakers = tuple(speakers.values())
 
     @property
@@ -130,21 +137,12 @@ class Counterfactual:
 
     def _asked_before(self, unit: Unit) -> set[str]:
         """Names of the asking nodes that code works on, through other code."""
-        names: set[str] = set()
-        waiting = [*unit.inputs]
-        while waiting:
-            source = self.plan.units[waiting.pop()]
-            if source.node.asks:
-                names.add(source.name)
-            waiting += [before for _, before, _ in source.sources]
-        return names
+        before = (self.plan.units[number] for number in nx.ancestors(self._reads, unit.index))
+        return {source.name for source in before if source.node.asks}
 
     def name_of(self, step: str) -> str:
         """The speaker behind a step; a node in several places of a metric is one speaker."""
-        for slot in self.plan.slots:
-            if slot.name == step and slot.unit != NONE:
-                return self.plan.units[slot.unit].name
-        return step
+        return self._names.get(step, step)
 
     def verdicts_of(self, node: str) -> tuple[Verdict, ...]:
         """The verdicts that a node may give; empty if they depend on the case."""
@@ -194,6 +192,13 @@ class Counterfactual:
             low, high = unit.node.points.ends
             value = low + reply.score * (high - low)
         return NodeValue(value, verdict=reply.verdict, score=reply.score)
+
+
+def _has_value_at_once(node: BaseNode) -> bool:
+    """Return whether a node computes, and waits for nothing, as code that is a coroutine may."""
+    if isinstance(node, CodeNode):
+        return not inspect.iscoroutinefunction(node.function)
+    return isinstance(node, FieldNode)
 
 
 def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue | None:

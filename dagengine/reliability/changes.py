@@ -122,26 +122,8 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
 
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:
-    """Noise that a card foretells for a metric; raises InputError without it."""
-    value, low, high = _flip_rate(card, found.name)
-    # Nodes that the card measured with another definition than the new run has
-    measured = card.binding.metrics.get(found.name, {})
-    now = {node.name: node.hash for node in found.trees.new.every_node()}
-    changed = [name for name, digest in now.items() if measured.get(name) != digest]
-    return Noise(
-        value,
-        low,
-        high,
-        found.scored,
-        int(stats.binom.ppf(0.025, found.scored, low)),
-        int(stats.binom.ppf(0.975, found.scored, high)),
-        text_if(changed, f"{' and '.join(changed)} changed since"),
-    )
-
-
-def _flip_rate(card: JudgeCard, name: str) -> tuple[float, float, float]:
-    """The flip rate of a metric on a card, with its interval; raises InputError without one."""
-    metrics = {measured.metric: measured for measured in card.metrics}
+    """Noise that a card foretells for a metric; raises InputError without its flip rate."""
+    name, metrics = found.name, {measured.metric: measured for measured in card.metrics}
     if name not in metrics:
         raise InputError(f"the card has no metric {name!r}; it has {', '.join(metrics)}")
     rates = (under.figure("flip-rate") for under in metrics[name].settings)
@@ -149,7 +131,20 @@ def _flip_rate(card: JudgeCard, name: str) -> tuple[float, float, float]:
     if rate is None or rate.value is None:
         why = "the metric has no threshold" if rate is None else rate.note
         raise InputError(f"the card has no flip rate of {name!r}: {why}")
-    return rate.value, *(rate.ends or (rate.value, rate.value))
+    low, high = rate.ends or (rate.value, rate.value)
+    # Nodes that the card measured with another definition than the new run has
+    measured = card.binding.metrics.get(name, {})
+    now = {node.name: node.hash for node in found.trees.new.every_node()}
+    changed = [node for node, digest in now.items() if measured.get(node) != digest]
+    return Noise(
+        rate.value,
+        low,
+        high,
+        found.scored,
+        int(stats.binom.ppf(0.025, found.scored, low)),
+        int(stats.binom.ppf(0.975, found.scored, high)),
+        text_if(changed, f"{' and '.join(changed)} changed since"),
+    )
 
 
 # The report.

@@ -331,10 +331,10 @@ class VerdictRows:
             raise InputError(f"scale={scale}: give the lowest and the highest score")
         self._cases, self._metric, self._scale = cases, metric, scale
         self._counted, self._alone = counted, alone
-        self._runs: dict[tuple[int, str, Condition], dict[str, Observation]] = {}
+        self._runs = defaultdict[tuple[int, str, Condition], dict[str, Observation]](dict)
         self._whole: list[Observation] = []
         self._seen: Counter[tuple[int, str, str, Condition]] = Counter()
-        self._taken = defaultdict[tuple[str, Condition], set[int]](set)
+        self._taken = defaultdict[tuple[str, str, Condition], set[int]](set)
         # There are few conditions and verdicts, but many rows of each: they share them.
         self._settings: dict[tuple[Any, ...], Condition] = {}
         self._paths: dict[Verdict, Turns] = {}
@@ -346,19 +346,17 @@ class VerdictRows:
             observation = self._observation(named_cells(row, _COLUMNS), where)
         except (ValueError, TypeError) as error:
             raise InputError(f"{where} is not a verdict or score: {error}") from None
-        case, metric, condition = observation.case, observation.metric, observation.condition
+        case, metric, node = observation.case, observation.metric, observation.node
+        condition = observation.condition
+        taken = self._taken[metric, node, condition]
+        if case in taken:
+            subject = f"node {node!r}" if node else "the metric"
+            raise InputError(f"{where}: run {condition.sample} of case {case} has {subject} twice")
+        taken.add(case)
         if self._alone:
-            cases = self._taken[metric, condition]
-            twice = not self._counted and case in cases
-            cases.add(case)
             self._whole.append(observation)
         else:
-            nodes = self._runs.setdefault((case, metric, condition), {})
-            twice = observation.node in nodes
-            nodes[observation.node] = observation
-        if twice:
-            subject = f"node {observation.node!r}" if observation.node else "the metric"
-            raise InputError(f"{where}: run {condition.sample} of case {case} has {subject} twice")
+            self._runs[case, metric, condition][node] = observation
 
     def _observation(self, cells: Mapping[str, Any], where: str) -> Observation:
         case = self._cases.of(cells.get("case"), where)

@@ -27,6 +27,7 @@ from dagengine.graph.graph import Metric
 from dagengine.graph.judging import Quotes
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
+from dagengine.graph.nodes import FieldNode
 from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
 from dagengine.prompts.quotes import has_support
 from dagengine.question import REPETITIONS
@@ -43,13 +44,10 @@ from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step, Totals
 from dagengine.test_case import CASE_TYPES, TestCase
 
-__all__ = ["ORDERS", "Condition", "Observation", "Observations", "a_repeat", "repeat"]
-
 ORDERS = ("given", "swapped", "reversed")
 """As given, with the symmetric inputs swapped, and with the options in reverse order."""
 
 Paraphrases = Mapping[str, Mapping[str, Wording]]
-_FIELD = "field"
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +321,7 @@ class _Record(RunObserver):
                 )
             )
             for step, texts in zip(result.steps, written, strict=True):
-                if step.kind != _FIELD:
+                if step.kind != FieldNode.kind:
                     question = questions.get((number, step.node))
                     self.rows.append(self._step(row.index, variant, step, texts, question))
         if self._on_row is not None:

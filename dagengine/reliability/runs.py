@@ -185,7 +185,7 @@ def runs_of(
     cases: dict[int, Mapping[Condition, list[Run]]] = {}
     for case, settings in sorted(collected.runs.items()):
         in_order = {at: [*map(row.__getitem__, sorted(row))] for at, row in settings.items()}
-        cases[case] = _seeds_as_repeats(in_order)
+        cases[case] = seeds_as_repeats(in_order)
     return Runs(replay.spec.name, cases, groups or {}, collected.alone)
 
 
@@ -294,11 +294,11 @@ class _Collected:
         return meant
 
 
-def _seeds_as_repeats(settings: Mapping[Condition, list[Run]]) -> Mapping[Condition, list[Run]]:
+def seeds_as_repeats(settings: Mapping[Condition, list[T]]) -> Mapping[Condition, list[T]]:
     """If a case ran once under each seed, the seeds are repeats: together they are one setting."""
     if any(len(runs) > 1 for runs in settings.values()):
         return settings
-    merged = defaultdict[Condition, list[Run]](list)
+    merged = defaultdict[Condition, list[T]](list)
     for setting, runs in settings.items():
         merged[replace(setting, seed=None)] += runs
     return settings if len(merged) == len(settings) else dict(merged)

@@ -33,6 +33,7 @@ from dagengine.reliability.observations import (
     setting_of,
     share_of_scale,
 )
+from dagengine.reliability.runs import seeds_as_repeats
 from dagengine.reliability.statistics.sums import indices, needs, present
 from dagengine.reliability.verdict_rows import COLUMNS, Row, rows_of
 from dagengine.test_case import LLMTestCase
@@ -309,12 +310,9 @@ def _score_arrays(
         case, candidate, run, share = map(numpy.array, zip(*filled, strict=True))
         scores[setting] = numpy.full((len(candidates), max(candidates), width), numpy.nan)
         scores[setting][case, candidate, run] = share
-    if width == 1:  # each seed asked once: seeds are repeats of one setting
-        merged = defaultdict[Condition, list[Any]](list)
-        for setting, own in scores.items():
-            merged[replace(setting, seed=None)].append(own)
-        if len(merged) < len(scores):
-            scores = {at: numpy.concatenate(parts, 2) for at, parts in merged.items()}
+    if width == 1:
+        pooled = seeds_as_repeats({at: [array] for at, array in scores.items()})
+        scores = {at: numpy.concatenate(parts, 2) for at, parts in pooled.items()}
     for array in scores.values():
         for case, count in enumerate(candidates):
             array[case, count:] = -numpy.inf

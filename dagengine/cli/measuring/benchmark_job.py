@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
     from dagengine.estimate.estimates import Estimate
     from dagengine.metrics import BaseMetric
+    from dagengine.reliability.observations import Observations
     from dagengine.reliability.perturbations import Symmetry
-    from dagengine.reliability.repetition import Observations
     from dagengine.test_case import TestCase
 
 # Alternatives per token; a verdict's probability is read from them.

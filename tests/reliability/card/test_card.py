@@ -34,7 +34,7 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.card.verdict import verdict as verdict_of
 from dagengine.reliability.card.words import QUESTIONS, answers, title
 from dagengine.reliability.fingerprint import bind, changes
-from dagengine.reliability.repetition import Condition, Observation
+from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 

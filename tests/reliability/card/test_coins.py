@@ -13,7 +13,7 @@ from dagengine.reliability.card import card_page, make_card
 from dagengine.reliability.card.faces import markdown
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.card.words import answers
-from dagengine.reliability.repetition import Condition, Observation
+from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 

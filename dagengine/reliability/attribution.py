@@ -88,7 +88,7 @@ def attribute(
     would have led to it, answers there as on all cases.
     """
     pooled = _counts(itertools.chain.from_iterable(runs.values()), *alone.values())
-    scores: dict[object, float | None] = {}
+    attribution = _Attribution(replay, pooled)
     noise: list[CaseNoise] = []
     alike: dict[object, CaseNoise] = {}  # cases whose runs are equal, where nothing else is read
     for number, own in sorted(runs.items()):
@@ -98,7 +98,7 @@ def attribute(
                    number if replay.computes else None)  # fmt: skip
             if key not in alike:
                 case = cases[number] if cases else None
-                alike[key] = _Case(replay, own, lone, pooled, case, scores).noise(number)
+                alike[key] = attribution.noise(number, own, lone, case)
             noise.append(replace(alike[key], case=number))
     return _weigh(noise)
 
@@ -147,85 +147,82 @@ def independence(cases: Sequence[CaseNoise]) -> Sums:
     return quotient(items, "modelled", "seen")
 
 
-class _Case:
-    """One case's repetitions, and the scores that other answers would have given."""
+class _Attribution:
+    """What the runs of each case say, and the scores that other answers would have given.
 
-    def __init__(
-        self,
-        replay: Counterfactual,
-        runs: Sequence[Run],
-        alone: Answers,
-        pooled: Mapping[str, Counts],
-        case: TestCase | None,
-        scores: dict[object, float | None],
-    ) -> None:
-        self._replay, self._runs, self._pooled, self._case = replay, runs, pooled, case
-        self._known = scores
-        self._said = _counts(runs, alone)
-        self._own = case.content_hash() if case and replay.computes else None
-        self._scores = present(run.score for run in runs)
-        self._mean = statistics.fmean(self._scores)
+    `pooled` counts the answers of each node on all cases.
+    """
+
+    def __init__(self, replay: Counterfactual, pooled: Mapping[str, Counts]) -> None:
+        self._replay, self._pooled = replay, pooled
         self._nodes = [speaker.node for speaker in replay.speakers]
+        self._scores: dict[object, float | None] = {}
 
-    def noise(self, number: int) -> CaseNoise:
-        counts = {
-            node: tally if tally.total() > 1 else self._pooled[node]
-            for node, tally in self._said.items()
-        }
+    def noise(
+        self, number: int, runs: Sequence[Run], alone: Answers, case: TestCase | None
+    ) -> CaseNoise:
+        seen = present(run.score for run in runs)
+        mean = statistics.fmean(seen)
+        tallies = _counts(runs, alone)
+        answers = {node: tally.total() for node, tally in tallies.items()}
+        counts: dict[str, Counts] = {**tallies}
+        flips: dict[str, float] = {}
+        for node, count in answers.items():
+            if count > 1:
+                equal = sum(alike * (alike - 1) for alike in tallies[node].values())
+                flips[node] = 1 - equal / (count * (count - 1))
+            else:  # there is no pair that could differ
+                counts[node] = self._pooled[node]
         scores = None
         while scores is None:  # until every node that some combination leads to has answers
             axes, fixed = _axes(counts)
-            scores = self.scores(counts, axes)
+            scores = self.scores(counts, axes, case, mean)
         modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
-        answers = {node: tally.total() for node, tally in self._said.items()}
-        flips: dict[str, float] = {}
-        for node in self._nodes:
-            if (count := answers.get(node, 0)) > 1:  # else there is no pair that could differ
-                equal = sum(alike * (alike - 1) for alike in self._said[node].values())
-                flips[node] = 1 - equal / (count * (count - 1))
         return CaseNoise(
             case=number,
-            repetitions=len(self._runs),
-            variance=math.fsum((score - self._mean) ** 2 for score in self._scores)
-            / (len(self._scores) - 1),
+            repetitions=len(runs),
+            variance=math.fsum((score - mean) ** 2 for score in seen) / (len(runs) - 1),
             modelled=modelled,
             parts=dict(zip(axes, parts, strict=True)),
             flips=flips,
-            moves=self.moves(),
-            reached=Counter(node for run in self._runs for node in run.replies),
+            moves=self.moves(runs, seen),
+            reached=Counter(node for run in runs for node in run.replies),
             answers=answers,
             fixed=fixed,
         )
 
-    def scores(self, counts: dict[str, Counts], axes: Sequence[str]) -> list[float] | None:
+    def scores(
+        self, counts: dict[str, Counts], axes: Sequence[str], case: TestCase | None, mean: float
+    ) -> list[float] | None:
         """Scores of all combinations; None after a node that was missing got its answers."""
+        own = case.content_hash() if case and self._replay.computes else None
         steady = {node: next(iter(tally)) for node, tally in counts.items() if node not in axes}
         scores: list[float] = []
         for combination in itertools.product(*(counts[node] for node in axes)):
             replies = {**steady, **dict(zip(axes, combination, strict=True))}
             try:
-                key = self._own, frozenset(replies.items())
-                if key not in self._known:
-                    self._known[key] = self._replay.score(replies, self._case)
-                score = self._known[key]
-                scores.append(self._mean if score is None else score)
+                key = own, frozenset(replies.items())
+                if key not in self._scores:
+                    self._scores[key] = self._replay.score(replies, case)
+                score = self._scores[key]
+                scores.append(mean if score is None else score)
             except NoReplyError as error:
                 if error.node in self._pooled:
                     counts[error.node] = self._pooled[error.node]
                     return None
-                scores.append(self._mean)
+                scores.append(mean)
         return scores
 
-    def moves(self) -> dict[str, tuple[float, int]]:
+    def moves(self, runs: Sequence[Run], scores: Sequence[float]) -> dict[str, tuple[float, int]]:
         """|Δscore| and number of pairs of repetitions, by the node at which they part."""
-        replies = (tuple(map(run.replies.get, self._nodes)) for run in self._runs)
-        kinds = Counter(zip(replies, self._scores, strict=True))
+        replies_of = (tuple(map(run.replies.get, self._nodes)) for run in runs)
+        kinds = Counter(zip(replies_of, scores, strict=True))
         moves: dict[str, tuple[float, int]] = {}
         for (first, some), (second, more) in itertools.combinations(kinds.items(), 2):
             turns = zip(self._nodes, first[0], second[0], strict=True)
-            node, *differing = next((turn for turn in turns if turn[1] != turn[2]), ("", None))
+            node, *replies = next((turn for turn in turns if turn[1] != turn[2]), ("", None))
             # Where only one of them answered, they parted before, at something that is no answer.
-            if None not in differing:
+            if None not in replies:
                 moved, pairs = moves.get(node, (0.0, 0))
                 count = some * more
                 moves[node] = moved + count * abs(first[1] - second[1]), pairs + count

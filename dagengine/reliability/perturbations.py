@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -31,6 +31,13 @@ from dagengine.results import Verdict
 from dagengine.test_case import ArenaTestCase, TestCase, read_field
 
 Wording = str | PromptTemplate
+T = TypeVar("T", bound=BaseModel)
+
+# Kinds of nodes whose question is made of their own words.
+_WORDED = {
+    TaskNode.run, BinaryJudgementNode.run, NonBinaryJudgementNode.run, RatingNode.run, MapNode.run,
+    VerdictListNode.run,
+}  # fmt: skip
 
 # Orders of options.
 
@@ -152,36 +159,25 @@ def paraphrase(wordings: Mapping[str, Wording]) -> Change:
 
     def change(node: BaseNode) -> None:
         wording = wordings.get(node.title)
-        if wording is not None:
-            node.name = node.title  # a title may be the beginning of the words
-            name = "instructions" if isinstance(node, TaskNode | MapNode) else "criteria"
-            if isinstance(wording, PromptTemplate):
-                name = "prompt"
-            if not hasattr(node, name) or type(node).run not in _WORDED:
-                raise InputError(
-                    f"the wording of the node {node.title!r} cannot be changed from outside"
-                )
-            setattr(node, name, wording)
+        if wording is None:
+            return
+        node.name = node.title  # a title may be the beginning of the words
+        name = "instructions" if isinstance(node, TaskNode | MapNode) else "criteria"
+        if isinstance(wording, PromptTemplate):
+            name = "prompt"
+        if not hasattr(node, name) or type(node).run not in _WORDED:
+            raise InputError(
+                f"the wording of the node {node.title!r} cannot be changed from outside"
+            )
+        setattr(node, name, wording)
 
     return change
-
-
-# Kinds of nodes whose question is made of their own words.
-_WORDED = frozenset(
-    kind.run
-    for kind in (
-        *(TaskNode, BinaryJudgementNode, NonBinaryJudgementNode),
-        *(RatingNode, MapNode, VerdictListNode),
-    )
-)
 
 
 # Nodes that ask under a condition: their own samples, another temperature or seed.
 #
 # In repetition r of the metric as given, a node that asks for sample 0 gets sample r. So the first
 # repetition asks what a plain evaluation asks. No sample is shared by two conditions.
-
-T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +212,6 @@ class Resampling:
 
 def later(node: BaseNode, repetitions: int) -> BaseNode:
     """A copy of a resampled node that asks what it would ask so many repetitions later."""
-
     twin = copy.copy(node)
     _ask_with(lambda options: replace(options, sample=options.sample + repetitions), twin)
     return twin
@@ -237,34 +232,33 @@ def _ask_with(options: Callable[[Options], Options], node: BaseNode) -> None:
     node.around = (*node.around, wrap)
 
 
+@dataclass
 class _Resampled:
-    """Asks as another does, but with other options, and remembers what was asked."""
+    """Asks as `ask` does, but with other options, and remembers what was asked."""
 
-    def __init__(self, ask: Ask, options: Callable[[Options], Options]) -> None:
-        self._ask = ask
-        self._options = options
-        self._asked: list[bytes] = []
+    ask: Ask
+    options: Callable[[Options], Options]
+    asked: list[bytes] = field(default_factory=list)
 
     @property
     def decides(self) -> bool:
-        """As the other."""
-        return self._ask.decides
+        return self.ask.decides
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        return await self._ask(self.with_options(question))
+        return await self.ask(self.with_options(question))
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        return await self._ask.each(map(self.with_options, questions))
+        return await self.ask.each(map(self.with_options, questions))
 
     def with_options(self, question: Question[T]) -> Question[T]:
         """The question with other options."""
-        changed = replace(question, options=self._options(question.options))
-        self._asked.append(changed.canonical.rpartition(b"\n")[0])  # all but the options
+        changed = replace(question, options=self.options(question.options))
+        self.asked.append(changed.canonical.rpartition(b"\n")[0])  # all but the options
         return changed
 
     @property
     def digest(self) -> str | None:
         """64 bits of SHA-256 of the questions asked, whatever their options; None without any."""
-        if not self._asked:
+        if not self.asked:
             return None
-        return hashlib.sha256(b"\0".join(self._asked)).hexdigest()[:16]
+        return hashlib.sha256(b"\0".join(self.asked)).hexdigest()[:16]

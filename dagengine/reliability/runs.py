@@ -285,7 +285,7 @@ class _Collected:
         verdicts = self._replay.verdicts_of(named)
         if verdict in verdicts or not verdicts:
             return verdict
-        meant = verdict_named(verdict, verdicts)
+        meant = verdict_named(str(verdict), verdicts)
         if meant is None:
             raise InputError(
                 f"case {seen.case}, run {seen.condition.sample}: {named!r} has no verdict "

@@ -48,7 +48,8 @@ COLUMNS = ("case", "candidate", "metric", "node", *_RESULTS, "output", *SETTINGS
 """The columns of a table that have a meaning."""
 _NO_TEXT: tuple[Any, ...] = (None, "", [])
 _NONE: Mapping[str, Any] = {}  # many rows share it
-_WORDS = {**YES_OR_NO, "c": True, "i": False}
+_LETTERS = {"c": True, "i": False}
+"""inspect's letters as verdicts: correct, incorrect."""
 _PARTLY = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0}
 """inspect's letters as scores: correct, partly correct, incorrect, no answer."""
 
@@ -264,11 +265,11 @@ def _inspect(samples: Iterable[Mapping[str, Any]], log: Mapping[str, Any]) -> It
             "expected_output": sample.get("target"),
         }
         for scorer in scorers:  # a sample that ended with an error has no scores, but is a run
+            letters = _PARTLY if scorer in partly else _LETTERS
             value = values.get(scorer)
-            if scorer in partly:
-                value = _PARTLY.get(plain_word(value), value)
+            verdict, score = _verdict(letters.get(plain_word(value), value))
             yield Row(
-                str(sample.get("id")), scorer, *_verdict(value), texts=texts,
+                str(sample.get("id")), scorer, verdict, score, texts=texts,
                 task=str(log.get("task") or ""), run=sample.get("epoch") or 1,
                 at={"judge": str(log.get("model") or "")},
             )  # fmt: skip
@@ -421,4 +422,4 @@ def _verdict(value: Any) -> tuple[str | bool | None, float | None]:
         return value, None
     if isinstance(value, int | float):
         return None, float(value)
-    return _WORDS.get(plain_word(value), str(value)), None
+    return YES_OR_NO.get(plain_word(value), str(value)), None

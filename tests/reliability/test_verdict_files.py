@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.metrics import ExactMatchMetric
 from dagengine.reliability.card import make_card
+from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import labels_of
+from dagengine.reliability.runs import runs_of as runs_of_metric
 from dagengine.reliability.verdict_files import Collected, read_verdicts
 from dagengine.test_case import LLMTestCase
 
@@ -254,6 +257,21 @@ def test_known_columns_of_a_table_are_read(tmp_path: Path) -> None:
     assert runs_of(read_verdicts(passed)) == [(0, 0, False), (1, 0, True)]
     made = read_verdicts(written(tmp_path / "f.csv", "case,verdict\n3.0,1\n"))
     assert [case.name for case in made.cases] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "verdicts"),
+    [("ABC", ("A", "B", "C")), (("yes", "maybe", "no"), ("True", "maybe", "False"))],
+)
+def test_verdicts_of_a_table_may_be_letters_or_yes_no_and_more(
+    tmp_path: Path, words: Sequence[str], verdicts: tuple[str, ...]
+) -> None:
+    lines = [f"{case},{run},{words[(case + run) % 3]}" for case in range(6) for run in range(2)]
+    made = read_verdicts(written(tmp_path / "v.csv", "\n".join(["case,run,verdict", *lines])))
+    runs = runs_of_metric(made.observations, Counterfactual(made.metric))
+    assert [run.path[0][1] for run in runs.of(0)] == [verdicts[0], verdicts[1]]
+    card = make_card(made.observations, [made.metric], made.cases, ["judge"])
+    assert card.metrics[0].settings[0].nodes
 
 
 def test_several_people_label_one_verdict_in_a_table(tmp_path: Path) -> None:

@@ -173,10 +173,10 @@ class _Attribution:
                 flips[node] = 1 - equal / (count * (count - 1))
             else:  # there is no pair that could differ
                 counts[node] = self._pooled[node]
-        scores = None
-        while scores is None:  # until every node that some combination leads to has answers
+        axes, fixed = _axes(counts)
+        # Until every node that some combination leads to has answers.
+        while (scores := self.scores(counts, axes, case, mean)) is None:
             axes, fixed = _axes(counts)
-            scores = self.scores(counts, axes, case, mean)
         modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
         return CaseNoise(
             case=number,

@@ -75,14 +75,14 @@ class Counterfactual:
         self.plan = compile_metrics([metric])
         self._computed: list[bool] = []
         self._reads: nx.DiGraph[int] = nx.DiGraph()
-        known: set[int] = set()  # units whose values follow from replies and fields
+        following: set[int] = set()  # units whose values follow from replies and fields
         for unit in self.plan.units:  # sources come first
             sources = [source for _, source, _ in unit.sources]
             self._reads.add_node(unit.index)
             self._reads.add_edges_from((source, unit.index) for source in sources)
-            self._computed.append(_has_value_at_once(unit.node) and known.issuperset(sources))
+            self._computed.append(_has_value_at_once(unit.node) and following.issuperset(sources))
             if self._computed[-1] or isinstance(unit.node, _ANSWERING):
-                known.add(unit.index)
+                following.add(unit.index)
         self._names: dict[str, str] = {}
         speakers: dict[str, Speaker] = {}
         # Slots are in topological order; units that share a name speak as the first of them.

@@ -131,7 +131,7 @@ def _of_run(run: Run) -> Iterator[Row]:
     for row, case in run.with_cases():
         fields = case or {}
         name = row.case if names[row.case] == 1 else f"case {row.index}"
-        texts = dict(zip(JUDGED, map(fields.get, JUDGED), strict=True))
+        texts = {path: fields.get(path) for path in JUDGED}
         about = fields.get("additional_metadata") or {}
         for result in row.metrics:
             made = Row(name, result.metric, result.success, texts=texts, at=at)

@@ -54,6 +54,7 @@ class Rule(Protocol):
 
         `votes` are those cast so far, None those that could not be read; `left` may follow.
         """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.plan import ALWAYS, NONE, Unit, compile_metrics
+from dagengine.compiler.plan import NONE, Unit, compile_metrics
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.node_at_work import asking_nobody
@@ -77,11 +77,11 @@ class Counterfactual:
         self._reads: nx.DiGraph[int] = nx.DiGraph()
         following: set[int] = set()  # units whose values follow from replies and fields
         for unit in self.plan.units:  # sources come first
-            sources = [source for _, source, _ in unit.sources]
+            follows = _has_value_at_once(unit.node) and following.issuperset(unit.inputs)
+            self._computed.append(follows)
             self._reads.add_node(unit.index)
-            self._reads.add_edges_from((source, unit.index) for source in sources)
-            self._computed.append(_has_value_at_once(unit.node) and following.issuperset(sources))
-            if self._computed[-1] or isinstance(unit.node, _ANSWERING):
+            self._reads.add_edges_from((source, unit.index) for source in unit.inputs)
+            if follows or isinstance(unit.node, _ANSWERING):
                 following.add(unit.index)
         self._names: dict[str, str] = {}
         speakers: dict[str, Speaker] = {}

@@ -15,7 +15,7 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.data.case_numbers import Places, is_gap, named_cells
 from dagengine.data.readers import Record, suffix_of, table_of
 from dagengine.errors import InputError
-from dagengine.record.labels import is_label_file, read_labels
+from dagengine.record.labels import LabelFile, is_label_file
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.statistics.sums import mean_score, present
@@ -387,7 +387,7 @@ def _answers_of_people(
     for number, case in enumerate(cases):
         numbers[case.content_hash()].append(number)
     people = defaultdict[str, defaultdict[int, dict[str, Vote]]](lambda: defaultdict(dict))
-    for label in read_labels(path):
+    for label in LabelFile(path).labels():
         vote = label.answer if label.node else label.outcome
         fits = label.metric == replay.spec.name and label.definition == now.get(label.node)
         if vote is not None and fits:
@@ -405,7 +405,7 @@ def left_out(
 ) -> Iterator[str]:
     """Lines for labels that do not count: `N/A`, and those of other definitions of metrics."""
     if (path := walk_file(source)) is not None:
-        ends = [label for label in read_labels(path) if label.outcome is not None]
+        ends = [label for label in LabelFile(path).labels() if label.outcome is not None]
         for replay in replays:
             now, name = metric_hash(replay), replay.spec.name
             own = [label.definition for label in ends if label.metric == name]

@@ -22,6 +22,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from dagengine.data.case_numbers import JUDGED, is_gap, named_cells
+from dagengine.data.json_lines import without_nulls
 from dagengine.data.readers import open_content, suffix_of, table_of
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.prompts.evidence import as_text
@@ -369,7 +370,7 @@ def _table(path: Path) -> Iterator[Row]:
             raise InputError(f"{record.place}: {_NO_CASE}")
         if cells["case"] is None:
             raise InputError(f"{record.place}: `case` is empty or missing")
-        filled = {name: cell for name, cell in cells.items() if cell is not None}
+        filled = without_nulls(cells)
         label = filled.get("label")
         names = map(str, _part_of(filled, ("metric", "node")).values())
         at = _part_of(filled, SETTINGS)

@@ -389,7 +389,7 @@ class VerdictRows:
         """Observations so far, the metric before its nodes."""
         yield from self._whole
         for rows in self._runs.values():
-            nodes = [row for node, row in rows.items() if node]
+            nodes = list(filter(attrgetter("node"), rows.values()))
             whole = rows.get("") or nodes[-1]
             turns = ((row.node, row.verdict) for row in nodes or [whole])
             path = tuple((node, verdict) for node, verdict in turns if verdict is not None)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, repeat
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -121,14 +122,14 @@ def rows_of(path: Path) -> Iterator[Row]:
         log = next(_members(path, "header.json"), {}).get("eval") or {}
         yield from _inspect(_members(path, "samples/"), log)
     else:
-        yield from (_of_json if suffix_of(path) == ".json" else _table)(path)
+        yield from _of_json(path) if suffix_of(path) == ".json" else _table(path)
 
 
 def _of_run(run: Run) -> Iterator[Row]:
     """A run of ours: what each metric said of each case, lost scores as lost verdicts."""
     at = {"judge": ", ".join(judge.model or judge.identity for judge in run.manifest.judges)}
     # Two cases of one run are two cases, also where they have the same name.
-    names = Counter(row.case for row in run.rows())
+    names = Counter(map(attrgetter("case"), run.rows()))
     for row, case in run.with_cases():
         fields = case or {}
         name = row.case if names[row.case] == 1 else f"case {row.index}"

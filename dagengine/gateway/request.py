@@ -18,56 +18,49 @@ from dagengine.results.prices import Price
 
 @dataclass(slots=True)
 class JudgeState:
-    """What a gateway keeps of one judge; judges of one identity, way and key share it.
+    """What a gateway keeps of one judge.
 
-    `name` is what the ledger calls it: the same in every process, if there is such a name
-    (`durable`). `limiter` has its limits and its calls. `prompts` sees to it that they are read
-    whole, where a server may cut them and not say so. The `secrets` of all `judges` are hidden in
-    its answers. `facts` are what its server says of itself, with its `sticky` places if these keep
-    beginnings of prompts; `caches` says that it reported cached tokens.
+    Several judge objects share a state if they have one identity, are asked in one way and have
+    the same keys (see `Gateway`).
     """
 
-    name: str
-    durable: str | None
-    limiter: JudgeLimiter
+    name: str  # in the ledger: the same in every process if the judge is `durable`
+    durable: str | None  # an identity that other processes know, too
+    limiter: JudgeLimiter  # its limits, and its calls in progress
     price: Price | None
     judges: list[Judge] = field(default_factory=list[Judge])
-    secrets: tuple[str, ...] = ()
-    prompts: WholePrompts | None = None
-    facts: ServerFacts = NO_FACTS
-    sticky: StickyPlaces | None = None
-    caches: bool = False
-    estimates: Estimates = field(default_factory=Estimates)
+    secrets: tuple[str, ...] = ()  # of all `judges`, hidden in every answer
+    prompts: WholePrompts | None = None  # for a server that may cut prompts without saying so
+    facts: ServerFacts = NO_FACTS  # what the server says of itself
+    sticky: StickyPlaces | None = None  # of a server whose places keep the beginnings of prompts
+    caches: bool = False  # whether it has reported cached tokens
+    estimates: Estimates = field(default_factory=Estimates)  # tokens of questions and answers
 
 
 @dataclass(slots=True, eq=False)
 class Request:
     """One question to one judge: the context of all stages of the gateway (see `pipeline`).
 
-    Who asks gives the first four: where questions wait, those with a smaller `rank` (that of their
-    case) go first; with a `participant` (the node which asks) it travels with others of its case.
-    What stands before the gateway may put another question. The gateway adds the judge's `state`,
-    the `entry` of its ledger and the `urgency`. The stages note the rest: how many calls there were
-    (`attempts`), and whether one was `late`, so that the next gets more time; how often it was
-    asked again because an answer did not fit (`reasks`), and whether one had no end (`ran_away`) or
-    quoted what is not there (`doubtful`); the `call` that succeeded, which keeps its place until
-    the answer is stored. `calls` are all of them but a first one that was answered, the last of
-    which ended at `ended_at` by the clock.
+    Whoever asks gives the first four. The gateway adds the next four, from `state` to `pause`. The
+    stages note the rest.
     """
 
     judge: Judge
-    question: Question[Any]
-    rank: int = 0
-    participant: Participant | None = None
+    question: Question[Any]  # what stands before the gateway may put another in its place
+    rank: int = 0  # that of the case: where questions wait, smaller ranks go first
+    participant: Participant | None = None  # the node that asks, if it may share calls
     state: JudgeState = field(init=False)
-    entry: Entry = field(init=False)
+    entry: Entry = field(init=False)  # in the ledger
     urgency: Urgency = field(init=False)
-    pause: Pause | None = None
-    attempts: int = 0
-    late: bool = False
-    reasks: int = 0
-    ran_away: bool = False
-    doubtful: bool = False
-    call: Call | None = None
+    pause: Pause | None = None  # lets packs leave while this question waits
+    attempts: int = 0  # calls so far
+    late: bool = False  # whether a call had no answer in time, so that the next gets more time
+    reasks: int = 0  # how often it was asked again because an answer did not fit
+    ran_away: bool = False  # whether an answer had no end
+    doubtful: bool = False  # whether an answer quoted what is not there, or said more after its end
+    call: Call | None = (
+        None  # the one that succeeded: it keeps its place until the answer is stored
+    )
+    # Calls for the result, in order. If the first call succeeds, it is not among them.
     calls: list[JudgeCall] = field(default_factory=list[JudgeCall])
-    ended_at: float = 0.0
+    ended_at: float = 0.0  # `time.perf_counter` at the end of the last of `calls`

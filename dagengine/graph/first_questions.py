@@ -1,4 +1,4 @@
-"""What a node asks at first, found without asking anybody: of a case, or before there is any."""
+"""Which questions a node asks first, on a case or on an example, without a judge to answer them."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ T = TypeVar("T", bound=BaseModel)
 _TEXT = "Some text."
 
 
-class _Questions(Exception):
-    """Carries the first questions of a node out of it."""
+class _FirstQuestions(Exception):
+    """Carries the first questions of a node out of its code."""
 
     def __init__(self, questions: list[Question[Any]]) -> None:
         self.questions = questions
         super().__init__()
 
 
-class _Catch:
-    """Stands where a running node expects its judge, and keeps what it is asked."""
+class _RaisingAsk:
+    """The `Ask` of a node that is only to show its questions: it raises the first ones."""
 
     def __init__(self, decides: bool, most: int | None) -> None:
         self.decides, self._most = decides, most
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        raise _Questions([question])
+        raise _FirstQuestions([question])
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        made: list[Question[Any]] = list(islice(questions, self._most))
-        if made:
-            raise _Questions(made)
+        first: list[Question[Any]] = list(islice(questions, self._most))
+        if first:
+            raise _FirstQuestions(first)
         return []
 
 
 def first_step(
     node: BaseNode, given: Given, *, decides: bool = False, most: int | None = None
 ) -> NodeValue | list[Question[Any]] | Exception | None:
-    """The value of a node, its first questions, or the error of its code.
+    """The value of a node that asks nothing, else its first questions, or the error of its code.
 
-    None when it waits for something else. `decides` says what kind of judge it has; of many
-    questions at once only the first `most` are made.
+    None if it waits for something else than a judge. `decides` says whether its judge only decides.
+    Of questions that it asks at the same time only the first `most` are made (None: all).
     """
     # A coroutine needs no event loop until it waits. So the node's own code is run up to its first
     # question, which leaves it as an exception: nobody is asked, and nothing is simulated.
     #
     #     send(None) ──▶ returns          StopIteration: its value
-    #                ──▶ asks its judge   _Questions: what it asks at first
+    #                ──▶ asks its judge   _FirstQuestions: what it asks
     #                ──▶ waits otherwise  None: a sleep or a socket would need the loop
     #
     # `close` runs what the node has in its `finally`, and keeps Python from complaining that it was
     # never awaited.
-    work = node.work(given, _Catch(decides, most))
+    work = node.work(given, _RaisingAsk(decides, most))
     try:
         work.send(None)
     except StopIteration as done:
         return done.value if isinstance(done.value, NodeValue) else None
-    except _Questions as caught:
+    except _FirstQuestions as caught:
         return caught.questions
     except Exception as error:  # noqa: BLE001 - user code may raise anything
-        # A node that asks is also tried with stand-ins for what is not known yet (`estimate`).
-        # Its error may be about these, and tells nothing about the run.
+        # A node that asks is also tried with stand-ins for what it will read (`estimate`). Its
+        # error may be about these, and tells nothing about the run.
         return None if node.asks else error
     finally:
         work.close()
@@ -82,37 +82,36 @@ def first_step(
 
 
 def example_question(node: AskingNode) -> Question[Any] | None:
-    """A question of a node about made-up material, or None if only a case can tell.
+    """An example of a node's questions, about made-up material; None if they depend on the case.
 
-    Words and answer type are the node's own; the node does not run. A prompt of the caller's
-    is not filled in: the node's text is in its place, as the only message.
+    Words and answer type are the node's own; the node does not run. If the prompt is the caller's
+    own, it is not filled in: the only message is the node's text.
     """
     material = [Evidence("material", _TEXT)]
     quotes = None if node.quoting is None else node.quoting.check([material])
-    words = _plain_words(node, quotes)
-    # Of a list the verdicts have the quotes, in its own shape.
-    if words is not None and quotes is not None and not isinstance(node, VerdictListNode):
-        words = words[0], quoted_type(words[1], quotes.mode)
+    step, shape = _plain_step(node, quotes) or (None, output_type(str))
+    # The answer to a list has its quotes already, beside each verdict.
+    if step is not None and quotes is not None and not isinstance(node, VerdictListNode):
+        shape = quoted_type(shape, quotes.mode)
     if node.template is not None or node.wording is not None:
-        shape = words[1] if words else output_type(str)
         return Question(({"role": "user", "content": node.text},), shape, node.options, node.parser)
-    if words is None:
+    if step is None:
         return None
-    # The items of a list are shown by themselves, beside what else is read.
+    # Prompts show the items of a list after everything else that the node reads.
     items: Sequence[Evidence] = ()
     if isinstance(node, VerdictListNode) and isinstance(node.over, str):
         items = evidence_of(field_name(node.over), [_TEXT])
     elif isinstance(node, VerdictListNode):
         items = number_items(node.item_label, [_TEXT])
-    messages = messages_for(words[0], [*material, *items])
-    question = node.put(messages, words[1], parser=node.parser, quotes=quotes)
+    messages = messages_for(step, [*material, *items])
+    question = node.put(messages, shape, parser=node.parser, quotes=quotes)
     return replace(question, name="")  # whoever shows it names the node
 
 
-def _plain_words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type[BaseModel]] | None:
-    """The step and the answer type, of the nodes that have the same for every case.
+def _plain_step(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type[BaseModel]] | None:
+    """The step and the answer type of a node, if every case has the same.
 
-    Without quotes, except for lists, whose verdicts have them.
+    Only the type of a list has the quotes already, those of each verdict in it.
     """
     match node:
         case TaskNode():
@@ -120,8 +119,8 @@ def _plain_words(node: AskingNode, quotes: QuoteCheck | None) -> tuple[str, type
         case MapNode() if node.vote is None:
             return task_instructions(node.instructions), output_type(node.answer)
         case MapNode():
-            system = judgement_instructions(node.instructions, node.exemplary)
-            return system, judgement_type(None if node.answer is bool else node.exemplary)
+            step = judgement_instructions(node.instructions, node.exemplary)
+            return step, judgement_type(None if node.answer is bool else node.exemplary)
         case VerdictListNode():
             field = field_name(node.over) if isinstance(node.over, str) else None
             step = node.step(node.verdicts, 1, field)

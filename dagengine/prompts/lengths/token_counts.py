@@ -1,10 +1,8 @@
-"""How many tokens a prompt has, before and after a server has counted them.
+"""Estimates of the tokens that a prompt has, from its text alone, and a bound that always holds.
 
-A server that cuts prompts counts what is left, answers 200, and says nothing. What it counted is
-held against the text, against what it counted for other texts, and against its limits. What is
-*suspicious* so is looked into (see `gateway.window`); nothing here accuses a server. Texts
-are measured as efficient tokenizers see them (GPT-4o's, Llama 3's): others need more tokens, up
-to five times as many for a language that they were not made for, and hardly ever fewer.
+The estimates are for efficient tokenizers (GPT-4o's, Llama 3's). Others need more tokens, up to
+five times as many for a language that they were not made for, and hardly ever fewer.
+`gateway.window` compares them with what a server counts, to notice one that cuts prompts.
 """
 
 from __future__ import annotations
@@ -17,28 +15,35 @@ from typing import Final
 
 from dagengine.question import Message
 
-_LONG: Final = 20  # characters of a word from which on it is data and not a word
-_WORD: Final = 5.0  # characters per token of words, the blank included
-_PROSE: Final = 7.0  # characters per word of a text that is hardly anything else than words
-_DATA: Final = 3.5  # … of long paths, URLs, code without blanks
-_CODED: Final = 1.8  # … of base64, hashes, keys: capitals and digits among small letters
-_REPEATED: Final = 64.0  # … of lines, dots and other runs
-_IDEOGRAPH: Final = 0.55  # tokens per character of ideographs, syllables and emoji
-_UNSPACED: Final = 0.35  # … of alphabets without blanks between words, as Thai
+_LONG_WORD: Final = 20  # characters; a longer word is data and not language
+_FEW: Final = 4  # different characters, at most, of a long word that is a run: a line, dots
+_MOST_TOKENS: Final = 3.0  # per word, on average
+_PROSE: Final = 7.0  # characters per word, blank included: a text with fewer is prose
+# Characters per token
+_WORDS: Final = 5.0  # of words, each with the blank after it
+_DATA: Final = 3.5  # of long paths, URLs, code without blanks
+_CODED: Final = 1.8  # of base64, hashes, keys: capitals and digits among small letters
+_RUN: Final = 64.0
+# Tokens per character
+_IDEOGRAPH: Final = 0.55  # of ideographs, syllables and emoji
+_UNSPACED: Final = 0.35  # of alphabets without blanks between words, as Thai
 _IDEOGRAPHS: Final = re.compile("[\u2e80-\U0003ffff]")
 _UNSPACED_LETTERS: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
-_CODE: Final = re.compile(r"[A-Za-z0-9+/=]{20,}")
-_MIXED: Final = re.compile("[A-Z0-9]")
-# The most characters that a token of any tokenizer in use has on average, by script.
+_MAYBE_CODED: Final = re.compile(r"[A-Za-z0-9+/=]{20,}")
+_CAPITAL_OR_DIGIT: Final = re.compile("[A-Z0-9]")
+# The most characters per token, on average, for any tokenizer in use.
 _MOST_CHARACTERS: Final = 10.0
 _MOST_IDEOGRAPHS: Final = 4.0
-_RUNS: Final = re.compile(r"\s{2,}|(.)\1{3,}", re.DOTALL)
-_PAIRS: Final = re.compile(r"(.{2,8}?)\1{3,}", re.DOTALL)
+_RUNS: Final = re.compile(r"\s{2,}|(.)\1{3,}", re.DOTALL)  # blanks, or one character repeated
+_REPEATS: Final = re.compile(r"(.{2,8}?)\1{3,}", re.DOTALL)  # a few characters repeated
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """About how many tokens a text has, its characters, and of which script most tokens are."""
+    """The tokens (estimated) and characters of a text, and its `script`.
+
+    That is what most of its tokens are of: "words", "data" or "ideographs".
+    """
 
     tokens: float
     characters: int
@@ -53,11 +58,12 @@ NOTHING: Final = Size(0.0, 0, "words")
 
 
 def size_of(messages: Iterable[Message]) -> Size:
-    """The approximate tokens of a prompt, if the tokenizer is an efficient one."""
+    """Estimate the size of a prompt, for an efficient tokenizer."""
     size: Size | None = None
     for message in messages:
-        own = (_cached_size if message["role"] == "system" else _size)(message["content"])
-        size = own if size is None else size + own
+        measure = _cached_size if message["role"] == "system" else _size
+        part = measure(message["content"])
+        size = part if size is None else size + part
     return size or NOTHING
 
 
@@ -68,7 +74,7 @@ def least_tokens(messages: Iterable[Message]) -> int:
     """
     least = 0.0
     for message in messages:
-        text = _PAIRS.sub(r"\1", _RUNS.sub(" ", message["content"]))
+        text = _REPEATS.sub(r"\1", _RUNS.sub(" ", message["content"]))
         ideographs = 0
         if not text.isascii():
             ideographs = len(_IDEOGRAPHS.findall(text)) + len(_UNSPACED_LETTERS.findall(text))
@@ -77,43 +83,48 @@ def least_tokens(messages: Iterable[Message]) -> int:
 
 
 def _size(text: str) -> Size:
-    # A prompt is measured with every answer: words of plain prose are not made to be counted.
+    # A prompt is measured with every answer. In plain prose it is quicker to count the blanks than
+    # to split the text into its words.
     if text.isascii() and "\t" not in text and "   " not in text:
-        flat = text.replace("\n", " ")
-        likely = float(flat.count(" ") - flat.count("  ") + 1)
-        if len(text) <= _PROSE * likely:
-            return Size(max(likely, min(len(text) / _WORD, 3 * likely)), len(text), "words")
+        line = text.replace("\n", " ")
+        count = float(line.count(" ") - line.count("  ") + 1)
+        if len(text) <= _PROSE * count:
+            tokens = max(count, min(len(text) / _WORDS, _MOST_TOKENS * count))
+            return Size(tokens, len(text), "words")
+    # Elsewhere `letters` and `count` are those of words, after ideographs and data are taken out.
     words = text.split()
-    letters, count, data, dense = len(text), len(words), 0.0, 0.0
+    letters, count = len(text), float(len(words))
+    ideograph_tokens = data_tokens = 0.0
     if not text.isascii():
         ideographs = len(_IDEOGRAPHS.findall(text))
         unspaced = len(_UNSPACED_LETTERS.findall(text))
         if ideographs + unspaced:
-            dense = _IDEOGRAPH * ideographs + _UNSPACED * unspaced
+            ideograph_tokens = _IDEOGRAPH * ideographs + _UNSPACED * unspaced
             letters -= ideographs + unspaced
             words = _UNSPACED_LETTERS.sub(" ", _IDEOGRAPHS.sub(" ", text)).split()
-            count = len(words)
-    if words and max(map(len, words)) > _LONG:
-        long = [word for word in words if len(word) > _LONG]
-        data = sum(map(_data_tokens, long))
+            count = float(len(words))
+    if words and max(map(len, words)) > _LONG_WORD:
+        long = [word for word in words if len(word) > _LONG_WORD]
+        data_tokens = sum(map(_data_tokens, long))
         letters -= sum(map(len, long))
         count -= len(long)
     # Blanks in a row are few tokens: they count as far as there are words between them.
-    plain = max(float(count), min(letters / _WORD, 3.0 * count))
-    if not data and not dense:
-        return Size(plain, len(text), "words")
-    parts = {"words": plain, "data": data, "ideographs": dense}
+    word_tokens = max(count, min(letters / _WORDS, _MOST_TOKENS * count))
+    if not data_tokens and not ideograph_tokens:
+        return Size(word_tokens, len(text), "words")
+    parts = {"words": word_tokens, "data": data_tokens, "ideographs": ideograph_tokens}
     return Size(sum(parts.values()), len(text), max(parts, key=parts.__getitem__))
 
 
-_cached_size = lru_cache(maxsize=256)(_size)  # instructions are those of many prompts
+_cached_size = lru_cache(maxsize=256)(_size)  # many prompts have the same instructions
 
 
 def _data_tokens(word: str) -> float:
-    if len(set(word)) <= 4:
-        return 1 + len(word) / _REPEATED
+    """Estimate the tokens of a long word: a run, or data with coded parts."""
+    if len(set(word)) <= _FEW:
+        return 1 + len(word) / _RUN
     coded = 0
-    for part in _CODE.findall(word):
-        if 3 * len(_MIXED.findall(part)) > len(part):
+    for part in _MAYBE_CODED.findall(word):
+        if 3 * len(_CAPITAL_OR_DIGIT.findall(part)) > len(part):
             coded += len(part)
     return coded / _CODED + (len(word) - coded) / _DATA

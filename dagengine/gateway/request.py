@@ -58,9 +58,7 @@ class Request:
     reasks: int = 0  # how often it was asked again because an answer did not fit
     ran_away: bool = False  # whether an answer had no end
     doubtful: bool = False  # whether an answer quoted what is not there, or said more after its end
-    call: Call | None = (
-        None  # the one that succeeded: it keeps its place until the answer is stored
-    )
+    call: Call | None = None  # the one that succeeded: in progress until its answer is stored
     # Calls for the result, in order. If the first call succeeds, it is not among them.
     calls: list[JudgeCall] = field(default_factory=list[JudgeCall])
     ended_at: float = 0.0  # `time.perf_counter` at the end of the last of `calls`

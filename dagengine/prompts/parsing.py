@@ -31,11 +31,12 @@ T = TypeVar("T", bound=BaseModel)
 
 LONGEST: Final = 1_000_000
 """Characters of an answer; a longer one is not read."""
-# What takes longer to read than an event loop may stand still for.
-_LONG: Final = 4_000
-_SHOWN, _COMPLAINTS = 80, 10
+_LONG: Final = 4_000  # characters: a longer text takes too long to read in an event loop
+_SHOWN: Final = 80  # characters of a value in a complaint
+_COMPLAINTS: Final = 10
 _WORD: Final = re.compile(r"\w+")
 _DEEPEST: Final = 4  # levels that an answer may lie below the object around it
+_WIDEST: Final = 10  # values of one level that are looked at
 
 
 def is_long(text: str) -> bool:
@@ -44,7 +45,7 @@ def is_long(text: str) -> bool:
 
 
 async def read_aside(question: Question[T], text: str) -> T:
-    """`read_answer`, in a worker thread where the text is long, so that deadlines are kept."""
+    """`read_answer`, of a long text in a worker thread, so that other tasks keep deadlines."""
     if not is_long(text):
         return read_answer(question, text)
     require_readable(text)  # before it waits for a thread
@@ -52,9 +53,9 @@ async def read_aside(question: Question[T], text: str) -> T:
 
 
 def read_answer(question: Question[T], text: str) -> T:
-    """The answer that `text` holds; raises UnparseableError with the text when it holds none.
+    """The answer in `text`; raises UnparseableError, with the text, if there is none.
 
-    A question with a parser is read by it. Otherwise the text is JSON, possibly after
+    If the question has a parser, that reads the text. Otherwise the text is JSON, possibly after
     thoughts, in a code fence, with prose around it, or inside of another object. If a list is asked
     for, it may also come without the object around it. A text of more than `LONGEST` characters is
     not read.
@@ -70,15 +71,15 @@ def read_answer(question: Question[T], text: str) -> T:
         )
     try:
         value = question.answer_type.model_validate_json(text)
-        # It takes the last of two equal keys. So the verdict of a judge that corrects itself within
-        # one object would be whichever stands last.
+        # Of two equal keys pydantic takes the last. If a judge corrects itself within one object,
+        # it is not known which verdict it means.
         require_single_keys(text)
     except ValidationError as error:
         # Not JSON, or not only: the answer may be somewhere in the text.
         values = _candidates(text, question.answer_type)
         if len(values) != 1:
-            several = f"the answer holds {len(values)} different JSON values; " if values else ""
-            raise UnparseableError(several + complaint(error), raw=text) from None
+            count = f"the answer holds {len(values)} different JSON values; " if values else ""
+            raise UnparseableError(count + complaint(error), raw=text) from None
         return _fitting(question, without_surrogates(values[0]), text)
     except DoubledKeyError as error:
         raise UnparseableError(str(error), raw=text) from None
@@ -98,19 +99,20 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
     """The different JSON values in a text that may be the answer; raises UnparseableError."""
     answer = without_thoughts(text)
     try:
-        # An echoed prompt repeats the schema, and then its examples, too: neither is an answer.
         values, schema = objects_in(answer), schema_of(answer_type)
-        plain = without_bounds(schema)
-        objects = [value for value in values if without_bounds(value) != plain]
+        # An echoed prompt repeats the schema. If it does, it may repeat the examples of the schema,
+        # too. Neither is an answer.
+        unbounded = without_bounds(schema)
+        objects = [value for value in values if without_bounds(value) != unbounded]
         if objects != values:
             examples = schema.get("examples", ())
             objects = [value for value in objects if value not in examples]
         fields = answer_type.model_fields
         if set(fields) != {"output"} or get_origin(fields["output"].annotation) is not list:
             return objects
-        # A list is asked for, in the field `output`: other objects are items of it.
-        whole = [value for value in objects if "output" in value]
-        return whole or [{"output": value} for value in lists_in(answer)]
+        # A list is asked for, in the field `output`. An object without it is an item of the list.
+        wrapped = [value for value in objects if "output" in value]
+        return wrapped or [{"output": value} for value in lists_in(answer)]
     except RecursionError:
         raise UnparseableError("the answer is nested too deeply", raw=text) from None
     except DoubledKeyError as error:
@@ -119,44 +121,53 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
         raise UnparseableError("the answer holds a number that is too long", raw=text) from None
 
 
-def require_last_word(question: Question[Any], answer: Answer[Any]) -> None:
-    """Raise DoubtfulAnswerError for an answer whose JSON is followed by prose with a verdict in it.
+def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:
+    """A JSON object as an answer, or the one object inside of it that fits.
 
-    "Wait, that is wrong: false." after `{"verdict": true}` may be what the model means.
+    Models repeat the schema around their answer, or call a tool that is not there.
     """
-    raw, end = answer.raw, answer.raw.rfind("}") + 1
-    if question.parser is not None or not end:
-        return
-    words = _verdict_words(question.answer_type)
-    following = without_thoughts(raw)[end : end + _LONG]
-    tail = {word.casefold() for word in _WORD.findall(following)}
-    spoken = [word for word in words if tail.issuperset(_WORD.findall(word.casefold()))]
-    if spoken:
-        raise DoubtfulAnswerError(
-            f"the JSON is followed by words that speak of {spoken[0]!r}: it is not clear which "
-            "verdict is meant",
-            raw,
-            answer.usage.counts,
-            answer,
-        )
+    try:
+        return valid_answer(question, value, raw)
+    except UnparseableError:
+        fitting = list[tuple[T, bool]]()
+        for inner, is_draft in _objects_below(value):
+            with suppress(ValidationError):
+                candidate = (question.answer_type.model_validate(inner), is_draft)
+                if candidate not in fitting:
+                    fitting.append(candidate)
+        if len(fitting) != 1 or fitting[0][1]:  # none, several, or only a draft
+            raise
+        return fitting[0][0]
 
 
-def _verdict_words(answer_type: type[BaseModel]) -> list[str]:
-    """The words for the verdicts that an answer of one verdict may have; none of any other type."""
-    words = list[str]()
-    for field in schema_of(answer_type).get("properties", {}).values():
-        if field.get("type") == "boolean":
-            words += ["true", "false", "yes", "no"]
-        words += map(str, field.get("enum", ()))
-    return words
+def _objects_below(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The objects inside of an object, also those written as text, with whether each is a draft.
+
+    A draft is inside of a field of thoughts that has other fields beside it.
+    """
+    level: list[tuple[Any, bool]] = [(value, False)]
+    for depth in range(_DEEPEST + 1):
+        below = list[tuple[Any, bool]]()
+        for item, is_draft in level[:_WIDEST]:
+            if isinstance(item, str) and item.lstrip().startswith("{"):
+                with suppress(ValueError):
+                    item = shallow_value(item)
+            if isinstance(item, dict):
+                if depth:
+                    yield item, is_draft
+                for name, inner in item.items():
+                    below.append((inner, is_draft or (len(item) > 1 and is_thinking(name))))
+            elif isinstance(item, list):
+                below += [(inner, is_draft) for inner in item]
+        level = below
 
 
 def read_part(question: Question[T], text: str) -> T | None:
     """The usable part of an answer that does not fit as a whole; None if there is none.
 
-    Only a list of verdicts (`list_type`) has parts. The result is of the question's type with
-    fewer verdicts than it asks for: whoever reads it asks for the missing numbers one by one.
-    Verdicts with a number that no item has are left out.
+    Only a list of verdicts (`list_type`) has parts. The result is of the question's type, but may
+    have fewer verdicts: the caller asks for the missing ones one by one. Verdicts with a number
+    that no item has are left out.
     """
     shape: type[BaseModel] = question.answer_type
     if not issubclass(shape, VerdictList) or shape.count == 1:
@@ -166,11 +177,11 @@ def read_part(question: Question[T], text: str) -> T | None:
 
 
 def is_enough(part: VerdictList, *, again: bool) -> bool:
-    """Whether a part of a list answer is taken without asking for the list again.
+    """Return whether to take a part of a list answer, and not to ask for the list once more.
 
-    It is, if it has most of the verdicts: asking for single ones costs less than for all. With all
-    of them there was one too many, so that they may be about other items. Then the list is asked
-    for once `again`.
+    More than half of the verdicts are enough: to ask for the missing ones costs less than for all.
+    If none is missing, the answer had one too many, and they may be about other items. So all are
+    enough only if the list was asked for `again` already.
     """
     return part.count < 2 * len(part.verdicts) and (again or len(part.verdicts) < part.count)
 
@@ -178,10 +189,10 @@ def is_enough(part: VerdictList, *, again: bool) -> bool:
 def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
     """The verdicts in a list answer that can be used, by their number from 1 on.
 
-    An item counts when it is complete, valid, and the only one with its number, also in an answer
+    An item counts if it is complete, valid, and the only one with its number, also in an answer
     that was cut off. Items without numbers do not count: it is not known which of them is
     missing. Nor do those of a list that counts from 0: its 1 may be the second item. Raises
-    nothing: a text that holds no list, several different ones or none that can be read gives none.
+    nothing: a text without a list that can be read, or with several different ones, gives none.
     """
     try:
         require_readable(text)
@@ -199,7 +210,10 @@ def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
 
 
 def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
-    """The items of the one list among the values; of a broken list those that are whole."""
+    """The items of the one list of verdicts in `values`, the objects that were read in `text`.
+
+    Items without a list around them count, too, and those of a broken list that are whole.
+    """
     lists = [value["verdicts"] for value in values if "verdicts" in value]
     if len(lists) > 1:
         return []
@@ -211,49 +225,37 @@ def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
     return items_by_key(verdicts.items() if isinstance(verdicts, dict) else numbered_objects(text))
 
 
-def _fitting(question: Question[T], value: dict[str, Any], raw: str) -> T:
-    """A JSON object as an answer, or the one object inside of it that fits.
+def require_last_word(question: Question[Any], answer: Answer[Any]) -> None:
+    """Raise DoubtfulAnswerError for an answer whose JSON is followed by prose with a verdict in it.
 
-    Models repeat the schema around their answer, or call a tool that is not there.
+    "Wait, that is wrong: false." after `{"verdict": true}` may be what the model means.
     """
-    try:
-        return valid_answer(question, value, raw)
-    except UnparseableError:
-        fitting = list[tuple[T, bool]]()
-        for inner, is_draft in _objects_below(value):
-            with suppress(ValidationError):
-                answer = question.answer_type.model_validate(inner), is_draft
-                if answer not in fitting:
-                    fitting.append(answer)
-        if len(fitting) != 1 or fitting[0][1]:
-            raise
-        return fitting[0][0]
+    raw, end = answer.raw, answer.raw.rfind("}") + 1
+    if question.parser is not None or not end:
+        return
+    prose = without_thoughts(raw)[end : end + _LONG]
+    words = {word.casefold() for word in _WORD.findall(prose)}
+    for verdict in _verdict_words(question.answer_type):
+        if words.issuperset(_WORD.findall(verdict.casefold())):
+            message = (
+                f"the JSON is followed by words that speak of {verdict!r}: it is not clear which "
+                "verdict is meant"
+            )
+            raise DoubtfulAnswerError(message, raw, answer.usage.counts, answer)
 
 
-def _objects_below(value: dict[str, Any]) -> Iterator[tuple[dict[str, Any], bool]]:
-    """The objects inside of an object, also those written as text, as far as answers may lie.
-
-    Each with whether it is a draft: the thoughts beside another field.
-    """
-    level: list[tuple[Any, bool]] = [(value, False)]
-    for depth in range(_DEEPEST + 1):
-        below = list[tuple[Any, bool]]()
-        for item, is_draft in level[:_COMPLAINTS]:
-            if isinstance(item, str) and item.lstrip().startswith("{"):
-                with suppress(ValueError):
-                    item = shallow_value(item)
-            if isinstance(item, dict):
-                if depth:
-                    yield item, is_draft
-                beside = len(item) > 1
-                below += [(v, is_draft or (beside and is_thinking(k))) for k, v in item.items()]
-            elif isinstance(item, list):
-                below += [(inner, is_draft) for inner in item]
-        level = below
+def _verdict_words(answer_type: type[BaseModel]) -> list[str]:
+    """Words for the verdicts of an answer; none if its type is not that of one verdict."""
+    words = list[str]()
+    for field in schema_of(answer_type).get("properties", {}).values():
+        if field.get("type") == "boolean":
+            words += ["true", "false", "yes", "no"]
+        words += map(str, field.get("enum", ()))
+    return words
 
 
 def valid_answer(question: Question[T], fields: Any, raw: str) -> T:
-    """`fields` as an answer, or UnparseableError saying which of them does not fit."""
+    """`fields` as an answer; raises UnparseableError, which says which of them do not fit."""
     try:
         return question.answer_type.model_validate(fields)
     except ValidationError as error:
@@ -282,7 +284,7 @@ def complaint(error: ValidationError) -> str:
             value = item.get("input")
             try:
                 text = repr(value)[:_SHOWN]
-            except (ValueError, RecursionError):  # a number of too many digits, too deep a list
+            except (ValueError, RecursionError):  # a number with too many digits, too deep a list
                 text = f"a {type(value).__name__} that cannot be shown"
             quotation = f" (given: {text})"
         parts.append(f"{path or 'the answer'}: {item['msg']}{quotation}")

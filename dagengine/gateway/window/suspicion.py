@@ -3,6 +3,7 @@
 What is *suspicious* may well be right: a text of another language, a text of a length that is new.
 Nothing here accuses a server; `whole_prompts` asks it. An honest server is asked a few times in a
 run at most, since what it proves is remembered.
+Everywhere `size` is what a prompt is estimated to have, and `read` the tokens that were counted.
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ from dagengine.prompts.lengths.token_counts import NOTHING, Size
 
 _SMALL: Final = 64.0  # tokens of a prompt; no window is so small
 _LIMIT: Final = 100  # tokens of the smallest limit that is looked for
-_AROUND: Final = 40.0  # tokens of a chat's template and of the answer's schema
-_NEW: Final = {"words": 6_000}  # characters of a prompt whose length has to be proved …
-_NEW_ELSEWHERE: Final = 600  # … and of other scripts, which tokenizers differ about
-_GROWTH: Final = 4  # times the longest prompt so far that has to be proved again
 _SHORT: Final = 512  # tokens that are not proved unless something speaks against them
+_AROUND: Final = 40.0  # tokens of a chat's template and of the answer's schema
+_AROUND_CHARACTERS: Final = 4 * _AROUND
+# Characters of a prompt that has to be proved, if it is also `_GROWTH` times as long as the longest
+# so far of its script. Tokenizers differ more about other scripts than about words.
+_LONG: Final = {"words": 6_000}
+_LONG_ELSEWHERE: Final = 600
+_GROWTH: Final = 4
+# A count is low below this share
 _FIRST: Final = 0.6  # of what an efficient tokenizer counts, before anything is learnt
-_LEARNT: Final = 0.75  # of what this server counted for texts of this script
-_LEARNT_DENSITY: Final = 0.6  # … per character, which differs more: of blanks a token has many
+_LEARNT: Final = 0.75  # of what this server usually counts for the script
+_LEARNT_DENSITY: Final = 0.6  # of the same per character, which differs more: blanks share tokens
 _EXCUSED: Final = 0.95  # of a count that was proved to be whole
-_DENSEST: Final = 5.0  # times what an efficient tokenizer counts
-_WEIGHT: Final = 0.2  # of the newest count
+_DENSEST: Final = 5.0  # tokens of the densest tokenizer per token of an efficient one
+_USUAL: Final = 1.25  # tokens of any server per token of an efficient one
+_WEIGHT: Final = 0.2  # of the newest count in what is usual
 _ALIKE: Final = 0.04  # how far the sizes of prompts of one length may lie apart
 
 
@@ -32,7 +38,9 @@ _ALIKE: Final = 0.04  # how far the sizes of prompts of one length may lie apart
 class _Script:
     """What a server counted for prompts of one script.
 
-    Tokens per expected token and per character: what is usual, and the fewest that were proved.
+    `level` is its usual number of tokens per expected token, `density` per character. Counts from
+    `excused` or `excused_density` on are not low: almost so few were proved to be whole. The
+    `longest` prompt has that many characters.
     """
 
     level: float
@@ -46,10 +54,9 @@ class _Script:
 class PromptCounts:
     """What one server counted, and where it was seen to cut.
 
-    `window` is the number of tokens that it reads, if known; one that `refuses` says when a prompt
-    is longer. `limit` is the count that it gives
-    for everything that is longer. `proved` tokens were read whole. A `mute` server counts the same
-    for everything, which tells nothing.
+    `window` is the number of tokens that it reads, if known. If it `refuses`, it says so itself
+    when a prompt is longer. `limit` is the count that it gives for everything that is longer. It
+    read `proved` tokens whole. A `mute` server counts the same for everything, which tells nothing.
     """
 
     window: int | None = None
@@ -57,7 +64,7 @@ class PromptCounts:
     limit: int | None = None
     proved: int = 0
     mute: bool = False
-    _top: int = 0
+    _top: int = 0  # the highest count so far, and the size of its prompt
     _top_size: Size = NOTHING
     _scripts: dict[str, _Script] = field(default_factory=dict)
 
@@ -66,7 +73,7 @@ class PromptCounts:
         return read == self.limit and size.tokens >= _SMALL
 
     def is_suspicious(self, size: Size, read: int) -> bool:
-        """Return whether `read` tokens of a prompt may be a part of it."""
+        """Return whether `read` tokens may be a part of a prompt; a known limit needs no proof."""
         if self.mute or not read or size.tokens < _SMALL or self.limit is not None:
             return False
         if self.window is not None:
@@ -76,29 +83,30 @@ class PromptCounts:
             # Even the densest tokenizer would not fill the window with this prompt.
             if max(_DENSEST * (size.tokens + _AROUND), size.characters) < self.window:
                 return False
+        if self.is_few(size, read):
+            return True
         if self.refuses:
-            return self.is_few(size, read)
-        # Longer than any prompt that was read, by far: whether it is read has to be seen.
+            return False
+        # Far longer than any prompt that was read: whether it is read has to be seen.
         script = self._scripts.get(size.script)
         longest = 0 if script is None else script.longest
-        least = _NEW.get(size.script, _NEW_ELSEWHERE)
-        new = least < size.characters > _GROWTH * longest
-        return new or self.is_few(size, read) or self._is_most(size, read)
+        least = max(_LONG.get(size.script, _LONG_ELSEWHERE), _GROWTH * longest)
+        return size.characters > least or self._may_be_limit(size, read)
 
     def is_few(self, size: Size, read: int) -> bool:
-        """Return whether it is fewer than for other texts of the script."""
-        script, ratio, density = self._scripts.get(size.script), *_ratios(size, read)
+        """Return whether a count is low beside those of other prompts of its script."""
+        script, (level, density) = self._scripts.get(size.script), _ratios(size, read)
         if script is None:
             return read < _FIRST * size.tokens
-        if _LEARNT * script.level > ratio < script.excused:
+        if level < min(_LEARNT * script.level, script.excused):
             return True
-        return _LEARNT_DENSITY * script.density > density < script.excused_density
+        return density < min(_LEARNT_DENSITY * script.density, script.excused_density)
 
-    def _is_most(self, size: Size, read: int) -> bool:
-        """The most so far, and long, or as limits are: round, or the same for other lengths."""
+    def _may_be_limit(self, size: Size, read: int) -> bool:
+        """Return whether a count is the highest so far, and high, round or of different prompts."""
         if read <= self.proved or read < self._top or read < _LIMIT:
             return False
-        apart = read - self._top <= 1 and (
+        repeats = read - self._top <= 1 and (
             abs(size.tokens - self._top_size.tokens) > _ALIKE * size.tokens
             or abs(size.characters - self._top_size.characters) > _ALIKE * size.characters
         )
@@ -106,20 +114,20 @@ class PromptCounts:
         # above a power of two.
         power = 1 << (read.bit_length() - 1)
         is_round = not read % 50 or not read % 256 or read - power <= 2
-        return read > _SHORT or apart or is_round
+        return read > _SHORT or repeats or is_round
 
     def accept(self, size: Size, read: int, proved: int = 0) -> None:
-        """Learn from a prompt that was read whole; so were `proved` tokens, if it was proved."""
+        """Learn from a prompt that was read whole; `proved` tokens are known to be (0: none)."""
         if not read or size.tokens < _SMALL:
             return
-        (ratio, density), script = _ratios(size, read), self._scripts.get(size.script)
+        (level, density), script = _ratios(size, read), self._scripts.get(size.script)
         if script is None:
-            script = self._scripts[size.script] = _Script(ratio, density, ratio, density)
-        script.level += _WEIGHT * (ratio - script.level)
+            script = self._scripts[size.script] = _Script(level, density, level, density)
+        script.level += _WEIGHT * (level - script.level)
         script.density += _WEIGHT * (density - script.density)
         script.longest = max(script.longest, size.characters)
         if proved:
-            script.excused = min(script.excused, _EXCUSED * ratio)
+            script.excused = min(script.excused, _EXCUSED * level)
             script.excused_density = min(script.excused_density, _EXCUSED * density)
             self.proved = max(self.proved, proved)
         if read > self._top:
@@ -128,9 +136,9 @@ class PromptCounts:
     def tokens_needed(self, size: Size) -> int:
         """Approximate tokens that this server needs for a prompt."""
         script = self._scripts.get(size.script)
-        return round(size.tokens * (1.25 if script is None else max(1.0, script.level)))
+        return round(size.tokens * (_USUAL if script is None else max(1.0, script.level)))
 
 
 def _ratios(size: Size, read: int) -> tuple[float, float]:
     """Tokens per expected token, and per character."""
-    return read / (size.tokens + _AROUND), read / (size.characters + 4 * _AROUND)
+    return read / (size.tokens + _AROUND), read / (size.characters + _AROUND_CHARACTERS)

@@ -18,18 +18,14 @@ from dagengine.results.prices import Price
 
 @dataclass(slots=True)
 class JudgeState:
-    """What a gateway keeps of one judge.
-
-    Several judge objects share a state if they have one identity, are asked in one way and have
-    the same keys (see `Gateway`).
-    """
+    """What a gateway keeps of `judges` of one identity that are asked in one way, with one key."""
 
     name: str  # in the ledger: the same in every process if the judge is `durable`
     durable: str | None  # an identity that other processes know, too
     limiter: JudgeLimiter  # its limits, and its calls in progress
     price: Price | None
     judges: list[Judge] = field(default_factory=list[Judge])
-    secrets: tuple[str, ...] = ()  # of all `judges`, hidden in every answer
+    secrets: tuple[str, ...] = ()  # of all `judges`: hidden in every answer
     prompts: WholePrompts | None = None  # for a server that may cut prompts without saying so
     facts: ServerFacts = NO_FACTS  # what the server says of itself
     sticky: StickyPlaces | None = None  # of a server whose places keep the beginnings of prompts

@@ -62,7 +62,12 @@ def mean_mass(answers: Iterable[Answer[Any] | NodeValue]) -> float | None:
 
 
 class _OverNode(JudgingNode):
-    """A node that goes over a list: the output of a node, or a field of the case."""
+    """A node that goes over a list: the output of a node, or a field of the case.
+
+    `given` is all that it reads, `rest` that without the list.
+    """
+
+    item_label: str
 
     def __init__(
         self,
@@ -81,8 +86,6 @@ class _OverNode(JudgingNode):
         super().__init__(evaluation_params=fields, inputs=nodes, **common)
         self.over = over
 
-    item_label: str
-
     def names_in_examples(self, read: Iterable[str]) -> list[str]:
         return [self.item_label, *(name for name in read if name != self._list_name)]
 
@@ -94,7 +97,7 @@ class _OverNode(JudgingNode):
     def _list_name(self) -> str:
         """Name of the list where it is read."""
         over = self.over
-        return over.output_label or over.title if isinstance(over, BaseNode) else field_name(over)
+        return (over.output_label or over.title) if isinstance(over, BaseNode) else field_name(over)
 
     def _split(self, reads: Given) -> tuple[list[Any], Given]:
         """The items, and everything else that is read; raises InputError without a list."""
@@ -108,14 +111,14 @@ class _OverNode(JudgingNode):
         return list(items), rest
 
     def _pieces(self, items: Sequence[Evidence], rest: Given) -> list[list[Evidence]]:
-        """Pieces that the verdict on each item may quote, the item as the prompt shows it.
+        """The pieces that the verdict on each of `items`, as the prompt shows them, may quote.
 
-        That is what is read of the case, and of a list that is a field of it the item itself.
+        These are pieces of the case, and the item itself if it is from a field of the case.
         """
         beside: list[Evidence] = []
         if isinstance(self.over, BaseNode):
             # The item is what another node wrote. Quoting it would show that a judge said so, not
-            # that the case does. Only where nothing of the case is read there is nothing else.
+            # that the case does. So it is quoted only if the node reads nothing else.
             if rest.fields or rest.inputs:
                 beside = rest.quotable(self.quote_from)
             shows_item = not beside
@@ -135,63 +138,63 @@ class _OverNode(JudgingNode):
         groups: Sequence[Sequence[int]],
         make: Callable[[Sequence[Any], QuoteCheck | None], Question[Any]],
     ) -> tuple[list[Answer[Any]], dict[int, Judgement]]:
-        """The answers to one question per group of the places of items, and the judgements.
+        """The answers to one question per group of items, and the judgements by index of the item.
 
-        `make` makes the question about the items of a group. A place that an answer leaves out has
-        no judgement. `split` are the items, and everything else that is read.
+        `split` are all items, and `rest`. A group is the indices of its items; `make` makes the
+        question about them. An item that an answer leaves out has no judgement.
         """
-        quoting, (every, rest) = self.quoting, split
-        parts = [list(map(every.__getitem__, group)) for group in groups]
+        quoting, (items, rest) = self.quoting, split
+        parts = [list(map(items.__getitem__, group)) for group in groups]
         shown = [] if quoting is None else [self.show(part, given) for part in parts]
-        pieces = [self._pieces(items, rest) for items in shown]
+        pieces = [self._pieces(evidence, rest) for evidence in shown]
         if quoting is None:
             answers = quoted = await ask.each(map(make, parts, repeat(None)))
         elif ask.decides:
+            # A judge that decides cannot quote. A writer is asked for the quotes of each verdict.
             questions = list(map(make, parts, repeat(None)))
             answers = await ask.each(questions)
-            each = zip(questions, answers, pieces, shown, strict=True)
+            verdicts = zip(questions, answers, pieces, shown, strict=True)
             quoted = await ask.each(
-                self.quotes_of(quoting, answer, question.decision, own, [*rest.evidence(), *items])
-                for question, answer, (own,), items in each
+                self.quotes_of(quoting, answer, question.decision, own, [*rest.evidence(), *item])
+                for question, answer, (own,), item in verdicts  # a group has one item here
                 if question.decision is not None
             )
         else:
             answers = quoted = await ask.each(map(make, parts, map(quoting.check, pieces)))
-        judged: dict[int, Judgement] = {}
-        for index, (group, answer) in enumerate(zip(groups, answers, strict=True)):
+        judgements: dict[int, Judgement] = {}
+        for number, (group, answer) in enumerate(zip(groups, answers, strict=True)):
             quotations: Iterable[tuple[Quote, ...]] = repeat(())
             if quoting is not None:
-                quotations = quoting.in_answer(quoted[index], pieces[index])
+                quotations = quoting.in_answer(quoted[number], pieces[number])
             for verdict, quotes in zip(judgements_in(answer.value), quotations, strict=False):
-                number: int = getattr(verdict, "number", 1)
-                item = group[number - 1]
+                position: int = getattr(verdict, "number", 1) - 1
+                index = group[position]
                 if quotes:
-                    label = shown[index][number - 1].label
-                    quotes = self._rename_quotes(quotes, label, item, len(every))
-                judged[item] = judgement_of(verdict, answer.chances, quotes)
-        return answers, judged
+                    label = shown[number][position].label
+                    quotes = self._rename_quotes(quotes, label, index, len(items))
+                judgements[index] = judgement_of(verdict, answer.chances, quotes)
+        return answers, judgements
 
-    def show(self, items: Sequence[Any], reads: Given) -> Sequence[Evidence]:
+    def show(self, items: Sequence[Any], given: Given) -> Sequence[Evidence]:
         """Items as the question about them shows them."""
         return [Evidence(self.item_label, as_text(item)) for item in items]
 
     def _rename_quotes(
-        self, quotes: tuple[Quote, ...], label: str, item: int, count: int
+        self, quotes: tuple[Quote, ...], label: str, index: int, count: int
     ) -> tuple[Quote, ...]:
-        """Call the item in its quotes as in the case, where a question may call it otherwise."""
+        """Name the item in its quotes as the case does; a question about a part numbers it anew."""
         if isinstance(self.over, BaseNode):
             return quotes
-        name = numbered_name(field_name(self.over), item + 1, count)
-        called = {label: name}
-        return tuple(replace(quote, piece=called.get(quote.piece, quote.piece)) for quote in quotes)
+        names = {label: numbered_name(field_name(self.over), index + 1, count)}
+        return tuple(replace(quote, piece=names.get(quote.piece, quote.piece)) for quote in quotes)
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         value = known.get(self._list_name)
         if isinstance(value, list | tuple):
             return QuestionCount.exactly(self.calls(len(value)))
         # The largest number of items that the type of the list allows
-        parts = schema_of(output_type(getattr(self.over, "output_type", str))).get("properties", {})
-        most = parts.get("output", {}).get("maxItems")
+        schema = schema_of(output_type(getattr(self.over, "output_type", str)))
+        most = schema.get("properties", {}).get("output", {}).get("maxItems")
         if most is None:
             return QuestionCount(0, self.calls(items), None)
         return QuestionCount(0, self.calls(min(items, most)), self.calls(int(most)))
@@ -205,11 +208,11 @@ class MapNode(_OverNode):
     """Asks one question per item of a list, in parallel.
 
     `over` is the list: a node whose output is a list, or the name of a case field. `answer` is the
-    type of each answer. `bool` or a tuple of strings is for a verdict with its reason; readers get
-    a list of `Judgement`. Any other type is for an output of that type; readers get a list of
-    these. A `prompt` or `wording` refers to the item by `item_label`, and to everything else that
-    the node reads by its name. The whole list is not shown. Raises InputError if `over` is not a
-    list in a run.
+    type of each answer. With `bool` or a tuple of strings it is a verdict with its reason, and
+    readers get a list of `Judgement`. With any other type it is an output of that type, and readers
+    get a list of these. A `prompt` or `wording` refers to the item by `item_label`, and to all else
+    that the node reads by its name. The whole list is not shown. Raises InputError if `over` is not
+    a list in a run.
     """
 
     kind = "map"
@@ -260,9 +263,9 @@ class MapNode(_OverNode):
         shape = judgement_type(None if self.answer is bool else verdicts)
         system = judgement_instructions(self.instructions, verdicts)
 
-        def make(part: Sequence[Any], check: QuoteCheck | None) -> Question[Any]:
-            quoting = shape if check is None else quoted_type(shape, check.mode)
-            return self._about(part[0], rest, system, quoting, check)
+        def make(part: Sequence[Any], quotes: QuoteCheck | None) -> Question[Any]:
+            full_shape = shape if quotes is None else quoted_type(shape, quotes.mode)
+            return self._about(part[0], rest, system, full_shape, quotes)
 
         groups = [[index] for index in range(len(items))]
         answers, judgements = await self._judgements(ask, given, (items, rest), groups, make)
@@ -273,14 +276,14 @@ class MapNode(_OverNode):
         self, item: Any, rest: Given, system: str, shape: type[T], quotes: QuoteCheck | None = None
     ) -> Question[T]:
         """The question about one item."""
-        reads = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
+        part = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
         # The item comes last. So the prompts for all items begin alike, and a server reads the rest
         # once (`gateway/packs/prompt_cache`).
         evidence = [*rest.evidence(), Evidence(self.item_label, as_text(item))]
-        messages = self.messages(reads, system, evidence)
+        messages = self.messages(part, system, evidence)
         if not self.exemplary:
             return self.put(messages, shape, None, self.parser, fence_check(messages))
-        decision = verdict_of(reads, self.instructions, self.exemplary)
+        decision = verdict_of(part, self.instructions, self.exemplary)
         return self.put(messages, shape, decision, self.parser, quotes=quotes)
 
     def prompt_names(self, read: Iterable[str]) -> set[str]:
@@ -290,19 +293,19 @@ class MapNode(_OverNode):
 class VerdictListNode(_OverNode):
     """Asks one question about all items of a list; every item gets its own verdict.
 
-    With `per_call`, a question has at most that many items, numbered from 1, and all questions are
+    A question is about at most `per_call` items (None: all), numbered from 1. All questions are
     asked in parallel. A `wording` then sees only the items of its question. The judge answers with
-    one key per number, or with a list: of numbered verdicts, or in the order of the items. Items
-    whose verdicts are missing or duplicate are asked one by one. An answer with more verdicts than
-    items, or at most half, is asked again first. Neither counts in `questions`. A judge that only
-    decides gets one question per item. Readers get a list of `Judgement` in the order of the items.
-    An empty list costs no call. Raises InputError if `per_call` is below 1. `items_of` is the field
-    whose items the list names, one for one: where they were read from a trace, the verdicts keep
-    the ids of their spans.
+    one key per number, or with a list: of numbered verdicts, or in the order of the items. An
+    answer with more verdicts than items, or with at most half, is asked for again. After that,
+    items whose verdicts are missing or duplicate are asked one by one. `questions` counts neither.
+    A judge that only decides gets one question per item. Readers get a list of `Judgement` in the
+    order of the items. An empty list costs no call. `items_of` names the field that the list is
+    about, item by item: if that was read from a trace, the verdicts keep the ids of its spans.
+    Raises InputError if `per_call` is below 1.
     """
 
     kind = "verdict list"
-    of_criteria = False  # whether its items are criteria, so that its own words are none
+    of_criteria = False  # whether its items are the criteria, and `criteria` only words around them
 
     @takes(ListSettings)
     def __init__(
@@ -346,24 +349,22 @@ class VerdictListNode(_OverNode):
         return math.ceil(count / (self.per_call or max(count, 1)))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        items, rest = self._split(given)
-
+        items, rest = split = self._split(given)
         make = partial(self._about, given, rest)
-        # Five items, two per question. Of the second answer, asked for again in vain, nobody knows
-        # which verdict item 2 has. It gets a question of its own, and the others are kept.
+        # Five items, two per question. The second answer does not fit, also when it is asked for
+        # again: it has two verdicts on item 2. Item 2 gets a question of its own.
         #
         #     [0 1] ──▶ 0: yes  1: no
         #     [2 3] ──▶ 2: yes  2: no  3: yes     ──▶ [2] ──▶ 2: no
         #     [4]   ──▶ 4: yes
         groups = self.groups(items, 1 if ask.decides else self.per_call)
-        split = items, rest
         answers, judged = await self._judgements(ask, given, split, groups, make)
         missing = [[index] for index in chain.from_iterable(groups) if index not in judged]
         single, more = await self._judgements(ask, given, split, missing, make)
         judgements = self.in_order(items, {**judged, **more})
         mass = mean_mass([*answers, *single])
-        elements = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
-        return NodeValue(judgements, mass=mass, spans=span_ids(elements))
+        sources = items if self.items_of is None else dict(rest.fields).get(self.items_of) or ()
+        return NodeValue(judgements, mass=mass, spans=span_ids(sources))
 
     def groups(self, items: Sequence[Any], size: int | None) -> list[Sequence[int]]:
         """The indices of the items of each question, at most `size` in one (None: all)."""
@@ -383,36 +384,36 @@ class VerdictListNode(_OverNode):
         return self.verdicts
 
     def step(self, verdicts: tuple[str, ...], count: int, field: str | None) -> str:
-        """Instruction of the judge for that many items, or with all of a `field`."""
+        """Instruction of a question about `count` items, which may be all of a `field`."""
         return list_instructions(self.criteria, verdicts, self.item_label, count, field)
-
-    def _number_items(self, items: Iterable[Any]) -> list[Evidence]:
-        return number_items(self.item_label, map(self.evidence_in, items))
 
     def shape(
         self, verdicts: tuple[str, ...], count: int, quotes: QuoteCheck | None = None
     ) -> type[BaseModel]:
-        """The answer type of a question about so many items."""
+        """The answer type of a question about `count` items."""
         return list_type(verdicts, count, None if quotes is None else quotes.mode)
 
-    def show(self, items: Sequence[Any], reads: Given) -> Sequence[Evidence]:
-        field = self._field_of(items, reads)
+    def show(self, items: Sequence[Any], given: Given) -> Sequence[Evidence]:
+        field = self._field_of(items, given)
         return evidence_of(field, items) if field else self._number_items(items)
 
+    def _number_items(self, items: Iterable[Any]) -> list[Evidence]:
+        return number_items(self.item_label, map(self.evidence_in, items))
+
     def _about(
-        self, reads: Given, rest: Given, items: Sequence[Any], quotes: QuoteCheck | None = None
+        self, given: Given, rest: Given, items: Sequence[Any], quotes: QuoteCheck | None = None
     ) -> Question[BaseModel]:
         """The question about some of the items."""
-        field, verdicts = self._field_of(items, reads), self.verdicts_of(items)
+        field, verdicts = self._field_of(items, given), self.verdicts_of(items)
         step = self.step(verdicts, len(items), field)
-        evidence = reads.evidence() if field else [*rest.evidence(), *self._number_items(items)]
+        evidence = given.evidence() if field else [*rest.evidence(), *self._number_items(items)]
         # What is read, with these items as the whole list
         if isinstance(self.over, BaseNode):
-            (label, _), *inputs = reads.inputs
-            part = replace(reads, inputs=((label, items), *inputs))
+            (label, _), *inputs = given.inputs
+            part = replace(given, inputs=((label, items), *inputs))
         else:
-            (label, _), *fields = reads.fields
-            part = replace(reads, fields=((label, items), *fields))
+            (label, _), *fields = given.fields
+            part = replace(given, fields=((label, items), *fields))
         messages = self.messages(part, step, evidence)
         shape = self.shape(verdicts, len(items), quotes)
         if len(items) > 1:
@@ -421,11 +422,11 @@ class VerdictListNode(_OverNode):
         decision = verdict_of(rest, self.criteria, verdicts, material=material)
         return self.put(messages, shape, decision, quotes=quotes)
 
-    def _field_of(self, items: Sequence[Any], reads: Given) -> str | None:
-        """The field of the case that the items are all of: its pieces keep their own names."""
+    def _field_of(self, items: Sequence[Any], given: Given) -> str | None:
+        """The field of the case whose items these are, if it has no others: they keep its names."""
         if isinstance(self.over, BaseNode):
             return None
         # A question about a part of the list shows that part, and numbers it from 1. In the field
         # the same pieces have other numbers ("7 of 8"), so they are called by their item label.
-        path, pieces = reads.fields[0]
+        path, pieces = given.fields[0]
         return path if items and len(items) == len(pieces) else None

@@ -63,9 +63,9 @@ class CaseState:
         self.values: dict[int, NodeValue] = {}  # by slot
         self.took: dict[int, Took] = {}  # by unit, where somebody notes it
         self._outputs: dict[int, NodeValue | Failure] = {}  # by unit
-        self._liveness = bytearray(len(plan.slots))
+        self._life = bytearray(len(plan.slots))
         self._open_causes = [slot.causes for slot in plan.slots]  # by slot: not lost yet
-        self._unsettled = [len(slot.reads) for slot in plan.slots]  # by slot: of what it reads
+        self._awaited = [len(slot.reads) for slot in plan.slots]  # by slot: sources not settled
         self._unit_states = bytearray(len(plan.units))
         self._slots_left = [len(metric.slots) for metric in plan.metrics]  # by metric: not settled
         self._scope_slots_left = [len(scope.slots) for scope in plan.scopes]
@@ -92,7 +92,7 @@ class CaseState:
 
     def is_live(self, slot: int) -> bool:
         """Return whether a slot is known to be live."""
-        return self._liveness[slot] == _LIVE
+        return self._life[slot] == _LIVE
 
     def has_output(self, unit: int) -> bool:
         """Return whether a unit has a value."""
@@ -108,7 +108,7 @@ class CaseState:
         """Labels and values of what a unit reads from other units; what is dead is left out."""
         inputs: list[tuple[str, Any]] = []
         for label, source, slot in unit.sources:
-            if slot == ALWAYS or self._liveness[slot] == _LIVE:
+            if slot == ALWAYS or self._life[slot] == _LIVE:
                 inputs.append((label, self.output(source).value))
         return tuple(inputs)
 
@@ -118,9 +118,7 @@ class CaseState:
         All that one of its slots reads is settled; it is not known yet whether the slot is live.
         """
         return self._unit_states[unit] == _NEW and any(
-            self._liveness[number] == _UNKNOWN
-            and not self._unsettled[number]
-            and self._may_count(number)
+            self._life[number] == _UNKNOWN and not self._awaited[number] and self._may_count(number)
             for number in self.plan.units[unit].slots
         )
 
@@ -131,7 +129,7 @@ class CaseState:
         self._unit_states[unit] = _DONE
         self._outputs[unit] = value
         for number in self.plan.units[unit].slots:
-            if self._liveness[number] == _LIVE and not self._unsettled[number]:
+            if self._life[number] == _LIVE and not self._awaited[number]:
                 self._take_value(number, value)
         self._spread()
 
@@ -142,7 +140,7 @@ class CaseState:
         self._unit_states[unit] = _FAILED
         self._outputs[unit] = failure
         for number in self.plan.units[unit].slots:
-            if self._liveness[number] == _LIVE and not self._unsettled[number]:
+            if self._life[number] == _LIVE and not self._awaited[number]:
                 self._fail_slot(number, failure)
         self._spread()
 
@@ -186,12 +184,12 @@ class CaseState:
                 self._become_live(self._made_live.pop())
             elif self._source_settled:
                 number = self._source_settled.pop()
-                self._unsettled[number] -= 1
-                if not self._unsettled[number] and self._liveness[number] == _LIVE:
+                self._awaited[number] -= 1
+                if not self._awaited[number] and self._life[number] == _LIVE:
                     self._want_unit(number)
             elif self._to_kill:
                 number = self._to_kill.pop()
-                if self._liveness[number] == _UNKNOWN:
+                if self._life[number] == _UNKNOWN:
                     self._die(number)
             elif self._cause_lost:
                 self._lose_cause(self._cause_lost.pop())
@@ -201,9 +199,9 @@ class CaseState:
                 return
 
     def _become_live(self, number: int) -> None:
-        if self._liveness[number] != _UNKNOWN:
+        if self._life[number] != _UNKNOWN:
             return
-        self._liveness[number] = _LIVE
+        self._life[number] = _LIVE
         slot = self.plan.slots[number]
         if slot.nested in self._empty:
             self._fail_slot(number, self._empty[slot.nested])
@@ -211,7 +209,7 @@ class CaseState:
         self._made_live += slot.activates
         if slot.kind == "verdict":
             self._take_value(number, NodeValue(slot.score, score=slot.score))
-        elif slot.kind == "node" and not self._unsettled[number]:
+        elif slot.kind == "node" and not self._awaited[number]:
             self._want_unit(number)
 
     def _lose_cause(self, number: int) -> None:
@@ -220,7 +218,7 @@ class CaseState:
         slot = self.plan.slots[number]
         # A root is live whatever happens. What is live stays live: the verdict that made it so was
         # given, and no other verdict takes it back.
-        if self._liveness[number] != _UNKNOWN or slot.root:
+        if self._life[number] != _UNKNOWN or slot.root:
             return
         if not self._open_causes[number]:
             self._die(number)
@@ -229,11 +227,11 @@ class CaseState:
                 self._die(member)
 
     def _is_open(self, number: int) -> bool:
-        return self._liveness[number] != _DEAD and number not in self.values
+        return self._life[number] != _DEAD and number not in self.values
 
     def _die(self, number: int) -> None:
         slot = self.plan.slots[number]
-        self._liveness[number] = _DEAD
+        self._life[number] = _DEAD
         # It will choose none of its verdicts, so all that they lead to loses a cause at once.
         self._cause_lost += (*slot.activates, *slot.targets)
         if slot.nested != NONE:
@@ -311,7 +309,7 @@ class CaseState:
         """Give the result of a nested metric, all of whose slots are settled, to its owner."""
         owner = self.plan.scopes[scope].owner
         # The parts of a dead owner are settled, too, since they were killed with it.
-        if owner == NONE or self._liveness[owner] != _LIVE:
+        if owner == NONE or self._life[owner] != _LIVE:
             return
         done = grade(self.plan, scope, self.values)
         score = final_score(self.plan.scopes[scope].spec, done)
@@ -341,8 +339,8 @@ class CaseState:
             runnable = {
                 number
                 for number in self.plan.metrics[metric].slots
-                if self._liveness[number] == _LIVE
-                and not self._unsettled[number]
+                if self._life[number] == _LIVE
+                and not self._awaited[number]
                 and self.plan.slots[number].unit != NONE
                 and number not in self.values
                 and number not in self._failures
@@ -376,9 +374,7 @@ class CaseState:
 
     def _is_wanted(self, unit: int) -> bool:
         return any(
-            self._liveness[number] == _LIVE
-            and not self._unsettled[number]
-            and self._is_needed(number)
+            self._life[number] == _LIVE and not self._awaited[number] and self._is_needed(number)
             for number in self.plan.units[unit].slots
         )
 

@@ -83,15 +83,13 @@ class PromptCounts:
             # Even the densest tokenizer would not fill the window with this prompt.
             if max(_DENSEST * (size.tokens + _AROUND), size.characters) < self.window:
                 return False
-        if self.is_few(size, read):
-            return True
         if self.refuses:
-            return False
+            return self.is_few(size, read)
         # Far longer than any prompt that was read: whether it is read has to be seen.
         script = self._scripts.get(size.script)
         longest = 0 if script is None else script.longest
         least = max(_LONG.get(size.script, _LONG_ELSEWHERE), _GROWTH * longest)
-        return size.characters > least or self._may_be_limit(size, read)
+        return size.characters > least or self.is_few(size, read) or self._may_be_limit(size, read)
 
     def is_few(self, size: Size, read: int) -> bool:
         """Return whether a count is low beside those of other prompts of its script."""

@@ -16,7 +16,6 @@ from typing import Final
 from dagengine.question import Message
 
 _LONG_WORD: Final = 20  # characters; a longer word is data and not language
-_FEW: Final = 4  # different characters, at most, of a long word that is a run: a line, dots
 _MOST_TOKENS: Final = 3.0  # per word, on average
 _PROSE: Final = 7.0  # characters per word, blank included: a text with fewer is prose
 # Characters per token
@@ -91,9 +90,8 @@ def _size(text: str) -> Size:
         if len(text) <= _PROSE * count:
             tokens = max(count, min(len(text) / _WORDS, _MOST_TOKENS * count))
             return Size(tokens, len(text), "words")
-    # Elsewhere `letters` and `count` are those of words, after ideographs and data are taken out.
-    words = text.split()
-    letters, count = len(text), float(len(words))
+    # In any other text words are what is left when ideographs and data are taken out.
+    words, letters = text.split(), len(text)
     ideograph_tokens = data_tokens = 0.0
     if not text.isascii():
         ideographs = len(_IDEOGRAPHS.findall(text))
@@ -102,7 +100,7 @@ def _size(text: str) -> Size:
             ideograph_tokens = _IDEOGRAPH * ideographs + _UNSPACED * unspaced
             letters -= ideographs + unspaced
             words = _UNSPACED_LETTERS.sub(" ", _IDEOGRAPHS.sub(" ", text)).split()
-            count = float(len(words))
+    count = float(len(words))
     if words and max(map(len, words)) > _LONG_WORD:
         long = [word for word in words if len(word) > _LONG_WORD]
         data_tokens = sum(map(_data_tokens, long))
@@ -121,7 +119,7 @@ _cached_size = lru_cache(maxsize=256)(_size)  # many prompts have the same instr
 
 def _data_tokens(word: str) -> float:
     """Estimate the tokens of a long word: a run, or data with coded parts."""
-    if len(set(word)) <= _FEW:
+    if len(set(word)) <= 4:  # a line, dots
         return 1 + len(word) / _RUN
     coded = 0
     for part in _MAYBE_CODED.findall(word):

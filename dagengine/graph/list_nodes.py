@@ -95,7 +95,7 @@ class _OverNode(JudgingNode):
 
     @property
     def _list_name(self) -> str:
-        """Name of the list where it is read."""
+        """The name by which the node reads the list."""
         over = self.over
         return (over.output_label or over.title) if isinstance(over, BaseNode) else field_name(over)
 

@@ -210,7 +210,7 @@ def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
 
 
 def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
-    """The items of the one list of verdicts in `values`; of a broken one what is whole in `text`."""
+    """The items of the one list of verdicts in `values`; of a broken one those whole in `text`."""
     lists = [value["verdicts"] for value in values if "verdicts" in value]
     if len(lists) > 1:
         return []

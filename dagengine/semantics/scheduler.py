@@ -61,7 +61,7 @@ class CaseState:
         self.ready: list[int] = []
         self.cancel: list[int] = []
         self.values: dict[int, NodeValue] = {}  # by slot
-        self.took: dict[int, Took] = {}  # by unit, where somebody notes it
+        self.took: dict[int, Took] = {}  # by unit; the owner may note it
         self._outputs: dict[int, NodeValue | Failure] = {}  # by unit
         self._life = bytearray(len(plan.slots))
         self._open_causes = [slot.causes for slot in plan.slots]  # by slot: not lost yet

@@ -38,9 +38,9 @@ _ALIKE: Final = 0.04  # how far the sizes of prompts of one length may lie apart
 class _Script:
     """What a server counted for prompts of one script.
 
-    `level` is its usual number of tokens per expected token, `density` per character. Counts from
-    `excused` or `excused_density` on are not low: almost so few were proved to be whole. The
-    `longest` prompt has that many characters.
+    `level` is its usual number of tokens per expected token, `density` per character. From
+    `excused` or `excused_density` on a count is not low: a count near it was proved to be whole.
+    The `longest` prompt has that many characters.
     """
 
     level: float
@@ -73,7 +73,7 @@ class PromptCounts:
         return read == self.limit and size.tokens >= _SMALL
 
     def is_suspicious(self, size: Size, read: int) -> bool:
-        """Return whether `read` tokens may be a part of a prompt; a known limit needs no proof."""
+        """Return whether `read` tokens may be only a part of a prompt; no, if `limit` is known."""
         if self.mute or not read or size.tokens < _SMALL or self.limit is not None:
             return False
         if self.window is not None:
@@ -101,7 +101,7 @@ class PromptCounts:
         return density < min(_LEARNT_DENSITY * script.density, script.excused_density)
 
     def _may_be_limit(self, size: Size, read: int) -> bool:
-        """Return whether a count is the highest so far, and high, round or of different prompts."""
+        """Return whether a count may be a limit: the highest so far, and high, round or repeated."""
         if read <= self.proved or read < self._top or read < _LIMIT:
             return False
         repeats = read - self._top <= 1 and (

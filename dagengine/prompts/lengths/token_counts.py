@@ -16,13 +16,13 @@ from typing import Final
 from dagengine.question import Message
 
 _LONG_WORD: Final = 20  # characters; a longer word is data and not language
-_MOST_TOKENS: Final = 3.0  # per word, on average
+_MOST_TOKENS: Final = 3.0  # per word, on average; the least is one
 _PROSE: Final = 7.0  # characters per word, blank included: a text with fewer is prose
 # Characters per token
 _WORDS: Final = 5.0  # of words, each with the blank after it
 _DATA: Final = 3.5  # of long paths, URLs, code without blanks
 _CODED: Final = 1.8  # of base64, hashes, keys: capitals and digits among small letters
-_RUN: Final = 64.0
+_RUN: Final = 64.0  # of runs: a line, dots
 # Tokens per character
 _IDEOGRAPH: Final = 0.55  # of ideographs, syllables and emoji
 _UNSPACED: Final = 0.35  # of alphabets without blanks between words, as Thai
@@ -119,7 +119,7 @@ _cached_size = lru_cache(maxsize=256)(_size)  # many prompts have the same instr
 
 def _data_tokens(word: str) -> float:
     """Estimate the tokens of a long word: a run, or data with coded parts."""
-    if len(set(word)) <= 4:  # a line, dots
+    if len(set(word)) <= 4:
         return 1 + len(word) / _RUN
     coded = 0
     for part in _MAYBE_CODED.findall(word):

@@ -42,9 +42,9 @@ class _RaisingAsk:
         raise _FirstQuestions([question])
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        first: list[Question[Any]] = list(islice(questions, self._most))
-        if first:
-            raise _FirstQuestions(first)
+        batch: list[Question[Any]] = list(islice(questions, self._most))
+        if batch:
+            raise _FirstQuestions(batch)
         return []
 
 

@@ -213,7 +213,7 @@ class CaseState:
             self._want_unit(number)
 
     def _lose_cause(self, number: int) -> None:
-        """One way to become live is gone; with the last one a slot is dead."""
+        """Take a cause from a slot, which dies if nothing can make it live any more."""
         self._open_causes[number] -= 1
         slot = self.plan.slots[number]
         # A root is live whatever happens. What is live stays live: the verdict that made it so was

@@ -101,7 +101,7 @@ class PromptCounts:
         return density < min(_LEARNT_DENSITY * script.density, script.excused_density)
 
     def _may_be_limit(self, size: Size, read: int) -> bool:
-        """Return whether a count may be a limit: the highest so far, and high, round or repeated."""
+        """Return whether a count may be a limit: the highest yet, and high, round or repeated."""
         if read <= self.proved or read < self._top or read < _LIMIT:
             return False
         repeats = read - self._top <= 1 and (

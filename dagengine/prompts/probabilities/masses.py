@@ -1,9 +1,9 @@
 """How likely each option is, as far as what a server tells of one token bounds it.
 
-A server tells the most likely alternatives of a token, each with its probability. The *mass* of an
-option is the sum of the alternatives that mean it. If all options have less than half of the
-probability, the model would rather have said something else: then nothing is known of them. An
-option that is not among the alternatives is not impossible, but less likely than each of them.
+A server tells the most likely alternatives of a token and their probabilities. The *mass* of an
+option is the probability of the alternatives that mean it. If all options have less than a half,
+the model would rather have said something else: then nothing is known of them. An option that is
+not among the alternatives is not impossible, but less likely than each of them.
 """
 
 from __future__ import annotations

@@ -88,17 +88,19 @@ class PromptCounts:
         # Far longer than any prompt that was read: whether it is read has to be seen.
         script = self._scripts.get(size.script)
         longest = 0 if script is None else script.longest
-        least = max(_LONG.get(size.script, _LONG_ELSEWHERE), _GROWTH * longest)
-        return size.characters > least or self.is_few(size, read) or self._may_be_limit(size, read)
+        least = _LONG.get(size.script, _LONG_ELSEWHERE)
+        if size.characters > least and size.characters > _GROWTH * longest:
+            return True
+        return self.is_few(size, read) or self._may_be_limit(size, read)
 
     def is_few(self, size: Size, read: int) -> bool:
         """Return whether a count is low beside those of other prompts of its script."""
         script, (level, density) = self._scripts.get(size.script), _ratios(size, read)
         if script is None:
             return read < _FIRST * size.tokens
-        if level < min(_LEARNT * script.level, script.excused):
+        if level < _LEARNT * script.level and level < script.excused:
             return True
-        return density < min(_LEARNT_DENSITY * script.density, script.excused_density)
+        return density < _LEARNT_DENSITY * script.density and density < script.excused_density
 
     def _may_be_limit(self, size: Size, read: int) -> bool:
         """Return whether a count may be a limit: the highest yet, and high, round or repeated."""

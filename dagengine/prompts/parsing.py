@@ -233,7 +233,9 @@ def require_last_word(question: Question[Any], answer: Answer[Any]) -> None:
     prose = without_thoughts(raw)[end : end + _LONG]
     words = {word.casefold() for word in _WORD.findall(prose)}
     for verdict in _verdict_words(question.answer_type):
-        if words.issuperset(_WORD.findall(verdict.casefold())):
+        own = _WORD.findall(verdict.casefold())
+        # A verdict without a word, as "+", is looked for as it is.
+        if words.issuperset(own) if own else verdict in prose:
             message = (
                 f"the JSON is followed by words that speak of {verdict!r}: it is not clear which "
                 "verdict is meant"

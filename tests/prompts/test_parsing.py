@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import json_repair
 import pytest
 from pydantic import BaseModel
 
-from dagengine.errors import UnparseableError
+from dagengine.errors import DoubtfulAnswerError, UnparseableError
 from dagengine.prompts import Evidence, json_values, messages_for, parsing, read_answer
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
 from dagengine.prompts.bounds import schema_for
-from dagengine.prompts.parsing import readable_items
-from dagengine.question import Question, schema_of
+from dagengine.prompts.parsing import readable_items, require_last_word
+from dagengine.question import Answer, Question, schema_of
 
 BINARY = judgement_type(None)
 LISTED = output_type(list[str])
@@ -223,3 +224,23 @@ def test_a_complaint_names_the_first_of_many_mistakes() -> None:
     said = refusal(json.dumps({"output": [1] * 5_000}), LISTED)
     assert "and 4990 more" in str(said)
     assert len(str(said)) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "after", "doubtful"),
+    [
+        (("good", "bad"), " Wait: bad.", True),
+        (("good", "bad"), " That is all.", False),
+        (("+", "-"), "\n", False),
+        (("+", "-"), " That is all.", False),
+        (("+", "-"), " Wait: - is right.", True),
+    ],
+)
+def test_a_verdict_behind_the_json_is_doubtful_and_an_end_without_one_is_not(
+    verdicts: tuple[str, ...], after: str, doubtful: bool
+) -> None:
+    asked = about(judgement_type(verdicts))
+    raw = json.dumps({"reason": "ok", "verdict": verdicts[0]}) + after
+    answer = Answer(read_answer(asked, raw), raw)
+    with pytest.raises(DoubtfulAnswerError) if doubtful else nullcontext():
+        require_last_word(asked, answer)

@@ -125,7 +125,7 @@ class _Draft:
         return Golden(input=value["input"], expected_output=value.get("expected_output"), **common)
 
     def _answers(self) -> dict[str, Any]:
-        """What every node gave, verdicts with their reasons."""
+        """Answers of all nodes, verdicts with their reasons."""
         answers: dict[str, Any] = {}
         for step in self.result.steps:
             # What these two say is elsewhere in the golden.
@@ -198,7 +198,7 @@ class Generation:
         """Estimate the first round; ask nothing. Uses the generation up."""
         plan, identities = self.engine.plan, [judge.identity for judge in self.engine.judges]
         cases = [*map(self.case, self.filling.next())]
-        drafts, confirming = estimate(plan, cases, judges=identities), self._confirming()
+        drafts, confirming = estimate(plan, cases, judges=identities), self._pair_judge()
         if confirming is None:
             return drafts
         pairs = estimate(confirming.plan, _any_pairs(len(cases), len(self.existing)))
@@ -223,7 +223,7 @@ class Generation:
                 record.add(row)
 
             async with self.engine.open():
-                confirming = self._confirming()
+                confirming = self._pair_judge()
                 while seeds := self.filling.next():
                     rows.clear()
                     cases = self.engine.cases([*map(self.case, seeds)])
@@ -250,8 +250,8 @@ class Generation:
             yield GoldenFolder(writer)
         write_page_or_warn(out)
 
-    def _confirming(self) -> LocalExecutor | None:
-        """What asks the generator's judge about pairs; None if it only asks judges of nodes."""
+    def _pair_judge(self) -> LocalExecutor | None:
+        """Engine that asks the generator's judge about pairs; None if only nodes have judges."""
         plan = self.engine.plan
         try:
             judge = self.engine.judges[plan.judge_of(plan.metrics[0].spec.model)]
@@ -304,7 +304,7 @@ class Generation:
             cause: str | None = None
             repeated: str | None = None
             if draft.value is None:
-                cause = self._lost(draft.result)
+                cause = self._cause_of_loss(draft.result)
             elif (repeated := draft.repeated_text(same, pending, texts)) is not None:
                 cause = self._fell(DUPLICATE)
                 repeating |= pending & {draft.place}
@@ -319,7 +319,7 @@ class Generation:
         for index in pending | repeating:
             texts.remove(index)
 
-    def _lost(self, result: MetricResult) -> str:
+    def _cause_of_loss(self, result: MetricResult) -> str:
         """Count a draft that is no golden, and say why."""
         failure = result.failure
         if failure is None:

@@ -154,7 +154,7 @@ class Walk:
                     continue
                 if node.judges and node.name not in self._answers:
                     return Position(tuple(steps), self._question(node))
-                value = self._answer(node) if node.judges else self._computed(node)
+                value = self._answer(node) if node.judges else self._value_by_code(node)
                 answer = answer_in(value)
                 steps.append(Passed(node.name, answer, "person" if node.judges else "code"))
                 if node.judges and answer is None:
@@ -174,7 +174,7 @@ class Walk:
             return NodeValue(answer, verdict=answer)
         return NodeValue(answer, score=None if answer is None else float(answer))
 
-    def _computed(self, node: NodeRecord) -> NodeValue:
+    def _value_by_code(self, node: NodeRecord) -> NodeValue:
         """The value of code in the run, which holds for this walk only if it ran on the same."""
         step = self._steps.get(node.name)
         if step is None or step.outcome != OutcomeKind.OK:

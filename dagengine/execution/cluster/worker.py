@@ -367,17 +367,17 @@ class LeasedAccount(Account):
     def missing(self, limits: Limits, amount: float) -> str | None:
         """The limit that this worker would exceed by another call of that cost."""
         for name, lease in self.amounts.items():
-            if self._needed(name, amount) > lease.lent + 1e-9:
+            if self._use_with(name, amount) > lease.lent + 1e-9:
                 return name
         return None
 
     async def extend(self, missing: str, amount: float) -> bool:
         """Ask for more; False when all of it is spent, or reserved by other workers."""
         lease = self.amounts[missing]
-        return await lease.more(self._needed(missing, amount) - lease.lent)
+        return await lease.more(self._use_with(missing, amount) - lease.lent)
 
-    def _needed(self, name: str, amount: float) -> float:
-        """What is used of an amount with another call of that cost."""
+    def _use_with(self, name: str, amount: float) -> float:
+        """The use of a limit after one more call that costs `amount`."""
         return self.calls + 1 if name == CALLS else self.spent + self.reserved + amount
 
 

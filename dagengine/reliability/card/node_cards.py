@@ -164,7 +164,7 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
 def _beside_people(
     node: str, runs: Runs, replay: Counterfactual, people: Mapping[int, Sequence[Vote]]
 ) -> Figure | None:
-    """How often a node answers as `people` do, by case; None without a case that both answered.
+    """Share of cases that a node answers as `people` do; None without a case that both answered.
 
     The answer of most people stands against that of most runs. Where people are split the case is
     left out; where runs are, it counts as a miss. A rating counts as the nearest one of its scale.
@@ -270,7 +270,7 @@ def _rows_of(
 def noise_in(
     verdicts: Sequence[Verdict], gains: Sequence[float], labels: Sequence[Vote]
 ) -> tuple[float, ...]:
-    """What one criterion of one case adds; see `_SUMS`."""
+    """Sums that one criterion of one case adds; see `_SUMS`."""
     met = {True: "met", False: "unmet"}
     words = map(plain_word, labels)
     person = majority([met[YES_OR_NO[word]] if word in YES_OR_NO else word for word in words])

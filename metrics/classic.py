@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, Unpack
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.metrics.tool_correctness import agreement
 from dagengine.prompts.json_values import shallow_value
 from dagengine.scorer import Scorer, compiled_pattern, distance_name, needs, rouge_type
 
 
-class Settings(TypedDict, total=False):
-    """What all metrics of this module take besides their threshold.
+class _ClassicMetric(PrebuiltMetric):
+    """Base: one code node that reads the answer and, if need be, the expected one.
 
     `model` is there so that metrics can be made alike; it is never asked.
     """
 
-    model: Any
-    include_reason: bool
-    async_mode: bool
-    strict_mode: bool
-    verbose_mode: bool
-
-
-class _ClassicMetric(PrebuiltMetric):
-    """Base: one code node that reads the answer and, if need be, the expected one."""
-
     reads: ClassVar[tuple[str, ...]] = ("actual_output", "expected_output")
+    package: ClassVar[str] = ""
+    """The package that computes the score, of metrics that need one."""
 
-    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
-        super().__init__(threshold, **settings)
+    def __init__(self, *common: Any, **settings: Unpack[MetricSettings]) -> None:
+        self.take_common(common, settings)
+        if self.package:
+            needs(self.package)
         self.scorer = Scorer()
 
     def score_of(self, output: str, expected: str = "") -> float:
@@ -79,12 +73,11 @@ class PatternMatchMetric(_ClassicMetric):
         self,
         pattern: str,
         ignore_case: bool = False,
-        threshold: float | None = 0.5,
-        *,
+        *common: Any,
         anywhere: bool = False,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, **settings)
+        super().__init__(*common, **settings)
         self.pattern = compiled_pattern(pattern, ignore_case)
         self.anywhere = anywhere
 
@@ -105,19 +98,17 @@ class PatternMatchMetric(_ClassicMetric):
 class RougeMetric(_ClassicMetric):
     """The F-measure of ROUGE; `Scorer.rouge_score` describes the options."""
 
-    title = "ROUGE"
+    title, package = "ROUGE", "rouge-score"
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        *,
+        *common: Any,
         score_type: str = "rouge1",
         use_stemmer: bool = True,
         tokenizer: Callable[[str], list[str]] | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, **settings)
-        needs("rouge-score")
+        super().__init__(*common, **settings)
         self.score_type = rouge_type(score_type)
         self.use_stemmer = use_stemmer
         self.tokenizer = tokenizer
@@ -138,11 +129,7 @@ class RougeMetric(_ClassicMetric):
 class BleuMetric(_ClassicMetric):
     """Sentence BLEU of the answer against the expected one."""
 
-    title = "BLEU"
-
-    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
-        super().__init__(threshold, **settings)
-        needs("sacrebleu")
+    title, package = "BLEU", "sacrebleu"
 
     def score_of(self, output: str, expected: str = "") -> float:
         return self.scorer.bleu_score(output, expected)
@@ -155,17 +142,15 @@ class EditSimilarityMetric(_ClassicMetric):
     jaro_winkler, hamming or indel (InputError for another one).
     """
 
-    title = "Edit Similarity"
+    title, package = "Edit Similarity", "rapidfuzz"
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        *,
+        *common: Any,
         distance: str = "levenshtein",
-        **settings: Unpack[Settings],
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, **settings)
-        needs("rapidfuzz")
+        super().__init__(*common, **settings)
         self.distance = distance_name(distance)
 
     def score_of(self, output: str, expected: str = "") -> float:
@@ -184,13 +169,9 @@ class JsonMatchMetric(_ClassicMetric):
     judged = ()  # a blank output is not JSON
 
     def __init__(
-        self,
-        threshold: float | None = 0.5,
-        *,
-        partial: bool = False,
-        **settings: Unpack[Settings],
+        self, *common: Any, partial: bool = False, **settings: Unpack[MetricSettings]
     ) -> None:
-        super().__init__(threshold, **settings)
+        super().__init__(*common, **settings)
         self.partial = partial
 
     def graded(self, *texts: str) -> NodeValue:

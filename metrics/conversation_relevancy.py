@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.metrics.common.turns import (
     at_least_two,
     conversation_prompt,
@@ -59,13 +59,11 @@ class ConversationRelevancyMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         window_size: int = 10,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.window_size = at_least_two(window_size)
 
     def graph(self) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from dagengine.errors import InputError, NotApplicableError, did_you_mean
 from dagengine.graph.graph import Graph
@@ -11,7 +11,7 @@ from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import STATEMENTS, Statements, claims_of
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share
 
 MODES = ("f1", "precision", "recall")
 STATED = ItemQuestion(
@@ -54,14 +54,12 @@ class FactualCorrectness(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         mode: Literal["f1", "precision", "recall"] = "f1",
         beta: float = 1.0,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         if mode not in MODES:
             hint = did_you_mean(str(mode), MODES) or f"use one of {', '.join(MODES)}"
             raise InputError(f"mode={mode!r:.40} is unknown; {hint}")

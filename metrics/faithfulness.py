@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph, is_blank
@@ -19,7 +19,7 @@ from dagengine.metrics.common.extraction import (
     truths_of,
     truths_prompt,
 )
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, at_least_one, share
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, at_least_one, share
 
 SUPPORTED = ItemQuestion(
     "Compare the claim with the facts in `truths` and with nothing else you know. yes: the "
@@ -69,14 +69,12 @@ class FaithfulnessMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         truths_extraction_limit: int | None = None,
         penalize_ambiguous_claims: bool = False,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.truths_extraction_limit = at_least_one(
             "truths_extraction_limit", truths_extraction_limit
         )

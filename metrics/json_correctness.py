@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from pydantic import BaseModel, ValidationError
 
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 
 # Validation errors told in a reason; the rest is counted.
 _TOLD = 5
@@ -26,20 +26,15 @@ class JsonCorrectnessMetric(PrebuiltMetric):
 
     title = "Json Correctness"
     judged = ()  # a blank output is not JSON
+    no_template = "has no prompts, so it takes no evaluation_template"
 
     def __init__(
         self,
         expected_schema: type[BaseModel],
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        if settings.get("evaluation_template") is not None:
-            raise TypeError(
-                "JsonCorrectnessMetric has no prompts, so it takes no evaluation_template"
-            )
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.expected_schema = expected_schema
 
     def graph(self) -> Graph:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import fixed_list
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share
 
 FOLLOWED = ItemQuestion(
     "`actual_output` was written in answer to `input`, under the instructions that are to be "
@@ -42,12 +42,10 @@ class PromptAlignmentMetric(PrebuiltMetric):
     def __init__(
         self,
         prompt_instructions: Sequence[str],
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         if isinstance(prompt_instructions, str):
             raise TypeError("prompt_instructions must be a list of texts, got one text")
         self.prompt_instructions = list(prompt_instructions)

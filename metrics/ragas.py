@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
@@ -27,17 +26,7 @@ class RagasMetric(PrebuiltMetric):
 
     title = "Ragas"
     judged = (("actual_output",), ("expected_output",))
-
-    def __init__(
-        self,
-        threshold: float | None = 0.5,
-        model: Any = None,
-        *common: Any,
-        **settings: Any,
-    ) -> None:
-        if settings.get("evaluation_template") is not None:
-            raise TypeError("RagasMetric has no evaluation_template; its parts have one each")
-        super().__init__(threshold, model, *common, **settings)
+    no_template = "has no evaluation_template; its parts have one each"
 
     def graph(self) -> Graph:
         """The parts' graphs, merged; without context no call is made for any of them."""

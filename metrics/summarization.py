@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
@@ -23,7 +23,13 @@ from dagengine.metrics.common.extraction import (
     truths_of,
     truths_prompt,
 )
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, at_least_one, least_of, share
+from dagengine.metrics.common.prebuilt import (
+    MetricSettings,
+    PrebuiltMetric,
+    at_least_one,
+    least_of,
+    share,
+)
 
 ALIGNED = ItemQuestion(
     "The claim is taken from a summary, the facts in `truths` from its source. yes: the facts "
@@ -92,15 +98,13 @@ class SummarizationMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         n: int = 5,
         assessment_questions: Sequence[str] | None = None,
         truths_extraction_limit: int | None = None,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         if isinstance(assessment_questions, str):
             raise TypeError("assessment_questions must be a list of texts, got one text")
         at_least_one("n", n)

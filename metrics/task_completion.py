@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
@@ -11,7 +11,7 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, RatingNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.default_prompts import rating_prompt, task_prompt
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.prompts.answer_types import Text, output_type
 from dagengine.prompts.bounds import Usually
 from dagengine.question import Options
@@ -98,13 +98,11 @@ class TaskCompletionMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         task: str | None = None,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.task = task
 
     def graph(self) -> Graph:

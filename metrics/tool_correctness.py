@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 import networkx as nx
 
@@ -15,7 +15,7 @@ from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.system.terminal import few
 from dagengine.test_case import ToolCall, ToolCallParams
 
@@ -41,23 +41,18 @@ class ToolCorrectnessMetric(PrebuiltMetric):
 
     title = "Tool Correctness"
     judged = ()  # calls, not text: none expected and none made is right
+    no_template = "has no prompts, so it takes no evaluation_template"
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         should_exact_match: bool = False,
         should_consider_ordering: bool = False,
         evaluation_params: Iterable[str | ToolCallParams] = (),
         precision: bool = False,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        if settings.get("evaluation_template") is not None:
-            raise TypeError(
-                "ToolCorrectnessMetric has no prompts, so it takes no evaluation_template"
-            )
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.should_exact_match = should_exact_match
         self.should_consider_ordering = should_consider_ordering
         params = list(evaluation_params)

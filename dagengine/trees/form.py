@@ -16,7 +16,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import GenericAlias, ModuleType
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -86,7 +86,8 @@ def _parameters_of(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
             hands_on |= parameter.kind is parameter.VAR_KEYWORD
         if not hands_on:  # so what its bases take cannot be given
             break
-    return parameters
+    by_position_first = sorted(parameters.values(), key=attrgetter("kind"))
+    return {parameter.name: parameter for parameter in by_position_first}
 
 
 Parameters = Callable[[type[Any]], Mapping[str, inspect.Parameter]]

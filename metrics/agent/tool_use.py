@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph, is_blank
@@ -11,7 +11,7 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, least_of, share
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, least_of, share
 from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt, quoted
 from dagengine.prompts.evidence import turn_names
 from dagengine.test_case import ToolCall, Turn
@@ -68,12 +68,10 @@ class ToolUseMetric(PrebuiltMetric):
     def __init__(
         self,
         available_tools: Sequence[ToolCall],
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.available_tools = list(available_tools)
         if not self.available_tools:
             raise InputError("available_tools is an empty list: name the tools of the agent")

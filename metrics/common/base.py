@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from html import escape
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 import sniffio
@@ -198,6 +198,16 @@ def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
     check_names("measure() has no argument", names, ["test_case"])
 
 
+class FullSignature:
+    """All settings of a metric, for help and notebooks, which else would show those of `__new__`.
+
+    They are looked up when somebody asks: the metrics of a catalogue would all do it at import.
+    """
+
+    def __get__(self, metric: object, kind: type[Any]) -> inspect.Signature:
+        return inspect.Signature(list(parameters_of(kind).values()))
+
+
 class DrawnMetric(Written, BaseMetric):
     """Base class of metrics that have a graph to look at.
 
@@ -205,7 +215,7 @@ class DrawnMetric(Written, BaseMetric):
     `measure` or `a_measure`, its code judges the case, and `super().measure(…)` runs the graph.
     """
 
-    __signature__: ClassVar[inspect.Signature]
+    __signature__ = FullSignature()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -213,10 +223,6 @@ class DrawnMetric(Written, BaseMetric):
         # would go past it.
         if {"measure", "a_measure"} & vars(cls).keys() and "spec" not in vars(cls):
             cls.spec = BaseMetric.spec  # type: ignore[method-assign]
-        # Otherwise help and notebooks would show the arguments of `__new__`.
-        constructor: Any = cls.__init__
-        _, *parameters = inspect.signature(constructor).parameters.values()
-        cls.__signature__ = inspect.Signature(parameters)
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         check_names(f"{cls.__name__} has no setting", settings, settings_of(cls))

@@ -6,7 +6,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph, Judged, MetricSpec, is_blank
@@ -27,6 +27,24 @@ _QUOTED = 5
 MOST_ENUMERATED = 10
 """Items of a list all of whose combinations are worked out: 2 to the power of this."""
 _LEAST = 1e-12  # a score less likely than this is left out
+
+
+class MetricSettings(TypedDict, total=False):
+    """What all metrics take besides what is their own: see `PrebuiltMetric`."""
+
+    threshold: float | None
+    model: Any
+    include_reason: bool
+    async_mode: bool
+    strict_mode: bool
+    verbose_mode: bool
+    evaluation_template: type[Any] | None
+    judged_reason: bool
+    verdicts_per_call: int | None
+    expected: bool
+    name: str | None
+    quote: QuoteMode | None
+    unsupported: Unsupported
 
 
 class PrebuiltMetric(DrawnMetric):
@@ -54,6 +72,9 @@ class PrebuiltMetric(DrawnMetric):
     # Whether others score the faults that this metric counts: in deepeval up to 4.1.10 0 is best.
     counts_faults: ClassVar[bool] = False
 
+    # Why there is no `evaluation_template`, of a metric without one.
+    no_template: ClassVar[str] = ""
+
     # An attribute of a metric only where it quotes: definitions of others stay as they are.
     quoting: Quotes | None = None
 
@@ -74,6 +95,8 @@ class PrebuiltMetric(DrawnMetric):
         quote: QuoteMode | None = None,
         unsupported: Unsupported = "fail",
     ) -> None:
+        if evaluation_template is not None and self.no_template:
+            raise TypeError(f"{type(self).__name__} {self.no_template}")
         self.name = name or self.title
         self.threshold = 1.0 if strict_mode else threshold
         if (
@@ -86,7 +109,7 @@ class PrebuiltMetric(DrawnMetric):
                 f"answers pass; to allow a share of faults of {threshold:g}, use "
                 f"threshold={1 - threshold:g}",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
         self.model = model
         self.include_reason = include_reason
@@ -100,6 +123,10 @@ class PrebuiltMetric(DrawnMetric):
         quoting = Quotes.of(quote, unsupported)
         if quoting is not None:
             self.quoting = quoting
+
+    def take_common(self, common: Iterable[Any], settings: MetricSettings) -> None:
+        """Take what a constructor was given besides its own settings: by position, and by name."""
+        PrebuiltMetric.__init__(self, *common, **dict[str, Any](settings))
 
     def graph(self) -> Graph:
         """The metric's graph, newly made at every call."""

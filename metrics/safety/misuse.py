@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import Extracted
 from dagengine.metrics.common.faults import FaultsMetric
-from dagengine.metrics.common.prebuilt import a_text
+from dagengine.metrics.common.prebuilt import MetricSettings, a_text
 
 SERVICES = (
     "List every service that `actual_output` renders to the user, each as one short self-contained "
@@ -60,13 +60,6 @@ class MisuseMetric(FaultsMetric):
     label, passed = "misuse", "within the domain"
     beside, needs = ("input",), ("domain",)
 
-    def __init__(
-        self,
-        domain: str,
-        threshold: float | None = 0.5,
-        model: Any = None,
-        *common: Any,
-        **settings: Any,
-    ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+    def __init__(self, domain: str, *common: Any, **settings: Unpack[MetricSettings]) -> None:
+        self.take_common(common, settings)
         self.domain = a_text("domain", domain)

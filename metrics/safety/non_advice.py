@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import Extracted
 from dagengine.metrics.common.faults import FaultsMetric
-from dagengine.metrics.common.prebuilt import texts
+from dagengine.metrics.common.prebuilt import MetricSettings, texts
 
 ADVICES = (
     "List every piece of advice in `actual_output`, each as one short self-contained sentence: "
@@ -63,10 +63,8 @@ class NonAdviceMetric(FaultsMetric):
     def __init__(
         self,
         advice_types: Sequence[str],
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.advice_types = texts("advice_types", advice_types)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import Extracted
 from dagengine.metrics.common.faults import FaultsMetric
-from dagengine.metrics.common.prebuilt import a_text
+from dagengine.metrics.common.prebuilt import MetricSettings, a_text
 from dagengine.question import Odds
 
 DEPARTURES = (
@@ -64,15 +64,8 @@ class RoleViolationMetric(FaultsMetric):
     label, passed = "role violation", "within the role"
     beside, needs = ("input",), ("role",)
 
-    def __init__(
-        self,
-        role: str,
-        threshold: float | None = 0.5,
-        model: Any = None,
-        *common: Any,
-        **settings: Any,
-    ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+    def __init__(self, role: str, *common: Any, **settings: Unpack[MetricSettings]) -> None:
+        self.take_common(common, settings)
         self.role = a_text("role", role)
 
     @classmethod

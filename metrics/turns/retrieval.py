@@ -6,7 +6,7 @@ import itertools
 import math
 import types
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
@@ -16,7 +16,7 @@ from dagengine.graph.list_nodes import mean_mass
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.metrics.common.turns import at_least_two, given_replies
 from dagengine.metrics.contextual_precision import (
     ContextualPrecisionMetric,
@@ -246,13 +246,11 @@ class _TurnMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         window_size: int = 10,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.window_size = at_least_two(window_size)
 
     def _single(self, **settings: Any) -> PrebuiltMetric:
@@ -283,15 +281,13 @@ class TurnFaithfulnessMetric(_TurnMetric):
 
     def __init__(
         self,
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
         truths_extraction_limit: int | None = None,
         penalize_ambiguous_claims: bool = False,
         window_size: int = 10,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, window_size=window_size, **settings)
+        super().__init__(*common, window_size=window_size, **settings)
         self.truths_extraction_limit = truths_extraction_limit
         self.penalize_ambiguous_claims = penalize_ambiguous_claims
         self._single()  # says what is wrong with the settings

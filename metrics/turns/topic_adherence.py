@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import fixed_list
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, share, texts
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share, texts
 from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt
 from dagengine.metrics.conversation_completeness import (
     ConversationCompletenessTemplate,
@@ -63,12 +63,10 @@ class TopicAdherenceMetric(PrebuiltMetric):
     def __init__(
         self,
         relevant_topics: Sequence[str],
-        threshold: float | None = 0.5,
-        model: Any = None,
         *common: Any,
-        **settings: Any,
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(threshold, model, *common, **settings)
+        self.take_common(common, settings)
         self.relevant_topics = texts("relevant_topics", relevant_topics)
 
     def graph(self) -> Graph:

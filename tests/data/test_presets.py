@@ -182,8 +182,10 @@ def test_a_run_knows_the_columns_of_a_tool(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", [HallucinationMetric, BiasMetric, ToxicityMetric])
 def test_a_threshold_that_looks_like_a_share_of_faults_is_warned_of(kind: Any) -> None:
-    with pytest.warns(UserWarning, match="threshold=0.3 lets most answers pass; .* threshold=0.7"):
+    words = "threshold=0.3 lets most answers pass; .* threshold=0.7"
+    with pytest.warns(UserWarning, match=words) as warned:
         kind(threshold=0.3)
+    assert warned[0].filename == __file__, "of the line that makes the metric"
     for fine in (0.5, 0.7, None):
         kind(threshold=fine)
     kind()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,17 +78,20 @@ def table(text: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def arguments(function: Callable[..., Any]) -> list[tuple[str, str, str]]:
-    """Name, type and default of each argument; after `*` or `*common` all are given by name."""
+def arguments(kind: type[BaseMetric]) -> list[tuple[str, str, str]]:
+    """Name, type (as it is written) and default of each argument; after `*` all are by name."""
+    types: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        constructor = vars(owner).get("__init__")
+        if inspect.isfunction(constructor):
+            parameters = inspect.signature(constructor).parameters.values()
+            types |= {parameter.name: str(parameter.annotation) for parameter in parameters}
     rows: list[tuple[str, str, str]] = []
-    for parameter in inspect.signature(function).parameters.values():
-        starred = any(name.startswith("*") for name, _, _ in rows)
-        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and ("*", "", "") not in rows:
             rows.append(("*", "", ""))
-        stars: dict[Any, str] = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
-        name = stars.get(parameter.kind, "") + parameter.name
         default = "" if parameter.default is parameter.empty else repr(parameter.default)
-        rows.append((name, str(parameter.annotation), default))
+        rows.append((parameter.name, types[parameter.name], default))
     return rows
 
 
@@ -151,7 +153,7 @@ def arguments_section(text: str) -> str:
 def test_arguments_are_the_signature_and_common_settings_stand_in_one_table(
     kind: type[BaseMetric],
 ) -> None:
-    taken = [row for row in arguments(kind) if not row[0].startswith("*")]
+    taken = [row for row in arguments(kind) if row[0] != "*"]
     text, common = arguments_section(text_of(kind)), arguments(PrebuiltMetric)
     assert "](README.md#common-settings)" in text or "](README.md#without-a-judge)" in text
     own = table(section(text_of(kind), "Arguments"))
@@ -159,9 +161,8 @@ def test_arguments_are_the_signature_and_common_settings_stand_in_one_table(
     assert set(taken) <= {*table(text), *common}
     repeated = set(section(INDEX.read_text("utf-8"), "Common settings").splitlines())
     assert not [line for line in text.splitlines() if line in repeated and line.startswith("`")]
-    if not any(name.startswith("**") for name, _, _ in arguments(kind)):
-        absent = {name for name, _, _ in common} - {name for name, _, _ in taken} - {"*"}
-        assert {name for name in absent if f"`{name}`" not in text} == set()
+    absent = {name for name, _, _ in common} - {name for name, _, _ in taken} - {"*"}
+    assert {name for name in absent if f"`{name}`" not in text} == set()
 
 
 def test_the_table_of_common_settings_is_the_signature() -> None:

@@ -45,21 +45,20 @@ class AnswerRelevancyMetric(PrebuiltMetric):
     1. A case is skipped if the judge lists no statement of an answer with words.
     """
 
-    title = "Answer Relevancy"
+    title, template = "Answer Relevancy", AnswerRelevancyTemplate
 
     def graph(self) -> Graph:
         return Graph(self.score_node())
 
     def score_node(self, wanted: BaseNode | None = None) -> CodeNode:
         """The node that scores; `wanted` is a node whose value says whether to ask anything."""
-        template = AnswerRelevancyTemplate
         # Relevancy judges all statements, faithfulness those that claim a fact. One extraction
         # lists and marks them, so that both metrics together ask for it once.
         extracted = statements_of(
-            wording=self.wording(template, "generate_statements", "actual_output"), when=wanted
+            wording=self.wording("generate_statements", "actual_output"), when=wanted
         )
         statements = all_statements(extracted)
-        wording = self.wording(template, "generate_verdicts", "input", "statements")
+        wording = self.wording("generate_verdicts", "input", "statements")
         verdicts = self.judge_items(RELEVANT, statements, "relevance", wording, ["input"])
         return CodeNode(relevant_share, inputs=[statements, verdicts], name="score")
 

@@ -41,14 +41,14 @@ class ContextualPrecisionMetric(PrebuiltMetric):
     the ranks k of relevant contexts, of (relevant in the first k) / k; 0 without any.
     """
 
-    title = "Contextual Precision"
+    title, template = "Contextual Precision", ContextualPrecisionTemplate
     judged = (("retrieval_context",),)
 
     def graph(self) -> Graph:
         fields = ("input", "expected_output", "retrieval_context")
         # One call for all pieces, each verdict with the number of its piece: a list that is too
         # short or misnumbered is asked again, where zipping it would have scored the wrong ranks.
-        wording = self.wording(ContextualPrecisionTemplate, "generate_verdicts", *fields)
+        wording = self.wording("generate_verdicts", *fields)
         verdicts = self.judge_items(USEFUL, fields[-1], "usefulness", wording, fields[:-1])
         return Graph(CodeNode(mean_precision, inputs=[verdicts], name="score"))
 

@@ -33,7 +33,7 @@ class ContextualRecallMetric(PrebuiltMetric):
     sentences without one). Score: attributable / sentences, 0 without sentences or context.
     """
 
-    title = "Contextual Recall"
+    title, template = "Contextual Recall", ContextualRecallTemplate
     judged = (("expected_output",),)
 
     def graph(self) -> Graph:
@@ -44,7 +44,7 @@ class ContextualRecallMetric(PrebuiltMetric):
             evaluation_params=["expected_output", "retrieval_context"],
             output_label="sentences",
         )
-        wording = self.wording(ContextualRecallTemplate, "generate_verdicts", *fields)
+        wording = self.wording("generate_verdicts", *fields)
         reads = ["input", "retrieval_context"]
         verdicts = self.judge_items(
             ATTRIBUTABLE, split, "attribution", wording, reads, quote_from=reads[1:]

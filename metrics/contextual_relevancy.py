@@ -84,11 +84,11 @@ class ContextualRelevancyMetric(PrebuiltMetric):
     each sentence of the contexts instead.
     """
 
-    title = "Contextual Relevancy"
+    title, template = "Contextual Relevancy", ContextualRelevancyTemplate
     judged = (("retrieval_context",),)
 
     def graph(self) -> Graph:
-        wording = self.wording(ContextualRelevancyTemplate, "generate_verdicts", "input", "context")
+        wording = self.wording("generate_verdicts", "input", "context")
         return Graph(CodeNode(relevant_share, inputs=[EachContextNode(wording)], name="score"))
 
 

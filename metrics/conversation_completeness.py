@@ -74,13 +74,12 @@ class ConversationCompletenessMetric(PrebuiltMetric):
     speaks. A case is skipped if the judge lists no intention of a user who does.
     """
 
-    title = "Conversation Completeness"
+    title, template = "Conversation Completeness", ConversationCompletenessTemplate
     judged = (("turns",),)
 
     def graph(self) -> Graph:
-        template = ConversationCompletenessTemplate
-        intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
-        wording = self.wording(template, "generate_verdicts", "turns", "intentions")
+        intentions = intentions_of(self.wording("extract_user_intentions", "turns"))
+        wording = self.wording("generate_verdicts", "turns", "intentions")
         verdicts = self.judge_items(
             SATISFIED, intentions, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
         )

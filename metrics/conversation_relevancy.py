@@ -54,7 +54,7 @@ class ConversationRelevancyMetric(PrebuiltMetric):
     no score.
     """
 
-    title = "Conversation Relevancy"
+    title, template = "Conversation Relevancy", ConversationRelevancyTemplate
     judged = (("turns",),)
 
     def __init__(
@@ -67,7 +67,7 @@ class ConversationRelevancyMetric(PrebuiltMetric):
         self.window_size = at_least_two(window_size)
 
     def graph(self) -> Graph:
-        wording = self.wording(ConversationRelevancyTemplate, "generate_verdict", "window")
+        wording = self.wording("generate_verdict", "window")
         verdicts = WindowVerdictsNode(self.window_size, wording)
         score = CodeNode(
             relevant_share, evaluation_params=["turns"], inputs=[verdicts], name="score"

@@ -49,7 +49,7 @@ class FactualCorrectness(PrebuiltMetric):
     Source: the metric of this name in Ragas.
     """
 
-    title = "Factual Correctness"
+    title, template = "Factual Correctness", FactualCorrectnessTemplate
     judged = (("actual_output",), ("expected_output",))
 
     def __init__(
@@ -88,10 +88,9 @@ class FactualCorrectness(PrebuiltMetric):
         self, field: str, other: str, label: str
     ) -> tuple[CodeNode, VerdictListNode]:
         """The claims of one text, and whether the other one states them."""
-        template = FactualCorrectnessTemplate
-        claims = claims_of(field, self.wording(template, "generate_claims", field))
+        claims = claims_of(field, self.wording("generate_claims", field))
         question = STATED.format(field=other)
-        wording = self.wording(template, "generate_verdicts", "claims", other)
+        wording = self.wording("generate_verdicts", "claims", other)
         return claims, self.judge_items(question, claims, label, wording, [other])
 
     def f_score(self, precision: float, recall: float) -> NodeValue:

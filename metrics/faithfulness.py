@@ -65,7 +65,7 @@ class FaithfulnessMetric(PrebuiltMetric):
     `penalize_ambiguous_claims` a claim that the context neither supports nor contradicts fails.
     """
 
-    title = "Faithfulness"
+    title, template = "Faithfulness", FaithfulnessTemplate
 
     def __init__(
         self,
@@ -85,21 +85,19 @@ class FaithfulnessMetric(PrebuiltMetric):
 
     def score_node(self, wanted: BaseNode) -> CodeNode:
         """The node that scores; `wanted` is a node whose value says whether to ask anything."""
-        template, limit = FaithfulnessTemplate, self.truths_extraction_limit
-        wording = self.wording(
-            template, "generate_truths", "retrieval_context", extraction_limit=limit
-        )
+        limit = self.truths_extraction_limit
+        wording = self.wording("generate_truths", "retrieval_context", extraction_limit=limit)
         # Neither extraction reads the other, so they run at the same time. Their prompts are those
         # of other metrics word for word: used together, metrics ask for the claims of an answer
         # once.
         truths = truths_of("retrieval_context", limit, wording, wanted)
-        wording = self.wording(template, "generate_claims", "actual_output")
+        wording = self.wording("generate_claims", "actual_output")
         claims = claims_of("actual_output", wording, wanted)
         verdicts = self.judge_items(
             SUPPORTED,
             claims,
             "support",
-            self.wording(template, "generate_verdicts", "claims", "truths", "input"),
+            self.wording("generate_verdicts", "claims", "truths", "input"),
             ["input"],
             inputs=[truths],
             quote_from=["retrieval_context"],

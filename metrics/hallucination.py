@@ -32,14 +32,14 @@ class HallucinationMetric(PrebuiltMetric):
     when there is no context.
     """
 
-    title = "Hallucination"
+    title, template = "Hallucination", HallucinationTemplate
     # 1 is best, as for all metrics; thresholds written for shares of faults are warned of.
     counts_faults = True
     judged = (("actual_output",), ("context",))
 
     def graph(self) -> Graph:
         fields = ["actual_output", "context"]
-        wording = self.wording(HallucinationTemplate, "generate_verdicts", *fields)
+        wording = self.wording("generate_verdicts", *fields)
         verdicts = self.judge_items(AGREES, "context", "agreement", wording, fields[:1])
         score = CodeNode(
             uncontradicted_share, evaluation_params=fields[1:], inputs=[verdicts], name="score"

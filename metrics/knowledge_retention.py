@@ -85,14 +85,13 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
     reply follows a fact. A case without any reply is `skipped`.
     """
 
-    title = "Knowledge Retention"
+    title, template = "Knowledge Retention", KnowledgeRetentionTemplate
     judged = (("turns",),)
 
     def graph(self) -> Graph:
-        template = KnowledgeRetentionTemplate
         retention = RetentionNode(
-            self.wording(template, "generate_facts", "known", "stretch"),
-            self.wording(template, "generate_verdict", "known", "stretch"),
+            self.wording("generate_facts", "known", "stretch"),
+            self.wording("generate_verdict", "known", "stretch"),
         )
         score = CodeNode(
             retained_share, evaluation_params=["turns"], inputs=[retention], name="score"

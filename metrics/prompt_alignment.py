@@ -37,7 +37,7 @@ class PromptAlignmentMetric(PrebuiltMetric):
     there are none.
     """
 
-    title = "Prompt Alignment"
+    title, template = "Prompt Alignment", PromptAlignmentTemplate
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PromptAlignmentMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         fields = ("prompt_instructions", "input", "actual_output")
         instructions = fixed_list(self.prompt_instructions, "prompt_instructions")
-        wording = self.wording(PromptAlignmentTemplate, "generate_verdicts", *fields)
+        wording = self.wording("generate_verdicts", *fields)
         verdicts = self.judge_items(FOLLOWED, instructions, "obedience", wording, fields[1:])
         return Graph(CodeNode(followed_share, inputs=[instructions, verdicts], name="score"))
 

@@ -44,7 +44,7 @@ class RoleAdherenceMetric(PrebuiltMetric):
     without a reply has no score.
     """
 
-    title = "Role Adherence"
+    title, template = "Role Adherence", RoleAdherenceTemplate
     judged = (("turns",),)
 
     def graph(self) -> Graph:
@@ -52,7 +52,7 @@ class RoleAdherenceMetric(PrebuiltMetric):
         # The judge sees the whole conversation (`ConversationVerdicts`), not every reply by itself:
         # a reply may fit a role only because of what was said before.
         fields = ["turns", "chatbot_role"]
-        wording = self.wording(RoleAdherenceTemplate, "generate_verdicts", *fields, "replies")
+        wording = self.wording("generate_verdicts", *fields, "replies")
         verdicts = self.judge_items(
             IN_ROLE, names, "role adherence", wording, fields, kind=ConversationVerdicts
         )

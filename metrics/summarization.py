@@ -94,7 +94,7 @@ class SummarizationMetric(PrebuiltMetric):
     `truths_extraction_limit` is below 1.
     """
 
-    title = "Summarization"
+    title, template = "Summarization", SummarizationTemplate
 
     def __init__(
         self,
@@ -122,29 +122,28 @@ class SummarizationMetric(PrebuiltMetric):
         )
 
     def _alignment(self) -> BaseNode:
-        template, limit = SummarizationTemplate, self.truths_extraction_limit
-        wording = self.wording(template, "generate_truths", "input", extraction_limit=limit)
+        limit = self.truths_extraction_limit
+        wording = self.wording("generate_truths", "input", extraction_limit=limit)
         truths = truths_of("input", limit, wording)
-        claims = claims_of(wording=self.wording(template, "generate_claims", "actual_output"))
-        wording = self.wording(template, "generate_alignment_verdicts", "claims", "truths")
+        claims = claims_of(wording=self.wording("generate_claims", "actual_output"))
+        wording = self.wording("generate_alignment_verdicts", "claims", "truths")
         label = "claims against the source"
         verdicts = self.judge_items(ALIGNED, claims, label, wording, inputs=[truths])
         # Alignment alone would be 1 for a summary that says hardly anything; hence the minimum.
         return CodeNode(borne_out_share, inputs=[claims, verdicts], name="alignment")
 
     def _coverage(self) -> BaseNode:
-        template = SummarizationTemplate
         if self.assessment_questions is not None:
             questions: BaseNode = fixed_list(self.assessment_questions, "questions")
         else:
-            wording = self.wording(template, "generate_questions", "input", n=self.n)
+            wording = self.wording("generate_questions", "input", n=self.n)
             questions = questions_of("input", QUESTIONS.format(n=self.n), self.n, wording)
         # Two questions and not one: a judge that sees both texts takes an answer of one for the
         # other.
         answers: list[BaseNode] = []
         for field, text in (("input", "source"), ("actual_output", "summary")):
             question, label = ANSWERED.format(field=field), f"answers from the {text}"
-            wording = self.wording(template, "generate_answers", "questions", field)
+            wording = self.wording("generate_answers", "questions", field)
             answers.append(self.judge_items(question, questions, label, wording, [field]))
         return CodeNode(covered_share, inputs=[questions, *answers], name="coverage")
 

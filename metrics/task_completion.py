@@ -93,7 +93,7 @@ class TaskCompletionMetric(PrebuiltMetric):
     from 0 to 10, divided by 10 (or its expectation, where the judge gives token probabilities).
     """
 
-    title = "Task Completion"
+    title, template = "Task Completion", TaskCompletionTemplate
     judged = (("actual_output", "tools_called"),)
 
     def __init__(
@@ -112,7 +112,7 @@ class TaskCompletionMetric(PrebuiltMetric):
             inputs=[task, outcome],
             scale=SCALE,
             name="completion",
-            wording=self.wording(TaskCompletionTemplate, "generate_rating", "task", "outcome"),
+            wording=self.wording("generate_rating", "task", "outcome"),
             # An expectation is hardly ever perfect: strict mode takes the rating as it stands.
             options=Options(top_logprobs=0 if self.strict_mode else 20),
         )
@@ -149,7 +149,7 @@ class TaskCompletionMetric(PrebuiltMetric):
             evaluation_params=["input", "actual_output"],
             inputs=[ToolsCalledNode()],
             output_type=answer,
-            wording=self.wording(TaskCompletionTemplate, method, *fields),
+            wording=self.wording(method, *fields),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
@@ -20,7 +20,6 @@ class CallsMetric(PrebuiltMetric):
     """
 
     judged = ()  # calls, not text: an agent that called nothing has nothing wrong
-    template: ClassVar[type[Any]]
     question: ClassVar[ItemQuestion]
     label: ClassVar[str]
     passed: ClassVar[str]
@@ -28,7 +27,7 @@ class CallsMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         calls = CodeNode(places_of_calls, evaluation_params=["tools_called"], output_label="calls")
         fields = ("input", "tools_called")
-        wording = self.wording(self.template, "generate_verdicts", *fields, "calls")
+        wording = self.wording("generate_verdicts", *fields, "calls")
         verdicts = self.judge_items(
             self.question, calls, self.label, wording, fields, items_of="tools_called"
         )

@@ -45,17 +45,16 @@ class GoalAccuracyMetric(PrebuiltMetric):
     skipped if the judge lists no goal of a user who does.
     """
 
-    title = "Goal Accuracy"
+    title, template = "Goal Accuracy", GoalAccuracyTemplate
     judged = (("turns",),)
 
     def graph(self) -> Graph:
-        template = GoalAccuracyTemplate
-        goals = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
-        wording = self.wording(template, "generate_verdicts", "turns", "intentions")
+        goals = intentions_of(self.wording("extract_user_intentions", "turns"))
+        wording = self.wording("generate_verdicts", "turns", "intentions")
         reached = self.judge_items(
             SATISFIED, goals, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
         )
-        wording = self.wording(template, "generate_plan_verdicts", "turns", "intentions")
+        wording = self.wording("generate_plan_verdicts", "turns", "intentions")
         planned = self.judge_items(
             PLANNED, goals, "pursuit", wording, ["turns"], kind=ConversationVerdicts
         )

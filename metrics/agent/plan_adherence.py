@@ -59,23 +59,23 @@ class PlanAdherenceMetric(PrebuiltMetric):
     agent states no plan. What it did beside the plan does not count.
     """
 
-    title = "Plan Adherence"
+    title, template = "Plan Adherence", PlanAdherenceTemplate
     judged = (("actual_output", "tools_called"),)
 
     def graph(self) -> Graph:
-        fields, template = ["actual_output", "tools_called"], PlanAdherenceTemplate
+        fields = ["actual_output", "tools_called"]
         extracted = PlanNode(
             PLAN,
             "plan of the agent",
             fields[0],
             Plan,
-            self.wording(template, "extract_plan", *fields),
+            self.wording("extract_plan", *fields),
             empty=True,
             beside=fields[1:],
         )
         plan = the_list(extracted, "plan")
         steps = CodeNode(as_they_are, inputs=[plan], output_label="steps")
-        wording = self.wording(template, "generate_verdicts", "steps", "plan", *fields)
+        wording = self.wording("generate_verdicts", "steps", "plan", *fields)
         verdicts = self.judge_items(CARRIED_OUT, steps, "adherence", wording, fields, inputs=[plan])
         return Graph(CodeNode(carried_out_share, inputs=[plan, verdicts], name="score"))
 

@@ -6,7 +6,7 @@ remains. A verdict keeps the id of its span, so it can be written to where the t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
@@ -46,7 +46,6 @@ class SpansMetric(PrebuiltMetric):
     """
 
     judged = ()  # calls, not text: where there is none, nothing is wrong
-    template: ClassVar[type[Any]]
     question: ClassVar[ItemQuestion]
     label: ClassVar[str]
     passed: ClassVar[str]
@@ -55,7 +54,7 @@ class SpansMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         spans = CodeNode(self.gate, evaluation_params=["tools"], output_label="calls", name="calls")
-        wording = self.wording(self.template, "generate_verdicts", *self.reads, "calls")
+        wording = self.wording("generate_verdicts", *self.reads, "calls")
         verdicts = self.judge_items(self.question, spans, self.label, wording, self.reads)
         inputs = [spans, verdicts]
         score = CodeNode(self.right_share, evaluation_params=["tools"], inputs=inputs, name="score")

@@ -62,7 +62,7 @@ class ToolUseMetric(PrebuiltMetric):
     assistant neither says nor calls anything has no score.
     """
 
-    title = "Tool Use"
+    title, template = "Tool Use", ToolUseTemplate
     judged = (("turns",),)
 
     def __init__(
@@ -93,7 +93,7 @@ class ToolUseMetric(PrebuiltMetric):
         self, question: ItemQuestion, listing: Any, items: str, label: str, tools: CodeNode
     ) -> VerdictListNode:
         method = f"generate_{'selection' if items == 'replies' else 'argument'}_verdicts"
-        wording = self.wording(ToolUseTemplate, method, "turns", items, "available_tools")
+        wording = self.wording(method, "turns", items, "available_tools")
         over = CodeNode(listing, evaluation_params=["turns"], output_label=items)
         return self.judge_items(
             question, over, label, wording, ["turns"], kind=ConversationVerdicts, inputs=[tools]

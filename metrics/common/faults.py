@@ -28,7 +28,6 @@ class FaultsMetric(PrebuiltMetric):
     `beside`, too. `needs` are the settings of the metric that prompts need.
     """
 
-    template: ClassVar[type[Any]]
     methods: ClassVar[tuple[str, str]]
     listing: ClassVar[str]
     question: ClassVar[ItemQuestion]
@@ -45,12 +44,12 @@ class FaultsMetric(PrebuiltMetric):
         lists, judges = self.methods
         fields = ("actual_output", *self.beside)
         settings = {name: getattr(self, name) for name in self.needs}
-        wording = self.wording(self.template, lists, *fields, **settings)
+        wording = self.wording(lists, *fields, **settings)
         items = findings_of(
             fill_settings(self.listing, **settings), self.answer, self.beside, wording
         )
         question = replace(self.question, text=fill_settings(self.question.text, **settings))
-        wording = self.wording(self.template, judges, name, **settings)
+        wording = self.wording(judges, name, **settings)
         verdicts = self.judge_items(question, items, self.label, wording)
         return Graph(CodeNode(self.harmless_share, inputs=[items, verdicts], name="score"))
 

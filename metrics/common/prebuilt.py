@@ -72,6 +72,9 @@ class PrebuiltMetric(DrawnMetric):
     # Whether others score the faults that this metric counts: in deepeval up to 4.1.10 0 is best.
     counts_faults: ClassVar[bool] = False
 
+    # The built-in prompts, of which `evaluation_template` replaces some.
+    template: ClassVar[type[Any]]
+
     # Why there is no `evaluation_template`, of a metric without one.
     no_template: ClassVar[str] = ""
 
@@ -144,10 +147,8 @@ class PrebuiltMetric(DrawnMetric):
         wording = getattr(self.evaluation_template, "generate_reason", None)
         return self.spec_of(self.__name__, graph, reason_wording=wording, judged=self.judged)
 
-    def wording(
-        self, default: type[Any], method: str, *read: str, **fixed: Any
-    ) -> Callable[[Given], str] | None:
-        """The prompt of `evaluation_template`, where it overrides `method` of `default`.
+    def wording(self, method: str, *read: str, **fixed: Any) -> Callable[[Given], str] | None:
+        """The prompt of `evaluation_template`, where it overrides `method` of `template`.
 
         `read` names what the method is called with: labels and case fields of the node.
         `fixed` are arguments that are the same for every case, passed by name.
@@ -155,7 +156,7 @@ class PrebuiltMetric(DrawnMetric):
         # Only an overridden method counts: the engine builds its own prompts in parts, which
         # begin alike for all questions of a case, so that servers read the beginning once.
         own = getattr(self.evaluation_template, method, None)
-        if own is None or own is getattr(default, method):
+        if own is None or own is getattr(self.template, method):
             return None
 
         def prompt(given: Given) -> str:

@@ -57,7 +57,7 @@ class TopicAdherenceMetric(PrebuiltMetric):
     speaks. A case is skipped if the judge lists no intention of a user who does.
     """
 
-    title = "Topic Adherence"
+    title, template = "Topic Adherence", TopicAdherenceTemplate
     judged = (("turns",),)
 
     def __init__(
@@ -70,12 +70,11 @@ class TopicAdherenceMetric(PrebuiltMetric):
         self.relevant_topics = texts("relevant_topics", relevant_topics)
 
     def graph(self) -> Graph:
-        template = TopicAdherenceTemplate
-        intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
+        intentions = intentions_of(self.wording("extract_user_intentions", "turns"))
         topics = fixed_list(self.relevant_topics, "relevant_topics")
-        wording = self.wording(template, "generate_topic_verdicts", "intentions", "relevant_topics")
+        wording = self.wording("generate_topic_verdicts", "intentions", "relevant_topics")
         on_topic = self.judge_items(ON_TOPIC, intentions, "topic", wording, inputs=[topics])
-        wording = self.wording(template, "generate_answer_verdicts", "turns", "intentions")
+        wording = self.wording("generate_answer_verdicts", "turns", "intentions")
         taken_up = self.judge_items(
             TAKEN_UP, intentions, "answer", wording, ["turns"], kind=ConversationVerdicts
         )

@@ -7,12 +7,7 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
-from dagengine.metrics.common.extraction import (
-    STATEMENTS,
-    Statements,
-    all_statements,
-    statements_of,
-)
+from dagengine.metrics.common.extraction import STATEMENTS, Statements, statements_of_answer
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
 RELEVANT = ItemQuestion(
@@ -54,10 +49,8 @@ class AnswerRelevancyMetric(PrebuiltMetric):
         """The node that scores; `wanted` is a node whose value says whether to ask anything."""
         # Relevancy judges all statements, faithfulness those that claim a fact. One extraction
         # lists and marks them, so that both metrics together ask for it once.
-        extracted = statements_of(
-            wording=self.wording("generate_statements", "actual_output"), when=wanted
-        )
-        statements = all_statements(extracted)
+        wording = self.wording("generate_statements", "actual_output")
+        statements = statements_of_answer(wording, wanted)
         wording = self.wording("generate_verdicts", "input", "statements")
         verdicts = self.judge_items(RELEVANT, statements, "relevance", wording, ["input"])
         return CodeNode(relevant_share, inputs=[statements, verdicts], name="score")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCou
 from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.extraction import (
     ONE_AT_LEAST,
+    Wording,
     asked_again,
     distinct,
     item_check,
@@ -101,7 +102,7 @@ class EachContextNode(AskingNode):
 
     kind = "map"
 
-    def __init__(self, wording: Callable[[Given], str] | None = None) -> None:
+    def __init__(self, wording: Wording) -> None:
         super().__init__(
             output_label="relevance of contexts",
             evaluation_params=["retrieval_context", "input"],

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Unpack
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
+from dagengine.metrics.common.extraction import Wording
 from dagengine.metrics.common.turns import (
-    at_least_two,
+    WindowedMetric,
     conversation_prompt,
     flat,
     replies,
@@ -43,7 +43,7 @@ class ConversationRelevancyTemplate:
         return conversation_prompt(step, window, answer_type=judgement_type(VERDICTS))
 
 
-class ConversationRelevancyMetric(PrebuiltMetric):
+class ConversationRelevancyMetric(WindowedMetric):
     """The share of the assistant's turns that are relevant to the turns before them.
 
     Each turn is judged in a window that ends with it, all windows in parallel. A window has at most
@@ -55,16 +55,6 @@ class ConversationRelevancyMetric(PrebuiltMetric):
     """
 
     title, template = "Conversation Relevancy", ConversationRelevancyTemplate
-    judged = (("turns",),)
-
-    def __init__(
-        self,
-        *common: Any,
-        window_size: int = 10,
-        **settings: Unpack[MetricSettings],
-    ) -> None:
-        self.take_common(common, settings)
-        self.window_size = at_least_two(window_size)
 
     def graph(self) -> Graph:
         wording = self.wording("generate_verdict", "window")
@@ -83,7 +73,7 @@ class WindowVerdictsNode(AskingNode):
 
     kind = "windows"
 
-    def __init__(self, size: int, wording: Callable[[Given], str] | None = None) -> None:
+    def __init__(self, size: int, wording: Wording) -> None:
         super().__init__(
             evaluation_params=["turns"], output_label="turn relevance", wording=wording
         )

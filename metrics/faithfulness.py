@@ -13,9 +13,7 @@ from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,
     Statements,
-    Truths,
     claims_of,
-    limited_type,
     truths_of,
     truths_prompt,
 )
@@ -42,11 +40,7 @@ class FaithfulnessTemplate:
     @staticmethod
     def generate_truths(retrieval_context: list[str], extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
-        return task_prompt(
-            truths_prompt(extraction_limit),
-            limited_type(Truths, extraction_limit),
-            retrieval_context=retrieval_context,
-        )
+        return truths_prompt(extraction_limit, retrieval_context=retrieval_context)
 
     @staticmethod
     def generate_verdicts(claims: list[str], truths: list[str], input: str) -> str:

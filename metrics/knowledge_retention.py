@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Annotated, Any, cast
@@ -14,7 +14,7 @@ from dagengine.graph.list_nodes import judgement_of, number_items
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.metrics.common.extraction import distinct, item_check
+from dagengine.metrics.common.extraction import Wording, distinct, item_check
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import (
     conversation_prompt,
@@ -46,7 +46,6 @@ RETAINED = (
     "contradicts one, asks for one again, or acts as if it had not been told. To confirm a fact "
     "is not to forget it."
 )
-Wording = Callable[[Given], str] | None
 
 
 class KnowledgeRetentionTemplate:

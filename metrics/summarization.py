@@ -15,7 +15,6 @@ from dagengine.metrics.common.extraction import (
     STATEMENTS,
     Questions,
     Statements,
-    Truths,
     claims_of,
     fixed_list,
     limited_type,
@@ -57,9 +56,7 @@ class SummarizationTemplate:
     @staticmethod
     def generate_truths(text: str, extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
-        return task_prompt(
-            truths_prompt(extraction_limit), limited_type(Truths, extraction_limit), input=text
-        )
+        return truths_prompt(extraction_limit, input=text)
 
     @staticmethod
     def generate_claims(text: str) -> str:

@@ -225,7 +225,7 @@ class DrawnMetric(Written, BaseMetric):
             cls.spec = BaseMetric.spec  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        check_names(f"{cls.__name__} has no setting", settings, settings_of(cls))
+        check_names(f"{cls.__name__} has no setting", settings, parameters_of(cls))
         return super().__new__(cls)
 
     def spec_of(self, name: str, graph: Graph, **more: Any) -> MetricSpec:
@@ -259,11 +259,6 @@ class DrawnMetric(Written, BaseMetric):
     def render(self, path: str, *, names: bool = False) -> str:
         """Draw the graph (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
         return self.picture(names=names).save(path)
-
-
-def settings_of(kind: type[Any]) -> list[str]:
-    """Names of the arguments of a constructor, and of those that it hands on to its bases."""
-    return list(parameters_of(kind))
 
 
 class MeasureNode(BaseNode):

@@ -13,6 +13,7 @@ from dagengine.graph.graph import is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
+from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.echo import echoed_instruction, fence_check, texts_of
 from dagengine.prompts.evidence import as_text, says_something, sentences
@@ -231,10 +232,10 @@ class ExtractionNode(TaskNode):
 
 
 class ClaimsNode(ExtractionNode):
-    """Lists statements as `statements_of` does; that none of them is factual has to be said twice.
+    """Lists statements; that none of them is factual has to be said twice.
 
-    The first question is the same. Weak judges take "factual" for "true": a text whose only claim
-    is false would have no claim that could be unfaithful.
+    The first question is that of `statements_of_answer`. Weak judges take "factual" for "true": a
+    text whose only claim is false would have no claim that could be unfaithful.
     """
 
     def again(
@@ -247,20 +248,17 @@ class ClaimsNode(ExtractionNode):
         return question.again(answer.text, _NOT_FACTUAL)
 
 
-def statements_of(
-    field: str = "actual_output", wording: Wording = None, when: BaseNode | None = None
-) -> ExtractionNode:
-    """Asks for all statements of a case field; readers see `Statements`."""
-    return ExtractionNode(STATEMENTS, f"statements of {field}", field, Statements, wording, when)
-
-
-def all_statements(source: BaseNode) -> CodeNode:
-    """The texts of all statements."""
+def statements_of_answer(wording: Wording, when: BaseNode | None) -> CodeNode:
+    """All statements of the actual output."""
 
     def each_text(found: Statements) -> NodeValue:
         return each_once([statement.text for statement in found.statements])
 
-    return CodeNode(each_text, inputs=[source], output_label="statements")
+    field = "actual_output"
+    statements = ExtractionNode(
+        STATEMENTS, f"statements of {field}", field, Statements, wording, when
+    )
+    return CodeNode(each_text, inputs=[statements], output_label="statements")
 
 
 def claims_of(
@@ -282,9 +280,14 @@ def claims_of(
     return CodeNode(factual_ones, inputs=[statements], output_label="claims")
 
 
-def truths_prompt(limit: int | None) -> str:
-    """Prompt that asks for the facts of a text, at most `limit` of them when there is a limit."""
+def truths_instructions(limit: int | None) -> str:
+    """What asks for the facts of a text, at most `limit` of them when there is a limit."""
     return TRUTHS + text_if(limit is not None, f" Give the {limit} most important at most.")
+
+
+def truths_prompt(limit: int | None, **evidence: Any) -> str:
+    """The built-in prompt that asks for the facts of a text."""
+    return task_prompt(truths_instructions(limit), limited_type(Truths, limit), **evidence)
 
 
 @cache
@@ -307,21 +310,20 @@ def truths_of(
 ) -> CodeNode:
     """The facts that a case field states, by one question about all of it."""
     answer = limited_type(Truths, limit)
-    extraction = ExtractionNode(
-        truths_prompt(limit), f"truths of {field}", field, answer, wording, when
-    )
+    instructions, label = truths_instructions(limit), f"truths of {field}"
+    extraction = ExtractionNode(instructions, label, field, answer, wording, when)
     return the_list(extraction, "truths")
 
 
 def findings_of(
     instructions: str,
     answer: type[BaseModel],
-    beside: Sequence[str] = (),
-    wording: Wording = None,
-    field: str = "actual_output",
+    beside: Sequence[str],
+    wording: Wording,
 ) -> CodeNode:
-    """Findings of one kind in a case field, as the one list of `answer`; it may have nothing."""
+    """Findings of one kind in the actual output, as the one list of `answer`; it may be empty."""
     (name,) = answer.model_fields
+    field = "actual_output"
     label = f"{name.replace('_', ' ')} of {field}"
     extraction = ExtractionNode(
         instructions, label, field, answer, wording, empty=True, beside=beside

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
@@ -23,9 +22,9 @@ class FaultsMetric(PrebuiltMetric):
     The judge lists parts of `actual_output` as an `answer` with one list, and says of each whether
     it is a fault. `item` and `items` are what one and many of them are called, `label` what the
     verdicts are called, `passed` what the good items are. `listing` asks for the list, `question`
-    about each item; yes says that it is a fault. Both may name `settings` of the metric. Methods of
-    the `template` by the names in `methods` replace them. The list is made in view of the fields in
-    `beside`, too. `needs` are the settings of the metric that prompts need.
+    about each item; yes says that it is a fault. Both may name the settings of the metric that are
+    in `needs`. Methods of the `template` by the names in `methods` replace them. The list is made
+    in view of the fields in `beside`, too.
     """
 
     methods: ClassVar[tuple[str, str]]
@@ -42,13 +41,14 @@ class FaultsMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         (name,) = self.answer.model_fields
         lists, judges = self.methods
-        fields = ("actual_output", *self.beside)
-        settings = {name: getattr(self, name) for name in self.needs}
-        wording = self.wording(lists, *fields, **settings)
-        items = findings_of(
-            fill_settings(self.listing, **settings), self.answer, self.beside, wording
-        )
-        question = replace(self.question, text=fill_settings(self.question.text, **settings))
+        settings: dict[str, Any] = {}
+        texts: dict[str, str] = {}  # as prompts show them
+        for need in self.needs:
+            value = settings[need] = getattr(self, need)
+            texts[need] = value if isinstance(value, str) else ", ".join(value)
+        wording = self.wording(lists, "actual_output", *self.beside, **settings)
+        items = findings_of(self.listing.format(**texts), self.answer, self.beside, wording)
+        question = self.question.format(**texts)
         wording = self.wording(judges, name, **settings)
         verdicts = self.judge_items(question, items, self.label, wording)
         return Graph(CodeNode(self.harmless_share, inputs=[items, verdicts], name="score"))
@@ -60,14 +60,6 @@ class FaultsMetric(PrebuiltMetric):
             why = f"Nothing to judge: no {cls.item} found in the answer."
             return NodeValue(1.0, score=1.0, reason=why)
         return share(items, verdicts, ("no",), what=cls.items, passed=cls.passed, empty=1.0)
-
-
-def fill_settings(prompt: str, **settings: Any) -> str:
-    """A prompt with the settings that it names, lists as "one, two"."""
-    texts: dict[str, str] = {}
-    for name, value in settings.items():
-        texts[name] = value if isinstance(value, str) else ", ".join(value)
-    return prompt.format(**texts) if texts else prompt
 
 
 class OpinionTemplate:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, NotApplicableError
-from dagengine.graph.graph import is_blank
+from dagengine.graph.graph import Judged, is_blank
 from dagengine.graph.list_nodes import VerdictListNode, number_items
 from dagengine.graph.node import AskingNode, shorten
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, pieces, whole_prompt
-from dagengine.metrics.common.prebuilt import share
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share
 from dagengine.prompts.evidence import Evidence, as_text, turn_names
 from dagengine.question import Message
 from dagengine.test_case import Turn
@@ -39,13 +39,23 @@ def turn_windows(size: int, step: int = 1, *, output_label: str = "windows") -> 
     return CodeNode(windows, evaluation_params=["turns"], output_label=output_label)
 
 
-def at_least_two(window_size: int) -> int:
-    """The size of a window that ends with a reply; raises InputError below 2."""
-    if window_size < 2:
-        raise InputError(
-            f"window_size must be at least 2 (a turn and one before it), got {window_size}"
-        )
-    return window_size
+class WindowedMetric(PrebuiltMetric):
+    """Base of metrics that judge each reply in a window: with some of the turns before it.
+
+    `window_size` is the most turns of a window (InputError below 2).
+    """
+
+    judged: Judged = (("turns",),)
+
+    def __init__(
+        self, *common: Any, window_size: int = 10, **settings: Unpack[MetricSettings]
+    ) -> None:
+        self.take_common(common, settings)
+        if window_size < 2:
+            raise InputError(
+                f"window_size must be at least 2 (a turn and one before it), got {window_size}"
+            )
+        self.window_size = window_size
 
 
 def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:

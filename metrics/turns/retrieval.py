@@ -11,13 +11,13 @@ from typing import Any, ClassVar, TypeVar, Unpack, cast
 from pydantic import BaseModel
 
 from dagengine.errors import NotApplicableError
-from dagengine.graph.graph import Graph, Judged, is_blank
+from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.list_nodes import mean_mass
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
-from dagengine.metrics.common.turns import at_least_two, given_replies
+from dagengine.metrics.common.turns import WindowedMetric, given_replies
 from dagengine.metrics.contextual_precision import (
     ContextualPrecisionMetric,
     ContextualPrecisionTemplate,
@@ -236,22 +236,12 @@ TurnContextualRecallTemplate = ContextualRecallTemplate
 TurnContextualRelevancyTemplate = ContextualRelevancyTemplate
 
 
-class _TurnMetric(PrebuiltMetric):
+class _TurnMetric(WindowedMetric):
     """The mean of a metric of single answers over the replies that have contexts."""
 
     single: ClassVar[type[PrebuiltMetric]]
-    judged: Judged = (("turns",),)
     of_window: ClassVar[bool] = False
     outcome: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        *common: Any,
-        window_size: int = 10,
-        **settings: Unpack[MetricSettings],
-    ) -> None:
-        self.take_common(common, settings)
-        self.window_size = at_least_two(window_size)
 
     def _single(self, **settings: Any) -> PrebuiltMetric:
         """The metric of single answers; `settings` are those that it shares with this one."""

@@ -18,12 +18,12 @@ from dagengine import compile_metrics, evaluate
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.errors import InputError
 from dagengine.graph.judging import Example
-from dagengine.metrics.common.base import settings_of
 from dagengine.metrics.common.evaluation_steps import Rubric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, CodeNode, DAGMetric
 from dagengine.prompts.instructions import PromptTemplate
 from dagengine.test_case import ToolCall
+from dagengine.trees.form import parameters_of
 
 KINDS = metric_classes()
 # They say who judges, and how a case is run: a judge stands beside the definition in a record.
@@ -135,7 +135,7 @@ def test_every_parameter_of_a_metric_that_changes_what_it_does_changes_its_defin
     assert hashes(make(kind)) == plain
     values = {**CHANGED, **OF_ONE.get(kind.__qualname__, {})}
     for name in sorted(
-        {*settings_of(kind)}
+        {*parameters_of(kind)}
         - HOW_IT_RUNS
         - {"quote", "unsupported"}
         - WITHOUT.get(kind.__qualname__, set[str]())
@@ -157,7 +157,7 @@ NO_QUOTES = {
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__qualname__)
 def test_quotes_change_the_definition_or_are_refused(kind: type[PrebuiltMetric]) -> None:
-    if not {"quote"} & {*settings_of(kind)}:
+    if not {"quote"} & {*parameters_of(kind)}:
         with pytest.raises(TypeError, match="no setting 'quote'"):
             make(kind, quote="required")
         return

@@ -53,7 +53,6 @@ from dagengine.metrics import (
     ToolCorrectnessMetric,
 )
 from dagengine.metrics.bias import BiasTemplate
-from dagengine.metrics.common.base import settings_of
 from dagengine.metrics.common.evaluation_steps import StepwiseMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, CodeNode
@@ -62,6 +61,7 @@ from dagengine.prompts.answer_types import VerdictList
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn
+from dagengine.trees.form import parameters_of
 
 pytestmark = pytest.mark.sampled
 
@@ -192,7 +192,7 @@ def test_strict_mode_knows_only_zero_and_one(kind: type[PrebuiltMetric], pick: i
 
 @every_metric
 def test_without_a_threshold_a_metric_only_scores(kind: type[PrebuiltMetric]) -> None:
-    if "threshold" not in settings_of(kind):
+    if "threshold" not in parameters_of(kind):
         pytest.skip("this metric has no threshold")
     result = result_of(make(kind, threshold=None), judge(0))
     assert result.threshold is None
@@ -267,7 +267,7 @@ def test_the_graph_has_no_findings_and_can_be_drawn(kind: type[PrebuiltMetric]) 
 
 def numbered_kinds() -> list[type[PrebuiltMetric]]:
     """Metrics that ask for a list of verdicts, and say in a common setting how many at once."""
-    return [kind for kind in KINDS if "verdicts_per_call" in settings_of(kind) and _lists(kind)]
+    return [kind for kind in KINDS if "verdicts_per_call" in parameters_of(kind) and _lists(kind)]
 
 
 def _lists(kind: type[PrebuiltMetric]) -> list[VerdictListNode]:

@@ -38,7 +38,7 @@ from dagengine.metrics.common.principles import (
     criteria_of,
     supported_default_criteria,
 )
-from dagengine.metrics.evaluators import evaluator_of
+from dagengine.metrics.evaluators import evaluator_of, require_text
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import PromptTemplate, judgement_instructions
@@ -200,10 +200,6 @@ class CriteriaMetric(PrebuiltMetric):
         self.parser = parser
         self.name = name or "Criteria: " + ", ".join(criterion.name for criterion in self.criteria)
 
-    @property
-    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.name
-
     def graph(self) -> Graph:
         nodes: list[CriterionNode] = []
         for criterion in self.criteria:
@@ -275,15 +271,6 @@ class StringEvaluator(Protocol):
     ) -> Evaluated: ...
 
 
-def _require_reference(criteria: GivenCriteria | None, labelled: bool) -> None:
-    """Raise InputError for correctness, by its name, that is asked without a right answer."""
-    if criteria == Criteria.CORRECTNESS and not labelled:
-        raise InputError(
-            "correctness is judged against a right answer: load_evaluator('labeled_criteria', "
-            "criteria='correctness'), and give reference="
-        )
-
-
 @dataclass(frozen=True)
 class CriteriaEvalChain:
     """Judges single answers by a `CriteriaMetric`.
@@ -294,19 +281,30 @@ class CriteriaEvalChain:
 
     metric: CriteriaMetric
     requires_input: ClassVar[bool] = True
+    labelled: ClassVar[bool] = False
+    """Whether it reads the reference answer."""
 
     @classmethod
     def from_llm(
         cls, llm: Any, criteria: GivenCriteria | None = None, *, prompt: Any = None
     ) -> Self:
         """The evaluator with a model that answers in prose; its last line is read."""
-        labelled = cls is LabeledCriteriaEvalChain
-        _require_reference(criteria, labelled)
-        parser = LastLine() if prompt is None else None
-        metric = CriteriaMetric(
-            criteria, 0.5, llm, reference=labelled, prompt=prompt, parser=parser
-        )  # fmt: skip
-        return cls(metric)
+        return cls.of(llm, criteria, prompt, LastLine() if prompt is None else None)
+
+    @classmethod
+    def of(
+        cls, llm: Any, criteria: GivenCriteria | None, prompt: Any, parser: Parser | None = None
+    ) -> Self:
+        """The evaluator with the settings of its metric; raises InputError."""
+        # By its name only: who words it may mean it otherwise.
+        if criteria == Criteria.CORRECTNESS and not cls.labelled:
+            raise InputError(
+                "correctness is judged against a right answer: load_evaluator('labeled_criteria', "
+                "criteria='correctness'), and give reference="
+            )
+        return cls(
+            CriteriaMetric(criteria, 0.5, llm, reference=cls.labelled, prompt=prompt, parser=parser)
+        )
 
     @staticmethod
     def resolve_criteria(criteria: GivenCriteria | None) -> dict[str, str]:
@@ -353,7 +351,6 @@ class CriteriaEvalChain:
         return Evaluated(reasoning="\n\n".join(parts), value="Y" if met else "N", score=int(met))
 
     def _case(self, prediction: str, input: str | None, reference: str | None) -> LLMTestCase:
-        texts = {"prediction": prediction, "input": input}
         if self.metric.reference and reference is None:
             raise InputError(
                 f"{type(self).__name__} requires a reference string: "
@@ -366,15 +363,17 @@ class CriteriaEvalChain:
                 "take the labeled_criteria evaluator"
             )
             warnings.warn(message, UserWarning, stacklevel=3)
-        for name, text in texts.items():
-            if not isinstance(text, str):
-                raise InputError(f"{self.metric.name} needs {name}=, but it is {text!r:.80}")
-        expected = reference if self.metric.reference else None
-        return LLMTestCase(input=input or "", actual_output=prediction, expected_output=expected)
+        return LLMTestCase(
+            actual_output=require_text(self.metric.name, "prediction", prediction),
+            input=require_text(self.metric.name, "input", input),
+            expected_output=reference if self.metric.reference else None,
+        )
 
 
 class LabeledCriteriaEvalChain(CriteriaEvalChain):
     """Judges single answers against a reference."""
+
+    labelled: ClassVar[bool] = True
 
 
 _CHAINS = {
@@ -408,9 +407,7 @@ def load_evaluator(
         arguments = settings if prompt is None else {**settings, "prompt": prompt}
         return evaluator_of(str(kind), llm, criteria, arguments)
     check_names(f"the evaluator {str(kind)!r} has no setting", settings, ["criteria", "prompt"])
-    labelled = kind == EvaluatorType.LABELED_CRITERIA
-    _require_reference(criteria, labelled)
-    return _CHAINS[kind](CriteriaMetric(criteria, 0.5, llm, reference=labelled, prompt=prompt))
+    return _CHAINS[kind].of(llm, criteria, prompt)
 
 
 def load_evaluators(

@@ -12,7 +12,7 @@ import re
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dagengine.argument_names import check_names
 from dagengine.errors import InputError
@@ -25,13 +25,9 @@ from dagengine.scorer import Scorer
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
 Found = dict[str, Any]
+Rule = Callable[[str, str], Found]
+"""What a text and a reference (or a second text) come to."""
 _PREFERRED = ("helpfulness", "relevance", "correctness", "depth")
-
-
-class Rule(Protocol):
-    """What a text and a reference (or a second text) come to."""
-
-    def __call__(self, prediction: str, reference: str) -> Found: ...
 
 
 @dataclass(frozen=True)
@@ -47,15 +43,14 @@ class CodeEvaluator:
         self, *, prediction: str, reference: str | None = None, input: str | None = None
     ) -> Found:
         """The score of a text."""
+        owner = f"the evaluator {self.evaluation_name!r}"
         if self.requires_reference:
-            _a_text(self.evaluation_name, "reference", reference)
-        return self.rule(_a_text(self.evaluation_name, "prediction", prediction), reference or "")
+            require_text(owner, "reference", reference)
+        return self.rule(require_text(owner, "prediction", prediction), reference or "")
 
-    async def aevaluate_strings(
-        self, *, prediction: str, reference: str | None = None, input: str | None = None
-    ) -> Found:
+    async def aevaluate_strings(self, **texts: Any) -> Found:
         """`evaluate_strings` for callers with an event loop."""
-        return self.evaluate_strings(prediction=prediction, reference=reference, input=input)
+        return self.evaluate_strings(**texts)
 
     def evaluate_string_pairs(
         self,
@@ -68,16 +63,9 @@ class CodeEvaluator:
         """The score of two texts."""
         return self.evaluate_strings(prediction=prediction, reference=prediction_b)
 
-    async def aevaluate_string_pairs(
-        self,
-        *,
-        prediction: str,
-        prediction_b: str,
-        reference: str | None = None,
-        input: str | None = None,
-    ) -> Found:
+    async def aevaluate_string_pairs(self, **texts: Any) -> Found:
         """`evaluate_string_pairs` for callers with an event loop."""
-        return self.evaluate_strings(prediction=prediction, reference=prediction_b)
+        return self.evaluate_string_pairs(**texts)
 
 
 @dataclass(frozen=True)
@@ -93,10 +81,12 @@ class PairwiseEvaluator:
     def metric(self) -> ArenaGEval:
         """The metric that compares; raises InputError for criteria that are none."""
         fields = ["input", "actual_output"]
+        if self.requires_reference:
+            fields.append("expected_output")
         return ArenaGEval(
             "Preference",
-            evaluation_steps=[str(criterion) for criterion in criteria_of(self.criteria)],
-            evaluation_params=[*fields, *(["expected_output"] if self.requires_reference else [])],
+            evaluation_steps=list(map(str, criteria_of(self.criteria))),
+            evaluation_params=fields,
             model=self.llm,
         )
 
@@ -135,22 +125,23 @@ class PairwiseEvaluator:
     def _case(
         self, prediction: str, prediction_b: str, input: str | None, reference: str | None
     ) -> ArenaTestCase:
+        owner, expected = f"the evaluator {self.evaluation_name!r}", None
         if self.requires_reference:
-            _a_text(self.evaluation_name, "reference", reference)
-        expected = reference if self.requires_reference else None
-        texts = {"prediction": prediction, "prediction_b": prediction_b}
+            expected = require_text(owner, "reference", reference)
         contestants: dict[str, LLMTestCase] = {}
-        for name, (argument, text) in zip("AB", texts.items(), strict=True):
-            answer = _a_text(self.evaluation_name, argument, text)
+        texts = (("A", "prediction", prediction), ("B", "prediction_b", prediction_b))
+        for name, argument, text in texts:
+            answer = require_text(owner, argument, text)
             contestants[name] = LLMTestCase(
                 input=input or "", actual_output=answer, expected_output=expected
             )
         return ArenaTestCase(contestants=contestants)
 
 
-def _a_text(evaluator: str, name: str, value: object) -> str:
+def require_text(owner: str, name: str, value: object) -> str:
+    """An argument of an evaluator; raises InputError for what is no text."""
     if not isinstance(value, str):
-        raise InputError(f"the evaluator {evaluator!r} needs {name}=, but it is {value!r:.80}")
+        raise InputError(f"{owner} needs {name}=, but it is {value!r:.80}")
     return value
 
 
@@ -183,11 +174,10 @@ def string_distance(*, distance: str = "jaro_winkler", normalize_score: bool = T
     """The distance of two texts from 0 (equal) to 1; `distance` as in `EditSimilarityMetric`."""
     if not normalize_score:
         raise InputError("normalize_score=False is not here: distances go from 0 to 1")
-    scorer = Scorer()
-    scorer.edit_similarity_score("", "", distance=str(getattr(distance, "value", distance)))
+    name, scorer = str(getattr(distance, "value", distance)), Scorer()
+    scorer.edit_similarity_score("", "", distance=name)  # says what is wrong with the name
 
     def rule(prediction: str, reference: str) -> Found:
-        name = str(getattr(distance, "value", distance))
         return {"score": 1 - scorer.edit_similarity_score(prediction, reference, distance=name)}
 
     return rule

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, TypeVar, Unpack
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, ValidationError
 
 from dagengine.errors import JudgeError, UnsupportedError
 from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
+from dagengine.judges.wire.completions import Counts
 from dagengine.judges.wire.dialects.failures import unreadable
 from dagengine.prompts.evidence import fence
 from dagengine.prompts.instructions import parts_of
+from dagengine.prompts.json_values import fields_of
 from dagengine.prompts.parsing import valid_answer
 from dagengine.question import Answer, Capabilities, Question, Usage
 
@@ -24,15 +26,11 @@ class _Vector(BaseModel):
     embedding: Annotated[list[FiniteFloat], Field(min_length=1)]
 
 
-class _Counts(BaseModel):
-    prompt_tokens: Annotated[int, Field(ge=0)] = 0
-
-
 class _Reply(BaseModel):
     """An answer of the endpoint, as far as it is read."""
 
     data: Annotated[list[_Vector], Field(min_length=1, max_length=1)]
-    usage: _Counts = _Counts()
+    usage: Annotated[Counts, BeforeValidator(fields_of)] = Counts()
 
 
 def _text_of(question: Question[Any]) -> str:

@@ -141,8 +141,9 @@ class ProviderJudge(SharedJudge[_Opened]):
                 f"{self.model} answers structured questions only; for text, use an "
                 "OpenAI-compatible endpoint"
             )
-        limit = question.token_limit
-        most = {} if limit is None else {"max_tokens": limit}
+        options = {}
+        if question.token_limit is not None:
+            options["max_tokens"] = question.token_limit
         messages = with_cache_mark(question) if self.hosted else list(question.messages)
         try:
             async with self.session() as opened:
@@ -151,7 +152,7 @@ class ProviderJudge(SharedJudge[_Opened]):
                     messages=messages,
                     max_retries=0,
                     strict=False,
-                    **most,
+                    **options,
                 )
         except (IncompleteOutputException, InstructorRetryException) as error:
             problem = error
@@ -161,12 +162,11 @@ class ProviderJudge(SharedJudge[_Opened]):
             return Answer(
                 value, value.model_dump_json(), usage=self._usage_of(completion), mode="provider"
             )
-        # Outside of the handlers: what is raised inside keeps the other error with it.
+        # Outside of the handler: what is raised inside keeps the other error with it.
         try:
             return await self._read(question, problem)
         except JudgeError as error:
-            failure = self._hidden(error)
-        raise failure
+            raise self._hidden(error) from None
 
     def _usage_of(self, completion: Any) -> Usage:
         counts = getattr(completion, "usage", None)

@@ -60,16 +60,10 @@ class ScriptedJudge:
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises RecordingMissError when the script has nothing to say."""
-        if isinstance(self._script, Mapping):
-            if question.name not in self._script:
-                raise _missing(
-                    f"the script has no answer for {question.name!r}; it has", self._script
-                )
-            scripted = self._script[question.name]
-        else:
-            scripted = self._script(question)
-            if inspect.isawaitable(scripted):
-                scripted = await scripted
+        lacks = f"the script has no answer for {question.name!r}; it has"
+        scripted = _look_up(self._script, question, lacks)
+        if inspect.isawaitable(scripted):
+            scripted = await scripted
         if isinstance(scripted, JudgeError):
             raise scripted
 
@@ -85,6 +79,15 @@ class ScriptedJudge:
             scripted = {"reason": "scripted", **scripted}
         raw = _JSON.encode(scripted)
         return Answer(valid_answer(question, scripted, raw), raw)
+
+
+def _look_up(entries: Mapping[str, Any] | Script, question: Question[Any], lacks: str) -> Any:
+    """The entry of a question's node, or what a function says of the question."""
+    if not isinstance(entries, Mapping):
+        return entries(question)
+    if question.name not in entries:
+        raise RecordingMissError(f"{lacks} {', '.join(map(repr, entries))}")
+    return entries[question.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +313,8 @@ class SimulatedJudge:
         return {**_REASON, **answer} if "reason" in shapes else answer
 
     def _true(self, question: Question[Any]) -> Any:
-        if not isinstance(self._truth, Mapping):
-            return self._truth(question)
-        if question.name not in self._truth:
-            raise _missing(f"no truth is known for {question.name!r}, only for", self._truth)
-        return self._truth[question.name]
+        lacks = f"no truth is known for {question.name!r}, only for"
+        return _look_up(self._truth, question, lacks)
 
     def _draw(
         self, question: Question[T], truth: Any, shape: Mapping[str, Any], place: int = 0
@@ -343,10 +343,6 @@ class SimulatedJudge:
     def _uniform(self, kind: str, text: str) -> float:
         seeded = f"{self._seed} {kind} {text}".encode(errors="surrogatepass")
         return int.from_bytes(hashlib.sha256(seeded).digest()[:6]) / 2**48
-
-
-def _missing(problem: str, entries: Mapping[str, Any]) -> RecordingMissError:
-    return RecordingMissError(f"{problem} {', '.join(map(repr, entries))}")
 
 
 def _options(shape: Mapping[str, Any], truth: Any) -> list[Any]:

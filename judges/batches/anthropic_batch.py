@@ -45,7 +45,6 @@ T = TypeVar("T", bound=BaseModel)
 _ADDRESS: Final = "https://api.anthropic.com"
 _PATH: Final = "/v1/messages/batches"
 _VERSION: Final = "2023-06-01"
-_CONNECT_TIMEOUT = 30.0
 _RESULTS = 2_000_000_000  # bytes of one batch's results that are read
 # Looks at a batch that may fail in a row: it is paid for, and continues without us.
 _LOOKS = 8
@@ -141,7 +140,7 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
             raise JudgeSetupError(
                 f"no key for the model {self.model!r}: set ANTHROPIC_API_KEY, or pass api_key="
             )
-        http, _ = http_client(BodyReader(_RESULTS), connect_timeout=_CONNECT_TIMEOUT)
+        http, _ = http_client(BodyReader(_RESULTS))
         endpoint = endpoint_of(self._real, "base_url" if self._address else "ANTHROPIC_BASE_URL")
         api = _MessageBatches(http, endpoint, key)
         journal = BatchJournal(self.journal, f"anthropic batches at {self._where}")

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from dagengine.judges.wire.transport import AiohttpTransport
 
-_CONNECT_TIMEOUT = 30.0
 _NO_KEY = "not-needed"
 _ACCOUNTS = {"organization": "OPENAI_ORG_ID", "project": "OPENAI_PROJECT_ID"}
 
@@ -139,7 +138,7 @@ class EndpointJudge(SharedJudge[Connection]):
             vars(self), _clients={}, _parameters={**self._parameters, **parameters}
         )
         # It is cached, and the parameters are a part of it.
-        twin.__dict__.pop("_identity", None)
+        twin.__dict__.pop("identity", None)
         return twin
 
     def _public_state(self) -> dict[str, Any]:
@@ -155,13 +154,9 @@ class EndpointJudge(SharedJudge[Connection]):
         """The name within one process; in stores it is `_name`."""
         return self._name
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Model, endpoint and parameters: what may change an answer."""
-        return self._identity
-
-    @cached_property
-    def _identity(self) -> str:
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
         alone = f" {id(self._given):x}" if self._is_alone else ""
         where = f"{self.base_url or 'default'}{self._mark}{alone}"
@@ -244,11 +239,11 @@ class EndpointJudge(SharedJudge[Connection]):
         if self._given is not None:
             api, owned = _transport().of_this_loop(self._given, reader)
             return self._connection(api, None, owned=owned)
-        http, direct = _transport().http_client(reader, connect_timeout=_CONNECT_TIMEOUT)
+        http, direct = _transport().http_client(reader)
         own = None if self.provider is OPENAI else self.provider.url
         address = self._address or self._of_environment() or own
-        # The gateway limits the time of a call; only connecting has a limit of its own.
-        options: dict[str, Any] = {"timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT)}
+        timeout = openai.Timeout(None, connect=_transport().CONNECT_TIMEOUT)
+        options: dict[str, Any] = {"timeout": timeout}
         source = "base_url" if self._address else self.provider.address
         endpoint = endpoint_of(address, source) if address else None
         if endpoint is not None:

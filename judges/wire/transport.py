@@ -46,9 +46,10 @@ ANOTHER_LOOP: Final = (
     "that of a notebook. Make the client without http_client=, or make one client per event loop"
 )
 _OF_ANOTHER_LOOP = ("Event loop is closed", "different loop", "Session is closed")
+CONNECT_TIMEOUT: Final = 30.0
+"""Seconds that connecting may take; the gateway limits the time of a call."""
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
-
-
 _OF_AIOHTTP = frozenset({"accept-encoding", "connection", "content-length", "host"})
 _PIECE = 1 << 14  # bytes of a long body that are taken at once
 Headers = Iterable[tuple[str, str]]
@@ -73,10 +74,8 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
     are aiohttp's own errors. Redirects are not followed: who asks decides about them.
     """
 
-    def __init__(self, reader: BodyReader, *, connect_timeout: float) -> None:
-        """`connect_timeout` is in seconds; there is no other time limit."""
+    def __init__(self, reader: BodyReader) -> None:
         self._reader = reader
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self._session: aiohttp.ClientSession | None = None
 
     async def exchange(self, method: str, url: str, headers: Headers, content: bytes) -> Received:
@@ -130,7 +129,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
                 ssl=certificates() if url.scheme == "https" else True,
             ),
             headers={"Accept-Encoding": ENCODINGS},
-            timeout=self._timeout,
+            timeout=_TIMEOUT,
             proxy=proxy,
             read_bufsize=_PIECE,
             auto_decompress=False,  # the reader does it, up to a limit
@@ -200,16 +199,11 @@ def _certificates(file: str | None, folder: str | None) -> ssl.SSLContext:
     return httpx2.create_ssl_context()  # reads the two variables itself
 
 
-def http_client(
-    reader: BodyReader, *, connect_timeout: float
-) -> tuple[httpx2.AsyncClient, AiohttpTransport | None]:
-    """An HTTP client for the event loop that runs, and aiohttp's way below it if there is one.
-
-    `connect_timeout` is in seconds.
-    """
+def http_client(reader: BodyReader) -> tuple[httpx2.AsyncClient, AiohttpTransport | None]:
+    """An HTTP client for the event loop that runs, and aiohttp's way below it if there is one."""
     if sniffio.current_async_library() != "asyncio":  # aiohttp knows no other
         return BoundedClient(DefaultAsyncHttpxClient(verify=certificates()), reader), None
-    direct = AiohttpTransport(reader, connect_timeout=connect_timeout)
+    direct = AiohttpTransport(reader)
     return httpx2.AsyncClient(transport=direct), direct
 
 

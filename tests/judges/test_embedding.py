@@ -57,6 +57,14 @@ def test_the_text_alone_is_embedded_and_a_store_keeps_its_vector(tmp_path: Any) 
     assert done.totals.usage.input_tokens == 5
 
 
+@pytest.mark.parametrize("usage", [None, "none", {"prompt_tokens": None}, {"prompt_tokens": -1}])
+def test_a_vector_counts_whatever_its_server_says_of_usage(usage: Any) -> None:
+    with EmbeddingServer({"data": [{"embedding": [1, 2]}], "usage": usage}) as server:
+        done = lengths(server, "a")
+    assert done.scores("Lengths") == [0.2]
+    assert done.totals.usage.input_tokens == 0
+
+
 @pytest.mark.parametrize(
     ("reply", "status", "message"),
     [

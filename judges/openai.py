@@ -202,7 +202,7 @@ class OpenAIJudge(EndpointJudge):
     @property
     def hosted(self) -> bool:
         """True if it asks OpenAI's own servers, or Azure's, which keep beginnings of prompts."""
-        return is_hosted(self._where)
+        return is_hosted(self._endpoint)
 
     def _body(self, options: Options, limit: int | None, demands: Demands) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}

@@ -17,7 +17,7 @@ import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeSetupError, ProviderError, UnparseableError
-from dagengine.judges.batches.collecting import Batches, BatchJournal, BatchLimits, Begun
+from dagengine.judges.batches.collecting import Batches, BatchJournal, BatchLimits, Entry
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import completion_in, message_usage, prompt_of, wire_type
@@ -102,29 +102,30 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
     def identity(self) -> str:
         """The model, the endpoint and the parameters."""
         parameters = sorted(public_value(self._parameters).items())
-        return f"{self.model}{digest_mark(self._real)} at {self._where} with {parameters!r}"
+        name = f"{self.model}{digest_mark(self._endpoint)}"
+        return f"{name} at {self._public_endpoint} with {parameters!r}"
 
     @property
     def durable_identity(self) -> str | None:
         """As of a `ProviderJudge` of the same model, where the endpoint is Anthropic's own."""
         options = dict(self._parameters)
-        if self._where != _ADDRESS:
-            options.setdefault("base_url", self._where)
-        return durable_name(f"{self.model}{digest_mark(self._real)}", options)
+        if self._public_endpoint != _ADDRESS:
+            options.setdefault("base_url", self._public_endpoint)
+        return durable_name(f"{self.model}{digest_mark(self._endpoint)}", options)
 
     @property
-    def _real(self) -> str:
+    def _endpoint(self) -> str:
         """The address that holds now."""
         return self._address or os.environ.get("ANTHROPIC_BASE_URL") or _ADDRESS
 
     @property
-    def _where(self) -> str:
-        return public_text(self._real.rstrip("/"))
+    def _public_endpoint(self) -> str:
+        return public_text(self._endpoint.rstrip("/"))
 
     @property
     def secrets(self) -> list[str]:
         own = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
-        return [*own, *secrets_of_address(self._real)]
+        return [*own, *secrets_of_address(self._endpoint)]
 
     async def _close(self, client: _Client, *, whole: bool) -> None:
         await client.http.aclose()
@@ -141,9 +142,11 @@ class AnthropicBatchJudge(SharedJudge[_Client]):
                 f"no key for the model {self.model!r}: set ANTHROPIC_API_KEY, or pass api_key="
             )
         http, _ = http_client(BodyReader(_RESULTS))
-        endpoint = endpoint_of(self._real, "base_url" if self._address else "ANTHROPIC_BASE_URL")
+        endpoint = endpoint_of(
+            self._endpoint, "base_url" if self._address else "ANTHROPIC_BASE_URL"
+        )
         api = _MessageBatches(http, endpoint, key)
-        journal = BatchJournal(self.journal, f"anthropic batches at {self._where}")
+        journal = BatchJournal(self.journal, f"anthropic batches at {self._public_endpoint}")
         return _Client(Batches(api, self._limits, journal), http)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
@@ -218,7 +221,7 @@ class _MessageBatches:
         # Not tried again: the provider may have taken it all the same.
         return str(json.loads(await self._request("POST", _PATH, content))["id"])
 
-    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+    async def find(self, entry: Entry, others: Collection[str]) -> str | None:
         """There are no marks: the first other batch after the attempt with as many questions.
 
         Should it be another one, its results have other names, and the questions are asked again.
@@ -227,8 +230,8 @@ class _MessageBatches:
         for batch in reversed(batches):  # the newest comes first
             name: str = batch["id"]
             created = datetime.datetime.fromisoformat(batch["created_at"]).timestamp()
-            as_many = sum(batch["request_counts"].values()) == len(begun.questions)
-            if name not in others and created >= begun.at - 60 and as_many:
+            as_many = sum(batch["request_counts"].values()) == len(entry.questions)
+            if name not in others and created >= entry.at - 60 and as_many:
                 return name
         return None
 

@@ -55,7 +55,7 @@ class BatchApi(Protocol):
         """Send a batch, marked with a token where that is possible; returns its id."""
         ...
 
-    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+    async def find(self, entry: Entry, others: Collection[str]) -> str | None:
         """The id of a batch that was begun by a process that died; None if it is not there.
 
         It is none of the `others`, which belong to batches that are known.
@@ -93,7 +93,7 @@ class Batches:
         self._collecting: _Batch | None = None
         self._all: list[_Batch] = []
         self._earlier: dict[str, deque[tuple[_Batch, str]]] = defaultdict(deque)
-        for entry in journal.under_way():
+        for entry in journal.in_progress():
             batch = _Batch(self, entry)
             self._all.append(batch)
             for name in entry.questions:
@@ -119,7 +119,7 @@ class Batches:
     def forget(self) -> None:
         """Take no batch up again that is settled: the run has kept its answers."""
         settled = filter(attrgetter("settled"), self._all)
-        self.journal.end(list(filter(None, map(attrgetter("begun"), settled))))
+        self.journal.end(list(filter(None, map(attrgetter("entry"), settled))))
         self._all = list(filterfalse(attrgetter("settled"), self._all))
 
 
@@ -129,12 +129,12 @@ class _Batch:
     When the one who works is cancelled the next one continues where it stopped.
     """
 
-    def __init__(self, batches: Batches, begun: Begun | None = None) -> None:
-        """`begun` is a batch of an earlier run."""
+    def __init__(self, batches: Batches, entry: Entry | None = None) -> None:
+        """`entry` is a batch of an earlier run."""
         self._api, self._limits, self._journal = batches.api, batches.limits, batches.journal
         self._failures: tuple[type[Exception], ...] = (JudgeError, *batches.api.failures)
-        self.begun = begun
-        self._is_earlier = begun is not None
+        self.entry = entry
+        self._is_earlier = entry is not None
         self._lines: list[bytes] = []
         self._names: list[str] = []
         self._equal = Counter[str]()
@@ -213,23 +213,23 @@ class _Batch:
         """The id of the batch, which is sent unless that was done."""
         # From here on it is paid for: a cancellation waits until its id is known.
         with anyio.CancelScope(shield=True):
-            if self.begun is None:
-                self.begun = self._journal.begin(self._names)
-                name = await self._api.start(self._lines, self.begun.token)
-                self._journal.note_id(self.begun, name)
-            elif self.begun.id is None:
-                ids = set(filter(None, map(attrgetter("id"), self._journal.under_way())))
-                name = await self._api.find(self.begun, ids) or ""
+            if self.entry is None:
+                self.entry = self._journal.begin(self._names)
+                name = await self._api.start(self._lines, self.entry.token)
+                self._journal.note_id(self.entry, name)
+            elif self.entry.id is None:
+                ids = set(filter(None, map(attrgetter("id"), self._journal.in_progress())))
+                name = await self._api.find(self.entry, ids) or ""
                 if not name:
                     raise ProviderError("it did not reach the provider", transient=True)
-                self._journal.note_id(self.begun, name)
-        assert self.begun is not None
-        assert self.begun.id is not None
-        return self.begun.id
+                self._journal.note_id(self.entry, name)
+            else:
+                name = self.entry.id
+        return name
 
 
 @dataclass(slots=True)
-class Begun:
+class Entry:
     """A batch that was begun: at what time, with which questions; its id where it is known."""
 
     token: str
@@ -249,7 +249,7 @@ class BatchJournal:
         self._path = None if path is None else Path(path)
         self._judge = judge
 
-    def under_way(self) -> list[Begun]:
+    def in_progress(self) -> list[Entry]:
         """Batches that earlier runs of this judge began and did not finish.
 
         Raises InputError while another process uses the journal.
@@ -260,12 +260,12 @@ class BatchJournal:
             lock.enter_context(one_writer(self._path))
             _locks[path] = lock
             atexit.register(lock.close)
-        batches: dict[str, Begun] = {}
+        batches: dict[str, Entry] = {}
         for line in self._lines():
             token = line.get("batch", "")
             if "questions" in line:
                 if line.get("judge") == self._judge and line["at"] > time.time() - _KEPT:
-                    batches[token] = Begun(token, line["at"], line["questions"])
+                    batches[token] = Entry(token, line["at"], line["questions"])
             elif "id" in line:
                 if token in batches:
                     batches[token].id = line["id"]
@@ -273,19 +273,19 @@ class BatchJournal:
                 batches.pop(token, None)
         return list(batches.values())
 
-    def begin(self, questions: Sequence[str]) -> Begun:
+    def begin(self, questions: Sequence[str]) -> Entry:
         """Note a batch before it is sent."""
-        batch = Begun(uuid.uuid4().hex, time.time(), questions)
+        batch = Entry(uuid.uuid4().hex, time.time(), questions)
         self._add({"batch": batch.token, "judge": self._judge, "at": batch.at,
                    "questions": questions})  # fmt: skip
         return batch
 
-    def note_id(self, begun: Begun, name: str) -> None:
+    def note_id(self, entry: Entry, name: str) -> None:
         """Note the id that the provider gave a batch."""
-        begun.id = name
-        self._add({"batch": begun.token, "id": name})
+        entry.id = name
+        self._add({"batch": entry.token, "id": name})
 
-    def end(self, batches: Sequence[Begun]) -> None:
+    def end(self, batches: Sequence[Entry]) -> None:
         """Forget batches whose answers are kept; without any left the file goes."""
         if self._path is None or not batches:
             return

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dagengine.errors import InputError, JudgeSetupError, ProviderError
-from dagengine.judges.batches.collecting import BatchApi, Batches, BatchJournal, BatchLimits, Begun
+from dagengine.judges.batches.collecting import BatchApi, Batches, BatchJournal, BatchLimits, Entry
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import Provider
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
@@ -129,11 +129,11 @@ class _OpenAIBatches:
         )  # fmt: skip
         return batch.id
 
-    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+    async def find(self, entry: Entry, others: Collection[str]) -> str | None:
         async for batch in self._api.batches.list(limit=100):
-            if (batch.metadata or {}).get(_TOKEN_KEY) == begun.token:
+            if (batch.metadata or {}).get(_TOKEN_KEY) == entry.token:
                 return batch.id
-            if batch.created_at < begun.at - 3600:  # they come from the newest on
+            if batch.created_at < entry.at - 3600:  # they come from the newest on
                 return None
         return None
 
@@ -224,7 +224,7 @@ class FileBatchJudge(OpenAIBatchJudge):
         return super()._name if self._engine is None else f"{super()._name} by {self._engine}"
 
     @property
-    def _called(self) -> str:
+    def _process_name(self) -> str:
         folder = hashlib.sha256(os.fsencode(self.folder.resolve())).hexdigest()[:16]
         return f"{self._name} (folder {folder})"
 
@@ -262,8 +262,8 @@ class _FileBatches:
             raise JudgeSetupError(f"cannot write {path}: {why}") from None
         return name
 
-    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
-        pattern = _QUESTIONS.format(f"*-{begun.token[:_TOKEN_LENGTH]}")
+    async def find(self, entry: Entry, others: Collection[str]) -> str | None:
+        pattern = _QUESTIONS.format(f"*-{entry.token[:_TOKEN_LENGTH]}")
         for path in self._folder.glob(pattern):
             return path.stem.removeprefix("questions-")
         return None

@@ -36,7 +36,7 @@ from dagengine.errors import (
     UnsupportedError,
     did_you_mean,
 )
-from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
+from dagengine.judges.deciding.forms import FORMS, DecidedAnswer, Form, shares
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
 from dagengine.judges.wire.completions import (
@@ -165,7 +165,7 @@ class DecisionJudge(EndpointJudge):
         return super()._name + (f" ({self.version})" if self.version else "")
 
     @property
-    def _called(self) -> str:
+    def _process_name(self) -> str:
         return f"{self._name} one by one" if self._alone else self._name
 
     async def answer(self, question: Question[T]) -> Answer[T]:
@@ -294,7 +294,7 @@ class DecisionJudge(EndpointJudge):
         return failure
 
     def _read(
-        self, question: Question[T], outcome: Said | JudgeError, usage: Usage, mode: str
+        self, question: Question[T], outcome: DecidedAnswer | JudgeError, usage: Usage, mode: str
     ) -> Answer[T] | JudgeError:
         try:
             if isinstance(outcome, JudgeError):

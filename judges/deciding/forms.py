@@ -42,7 +42,7 @@ _TIE = 1e-6  # by how much another option may be likelier than the one that was 
 _PLACE = re.compile(r"questions[\[.](\d+)")
 
 
-class Said(NamedTuple):
+class DecidedAnswer(NamedTuple):
     """The answer to one question: the option, the odds of all options, and the server's words."""
 
     value: str | bool
@@ -55,7 +55,7 @@ class DecisionReply(NamedTuple):
 
     model: str
     usage: Usage
-    outcomes: list[Said | JudgeError]
+    outcomes: list[DecidedAnswer | JudgeError]
 
 
 def _names(count: int) -> list[str]:
@@ -120,7 +120,7 @@ class Form:
         """All that was answered to each of so many questions."""
         raise NotImplementedError
 
-    def _outcome(self, answers: list[Any], question: Asked) -> Said | JudgeError:
+    def _outcome(self, answers: list[Any], question: Asked) -> DecidedAnswer | JudgeError:
         """Outcome of the answers to one question: there has to be exactly one, which fits."""
         raw = json.dumps(answers[0] if len(answers) == 1 else answers, ensure_ascii=False)
         try:
@@ -136,12 +136,12 @@ class Form:
                 raise ValueError(f"it is of the type {answer.get('type')!r:.80}, not {own_type!r}")
             if chance_key:  # what is as likely as not counts as true
                 chance = _chance(answer.get(chance_key))
-                return Said(chance >= 0.5, ((True, chance), (False, 1 - chance)), raw)
+                return DecidedAnswer(chance >= 0.5, ((True, chance), (False, 1 - chance)), raw)
             pairs = self._pairs(answer.get("probabilities"), question, kind)
             chances = _chances_of(pairs, question)
             total = math.fsum(chances.values())  # nearly 1
             odds = tuple((value, chances[value] / total) for value in question.meanings)
-            return Said(_option_of(answer, chances, kind), odds, raw)
+            return DecidedAnswer(_option_of(answer, chances, kind), odds, raw)
         except ValueError as error:
             return UnparseableError(f"the answer cannot be used: {error}", raw)
 

@@ -184,7 +184,7 @@ class ServerSize(NamedTuple):
 def size_for(
     file: ModelFile,
     window: int | None = None,
-    slots: int | None = None,
+    places: int | None = None,
     threads: int | None = None,
     material: int = 0,
 ) -> ServerSize:
@@ -199,9 +199,9 @@ def size_for(
         tokens_needed = material // _BYTES_PER_TOKEN + _BESIDE
         useful_window = max(_WINDOW, math.ceil(tokens_needed / _STEP) * _STEP)
         window = min(file.trained_window or _WINDOW, useful_window, max(tokens, _LEAST))
-    if slots is None:
-        slots = max(1, min(_PLACES, tokens // window))
-    return ServerSize(window, slots, threads)
+    if places is None:
+        places = max(1, min(_PLACES, tokens // window))
+    return ServerSize(window, places, threads)
 
 
 def own_threads() -> int:

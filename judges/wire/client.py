@@ -150,17 +150,17 @@ class EndpointJudge(SharedJudge[Connection]):
         return {**settings, "_api_key": None, "_pickled": True, "knows_server": False}
 
     @property
-    def _called(self) -> str:
-        """The name within one process; in stores it is `_name`."""
+    def _process_name(self) -> str:
+        """The name within one process, which may tell more apart than `_name`, that of stores."""
         return self._name
 
     @cached_property
     def identity(self) -> str:
         """Model, endpoint and parameters: what may change an answer."""
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
-        alone = f" {id(self._given):x}" if self._is_alone else ""
-        where = f"{self.base_url or 'default'}{self._mark}{alone}"
-        return f"{self._called} at {where} with {parameters}"
+        alone = f" {id(self._given):x}" if self._is_opaque else ""
+        where = f"{self.base_url or 'default'}{self._digest}{alone}"
+        return f"{self._process_name} at {where} with {parameters}"
 
     @property
     def durable_identity(self) -> str | None:
@@ -168,26 +168,26 @@ class EndpointJudge(SharedJudge[Connection]):
 
         None for a client that has an HTTP client or methods of its own, which may do anything.
         """
-        return None if self._is_alone else self.former_identity
+        return None if self._is_opaque else self.former_identity
 
     @property
     def former_identity(self) -> str | None:
         """The durable identity, also if answers are not stored any more."""
-        name = f"{self._name} at {public_address(self._where)}{self._mark}"
+        name = f"{self._name} at {public_address(self._endpoint)}{self._digest}"
         return durable_name(name, self._parameters)
 
     @property
-    def _where(self) -> str:
+    def _endpoint(self) -> str:
         """The address that holds now."""
-        return self._address or self._of_environment() or self.provider.url
+        return self._address or self._environment_address() or self.provider.url
 
     @property
-    def _mark(self) -> str:
+    def _digest(self) -> str:
         """Part of the identity that differs between judges with other headers or queries."""
-        return digest_mark([self._where, self._parameters], self._beside, self._api_key)
+        return digest_mark([self._endpoint, self._parameters], self._extra_pairs, self._api_key)
 
     @property
-    def _beside(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def _extra_pairs(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """The headers and the query that the client was given, or finds in the environment."""
         if self._given is None:
             lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "") if self.provider.address else ""
@@ -199,8 +199,8 @@ class EndpointJudge(SharedJudge[Connection]):
         return {**headers, **self._given._custom_headers}, self._given._custom_query
 
     @cached_property
-    def _is_alone(self) -> bool:
-        """Return whether nothing but the client itself says what it does with requests."""
+    def _is_opaque(self) -> bool:
+        """Return whether code of the caller's decides what becomes of requests."""
         if self._given is None:
             return False
         own = type(self._given)
@@ -215,7 +215,7 @@ class EndpointJudge(SharedJudge[Connection]):
         """The kind of judge and its model."""
         return f"{self.provider.name} {self.model}"
 
-    def _of_environment(self) -> str | None:
+    def _environment_address(self) -> str | None:
         """The address in the environment."""
         address = os.environ.get(self.provider.address)
         return address and f"{address.rstrip('/')}{self.provider.path}"
@@ -241,7 +241,7 @@ class EndpointJudge(SharedJudge[Connection]):
             return self._connection(api, None, owned=owned)
         http, direct = _transport().http_client(reader)
         own = None if self.provider is OPENAI else self.provider.url
-        address = self._address or self._of_environment() or own
+        address = self._address or self._environment_address() or own
         timeout = openai.Timeout(None, connect=_transport().CONNECT_TIMEOUT)
         options: dict[str, Any] = {"timeout": timeout}
         source = "base_url" if self._address else self.provider.address
@@ -276,9 +276,9 @@ class EndpointJudge(SharedJudge[Connection]):
     @property
     def secrets(self) -> list[str]:
         secrets = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
-        for address in (self._address, self._of_environment()):
+        for address in (self._address, self._environment_address()):
             secrets += secrets_of_address(address) if address else []
-        for pairs in self._beside:
+        for pairs in self._extra_pairs:
             secrets += secrets_in({"headers": {name: str(value) for name, value in pairs.items()}})
         return secrets
 
@@ -322,7 +322,7 @@ class EndpointJudge(SharedJudge[Connection]):
     @property
     def may_cut(self) -> bool:
         """True if the server may cut a prompt and not say so; a provider refuses long prompts."""
-        return self.chats and not self.capabilities.batched and not is_provider(self._where)
+        return self.chats and not self.capabilities.batched and not is_provider(self._endpoint)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int | None:
         """Number of tokens of messages, as the server counts them; None where it cannot say."""

@@ -308,11 +308,11 @@ def test_a_journal_holds_the_batches_of_each_judge_apart_and_survives_half_a_lin
     with path.open("a") as file:
         file.write('{"batch": "cut o')
     mine.note_id(begun, "batch-7")
-    found = mine.under_way()
+    found = mine.in_progress()
     assert [(one.id, list(one.questions)) for one in found] == [("batch-7", ["a-0", "b-0"])]
     mine.end(found)
-    assert mine.under_way() == []
-    assert [one.token for one in theirs.under_way()] == [other.token]
+    assert mine.in_progress() == []
+    assert [one.token for one in theirs.in_progress()] == [other.token]
     theirs.end([other])
     assert not path.exists()
 

@@ -24,10 +24,9 @@ from dagengine.judges.wire.dialects.demands import (
     Demands,
     Hypotheses,
     Lowering,
-    Requested,
+    RequestDemands,
     Trial,
 )
-from dagengine.judges.wire.dialects.failures import Complaint
 from dagengine.question import NO_USAGE, Answer, Question, Usage
 
 T = TypeVar("T", bound=BaseModel)
@@ -37,7 +36,7 @@ _WORDED: Final = frozenset({400, 402, 403, 404, 422, 500})
 
 
 @dataclass(slots=True)
-class Attempt(Requested, Generic[T]):
+class Attempt(RequestDemands, Generic[T]):
     """One way of asking a question: what it demands, and how it is sent.
 
     `room` says whether thoughts may be given more tokens.
@@ -55,18 +54,15 @@ class Attempt(Requested, Generic[T]):
         if complaint is None or isinstance(failure, RunawayError | UnparseableError | RefusedError):
             return None
         if isinstance(failure, TooLongError):
-            return self._room_for_prompt(failure, complaint) or None
+            # Only the limit makes room: such messages count the tokens of the schema, too.
+            is_full = (failure.needed or 0) > (failure.window or math.inf)
+            return None if is_full else self.limit_lowerings(complaint.said) or None
         lowerings = self.named_lowerings(complaint)
         if lowerings and complaint.status in _WORDED:
             return lowerings
         # What lasts has a cause that is known: the model, the quota.
         lasts = complaint.status != 404 and isinstance(failure, ProviderError) and failure.lasting
         return [] if not lasts and law.is_rejection(complaint) else None
-
-    def _room_for_prompt(self, failure: TooLongError, complaint: Complaint) -> list[Lowering]:
-        # Only the limit makes room: such messages count the tokens of the schema, too.
-        is_full = (failure.needed or 0) > (failure.window or math.inf)
-        return [] if is_full else self.limit_lowerings(complaint.said)
 
 
 async def ask_lawfully(
@@ -77,8 +73,8 @@ async def ask_lawfully(
 ) -> Answer[T] | JudgeError:
     """The answer to a question, asked for less where it is rejected; else the first error.
 
-    `attempt` makes the way of asking with such demands. `exploring` is
-    held while a question finds out, without any words, what others then need not.
+    `attempt` makes the way of asking with such demands. `exploring` is held while a question finds
+    out, without any words, what others then need not.
     """
     way = attempt(law.standing)
     outcome = await way.send()
@@ -106,16 +102,16 @@ async def ask_lawfully(
             way = attempt(trial.demands)
             outcome = await way.send()
             if isinstance(outcome, Answer):
-                trial.work(way.fields)
+                trial.note_success(way.fields)
                 return replace(outcome, usage=outcome.usage + spent)
             failure = outcome
         else:
             # The model was reached, or the server failed in a way that is not about demands.
             if isinstance(failure, UnparseableError):
-                trial.work(way.fields)
+                trial.note_success(way.fields)
             reported, spent = failure, spent + Usage(*failure.tokens)
     # Thoughts without an end in all the room that there is say more than the first ones.
     if isinstance(failure, RunawayError):
         reported = failure
-    reported.tokens = (spent.input_tokens, spent.output_tokens)
+    reported.tokens = spent.counts
     return reported

@@ -112,7 +112,7 @@ _NUMBER: Final = re.compile(r"(?<![\w.])\d{1,3}(?![\w.]*\d)")
 
 
 @dataclass(slots=True)
-class Requested:
+class RequestDemands:
     """What a request demands, by the `fields` of its demands, and what is asked if it is rejected.
 
     `limit` are the tokens that it names and that may be left out, and `alternatives` the
@@ -205,7 +205,7 @@ class Hypotheses:
     def note_help(self, key: str, complaint: str, steps: Iterable[Lowering], named: bool) -> None:
         """Note that a question worked with these steps, and was rejected without them.
 
-        `is_named` says that the words of all rejections named the demands.
+        `named` says that the words of all rejections named the demands.
         """
         self._cured.add(complaint)
         for step in steps:
@@ -237,7 +237,7 @@ class Trial:
         """Take the next step after a rejection; False if there is none left.
 
         `shape` are its words without numbers: a step that left them as they were is taken back.
-        `is_named` are the steps that the words name, `rungs` those to try where no words help.
+        `named` are the steps that the words name, `rungs` those to try where no words help.
         """
         if self._steps and shape == self._shapes[-1]:
             vain = self._steps.pop()
@@ -252,7 +252,7 @@ class Trial:
         self._tried.discard(self._steps.pop())
         return self._take(self._steps_without_words(rungs))
 
-    def work(self, asked: Collection[str]) -> None:
+    def note_success(self, asked: Collection[str]) -> None:
         """Note that the question was answered with `demands`, whose fields are `asked`."""
         self._law.note_success(set(asked).difference(map(_demand, self._steps)))
         if self._steps:

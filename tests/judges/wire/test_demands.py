@@ -17,7 +17,7 @@ from dagengine.judges.wire.dialects.demands import (
     Demands,
     Hypotheses,
     Lowering,
-    Requested,
+    RequestDemands,
     Trial,
 )
 from dagengine.judges.wire.dialects.failures import Complaint, blank_quotations, complaint_in
@@ -72,7 +72,7 @@ def ask(law: Hypotheses, server: Server, number: int) -> Iterator[bool | None]:
     trial = Trial(law, str(number))
     while True:
         yield None
-        request = Requested(trial.demands, asked)
+        request = RequestDemands(trial.demands, asked)
         named = request.named_lowerings(rejected)
         if not trial.lower(rejected.shape, named, request.ladder()):
             yield False
@@ -80,7 +80,7 @@ def ask(law: Hypotheses, server: Server, number: int) -> Iterator[bool | None]:
         asked = asked_with(trial.demands)
         rejected = server.reject(number, asked)
         if rejected is None:
-            trial.work(asked)
+            trial.note_success(asked)
             yield True
             return
 
@@ -158,7 +158,7 @@ def test_nobody_searches_twice_where_nothing_helps() -> None:
     ],
 )
 def test_the_number_of_log_probabilities_is_read(words: str, fewer: int) -> None:
-    steps = Requested(Demands(), ALL, alternatives=20).named_lowerings(complaint(words))
+    steps = RequestDemands(Demands(), ALL, alternatives=20).named_lowerings(complaint(words))
     assert steps[0] == Lowering("alternatives", fewer)
 
 
@@ -174,7 +174,7 @@ def test_words_that_repeat_the_prompt_name_nothing(shown: str) -> None:
     prompt = 'Judge this. "The API of logprobs\nand temperature is" well explained.'
     read = complaint_in(400, {"error": {"message": shown}}, prompt=prompt)
     assert read is not None
-    assert Requested(Demands(), ALL, alternatives=20).named_lowerings(read) == []
+    assert RequestDemands(Demands(), ALL, alternatives=20).named_lowerings(read) == []
     assert blank_quotations(shown, "") == shown
 
 

@@ -97,10 +97,7 @@ class TaskCompletionMetric(PrebuiltMetric):
     judged = (("actual_output", "tools_called"),)
 
     def __init__(
-        self,
-        *common: Any,
-        task: str | None = None,
-        **settings: Unpack[MetricSettings],
+        self, *common: Any, task: str | None = None, **settings: Unpack[MetricSettings]
     ) -> None:
         self.take_common(common, settings)
         self.task = task
@@ -141,7 +138,7 @@ class TaskCompletionMetric(PrebuiltMetric):
         )
 
     def _task_node(self, instructions: str, label: str, answer: Any) -> TaskNode:
-        method = "extract_outcome" if answer is _Outcome else "extract_task_and_outcome"
+        method = "extract_task_and_outcome" if self.task is None else "extract_outcome"
         fields = ("input", "actual_output", "tools_called")
         return TaskNode(
             instructions,

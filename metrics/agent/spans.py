@@ -172,8 +172,7 @@ class RecoveryMetric(SpansMetric):
 
     @staticmethod
     def settled(tools: list[Span]) -> list[Span]:
-        failed = [(index, span) for index, span in enumerate(tools) if span.error]
-        return [span for index, span in failed if _repeated(span, tools[index:])]
+        return [span for n, span in enumerate(tools) if span.error and _repeated(span, tools[n:])]
 
 
 def _repeated(failed: Span, later: list[Span]) -> bool:

@@ -81,8 +81,10 @@ class ToolUseMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         tools = CodeNode(lambda: list(self.available_tools), output_label="available_tools")
-        choices = self._verdicts(SELECTED, names_of_active, "replies", "tool selection", tools)
-        right = self._verdicts(RIGHT, names_of_calls, "calls", "arguments", tools)
+        replies = CodeNode(names_of_active, evaluation_params=["turns"], output_label="replies")
+        choices = self._verdicts("selection", SELECTED, replies, "tool selection", tools)
+        calls = CodeNode(names_of_calls, evaluation_params=["turns"], output_label="calls")
+        right = self._verdicts("argument", RIGHT, calls, "arguments", tools)
         parts = [
             CodeNode(chosen_share, evaluation_params=["turns"], inputs=[choices], name="selection"),
             CodeNode(right_share, evaluation_params=["turns"], inputs=[right], name="argument"),
@@ -90,11 +92,10 @@ class ToolUseMetric(PrebuiltMetric):
         return Graph(CodeNode(lesser_part, inputs=parts, name="score"))
 
     def _verdicts(
-        self, question: ItemQuestion, listing: Any, items: str, label: str, tools: CodeNode
+        self, part: str, question: ItemQuestion, over: CodeNode, label: str, tools: CodeNode
     ) -> VerdictListNode:
-        method = f"generate_{'selection' if items == 'replies' else 'argument'}_verdicts"
-        wording = self.wording(method, "turns", items, "available_tools")
-        over = CodeNode(listing, evaluation_params=["turns"], output_label=items)
+        items = str(over.output_label)
+        wording = self.wording(f"generate_{part}_verdicts", "turns", items, "available_tools")
         return self.judge_items(
             question, over, label, wording, ["turns"], kind=ConversationVerdicts, inputs=[tools]
         )

@@ -84,7 +84,7 @@ class ChatModel:
         else:
             answer = await in_daemon_thread(lambda: self._model.invoke(prompt))
         usage = getattr(answer, "usage_metadata", None) or {}
-        counts = (usage.get(name) or 0 for name in ("input_tokens", "output_tokens"))
+        tokens = Usage(usage.get("input_tokens") or 0, usage.get("output_tokens") or 0)
         content = getattr(answer, "content", answer)
         if isinstance(content, list):  # parts that are no text (pictures, calls of tools) left out
             texts = (part.get("text") if isinstance(part, dict) else part for part in content)
@@ -93,7 +93,7 @@ class ChatModel:
             raise UnparseableError(
                 f"the model returned {type(answer).__name__}, not text", repr(answer)
             )
-        return content, Usage(*counts)
+        return content, tokens
 
     def get_model_name(self) -> str:
         """The name of the model, where the object tells one."""

@@ -388,7 +388,7 @@ def relevance_of(item: Words, by_sentence: Sequence[Words], together: Words) -> 
 
 def usefulness_of(item: Words, by_sentence: Sequence[Words], together: Words) -> Overlap:
     """Largest overlap of a sentence with an item."""
-    share = max((_part(sentence, item) for sentence in by_sentence), default=0.0)
+    share = max(map(partial(_part, within=item), by_sentence), default=0.0)
     return Overlap(share, f"{share:.0%} of the words of one sentence are in it")
 
 

@@ -143,7 +143,7 @@ def line_up(contestants: Mapping[str, LLMTestCase], fields: Sequence[str], seed:
     return sorted(contestants, key=lot)
 
 
-def rotations(order: Sequence[str]) -> list[list[str]]:
+def rotations(order: Sequence[Any]) -> list[list[Any]]:
     """Every rotation of an order: each contestant stands once in every place."""
     return [[*order[start:], *order[:start]] for start in range(len(order))]
 
@@ -208,17 +208,17 @@ class BallotsNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         contestants, inputs = dict(given.fields)[_CONTESTANTS], dict(given.inputs)
         steps = step_list(given_steps(given, self._steps))
-        orders = rotations(inputs["line-up"])
+        names: list[str] = inputs["line-up"]
         # Judges favour a place in the list. Every contestant stands in every place once: a
         # judge that goes by the place alone gives each of them one vote, which is a tie.
-        line_ups = [[contestants[name] for name in order] for order in orders]
+        line_ups = rotations(list(map(contestants.__getitem__, names)))
         answers = await ask.each(self._comparison(steps, cases) for cases in line_ups)
         ballots = []
-        for order, answer in zip(orders, answers, strict=True):
+        for order, answer in zip(rotations(names), answers, strict=True):
             choice = cast(Any, answer.value)
             # The verdict `tie` is no mask: such a ballot has no winner.
-            names = {mask(index): name for index, name in enumerate(order)}
-            winner, reason = names.get(choice.verdict), retold(choice.reason, order)
+            labels = {mask(index): name for index, name in enumerate(order)}
+            winner, reason = labels.get(choice.verdict), retold(choice.reason, order)
             ballots.append(OrderVote(order=order, winner=winner, reason=reason))
         return NodeValue(ballots)
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import (
     Any,
     ClassVar,
@@ -198,7 +199,7 @@ class CriteriaMetric(PrebuiltMetric):
         self.reference = reference
         self.prompt = None if prompt is None else _usable(prompt, reference)
         self.parser = parser
-        self.name = name or "Criteria: " + ", ".join(criterion.name for criterion in self.criteria)
+        self.name = name or f"Criteria: {', '.join(map(attrgetter('name'), self.criteria))}"
 
     def graph(self) -> Graph:
         nodes: list[CriterionNode] = []
@@ -319,7 +320,7 @@ class CriteriaEvalChain:
     @property
     def evaluation_name(self) -> str:
         """The names of the criteria."""
-        return " ".join(criterion.name for criterion in self.metric.criteria)
+        return " ".join(map(attrgetter("name"), self.metric.criteria))
 
     def evaluate_strings(
         self, *, prediction: str, input: str | None = None, reference: str | None = None
@@ -399,7 +400,7 @@ def load_evaluator(
     if evaluator not in [*EvaluatorType]:
         if (why := answer_attribute(str(evaluator).upper())) is not None:
             raise InputError(f"load_evaluator makes no {str(evaluator)!r}; here: {why}")
-        kinds = ", ".join(repr(str(kind)) for kind in EvaluatorType)
+        kinds = ", ".join(map(repr, map(str, EvaluatorType)))
         metrics = "other kinds are metrics: GEval, FactualCorrectness, ToolCorrectnessMetric, …"
         raise InputError(f"no evaluator is called {evaluator!r}; use {kinds}; {metrics}")
     kind = EvaluatorType(evaluator)

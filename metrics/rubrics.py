@@ -121,11 +121,11 @@ class RubricNode(VerdictListNode):
         alike: dict[tuple[str, ...], list[int]] = {}
         for index in dict.fromkeys(_firsts(items)):
             alike.setdefault(items[index].verdicts, []).append(index)
-        return [
-            group[start : start + (size or len(group))]
-            for group in alike.values()
-            for start in range(0, len(group), size or len(group))
-        ]
+        groups: list[Sequence[int]] = []
+        for indices in alike.values():
+            step = size or len(indices)
+            groups += (indices[start : start + step] for start in range(0, len(indices), step))
+        return groups
 
     def in_order(self, items: Sequence[Any], judged: Mapping[int, Judgement]) -> list[Judgement]:
         return list(map(self.mark, items, (judged[index] for index in _firsts(items))))

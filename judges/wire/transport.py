@@ -50,7 +50,7 @@ CONNECT_TIMEOUT: Final = 30.0
 """Seconds that connecting may take; the gateway limits the time of a call."""
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
-_OF_AIOHTTP = frozenset({"accept-encoding", "connection", "content-length", "host"})
+_OF_AIOHTTP = frozenset({b"accept-encoding", b"connection", b"content-length", b"host"})
 _PIECE = 1 << 14  # bytes of a long body that are taken at once
 Headers = Iterable[tuple[str, str]]
 
@@ -181,8 +181,8 @@ def _response(
 
 def _own_headers(request: httpx2.Request) -> list[tuple[str, str]]:
     """The headers of a request without those that aiohttp writes itself."""
-    pairs = ((name.decode(), value.decode()) for name, value in request.headers.raw)
-    return [pair for pair in pairs if pair[0].lower() not in _OF_AIOHTTP]
+    headers = request.headers.raw
+    return [(k.decode(), v.decode()) for k, v in headers if k.lower() not in _OF_AIOHTTP]
 
 
 def certificates() -> ssl.SSLContext:

@@ -235,9 +235,7 @@ class StepwiseMetric(PrebuiltMetric):
             )
         self.criteria = criteria
         self.steps: Sequence[str] | None = self._checked_steps(evaluation_steps)
-        self.evaluation_params = tuple(
-            dict.fromkeys(field_name(param) for param in evaluation_params or ())
-        )
+        self.evaluation_params = tuple(dict.fromkeys(map(field_name, evaluation_params or ())))
 
     def _checked_steps(self, steps: Sequence[str] | None) -> list[str] | None:
         if self.criteria is None and steps is None:

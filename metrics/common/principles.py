@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -229,7 +230,7 @@ def criteria_of(given: GivenCriteria | None) -> tuple[Criterion, ...]:
     criteria = _read_criteria(Criteria.HELPFULNESS if given is None else given)
     if not criteria:
         raise InputError("there is no criterion; name at least one")
-    names = [criterion.name for criterion in criteria]
+    names = list(map(attrgetter("name"), criteria))
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"the criterion {name!r} is given twice")
@@ -254,7 +255,7 @@ def _read_criteria(given: GivenCriteria) -> list[Criterion]:
     if isinstance(given, OneCriterion) or _is_principle(given):
         return [_criterion(given)]
     if isinstance(given, Iterable):
-        return [_criterion(criterion) for criterion in given]
+        return list(map(_criterion, given))
     raise _no_criterion(given)
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from operator import attrgetter
 from typing import (
     Any,
@@ -98,19 +99,14 @@ class CriterionNode(JudgingNode):
     kind = "criterion"
     grades = True
 
-    def __init__(
-        self,
-        criterion: Criterion,
-        labelled: bool,
-        prompt: PromptTemplate | None,
-        parser: Parser | None = None,
-    ) -> None:
+    def __init__(self, metric: CriteriaMetric, criterion: Criterion) -> None:
+        prompt = metric.prompt
         placeholders = prompt.placeholders() if prompt else ("input", "output", "reference")
         fields = [field for placeholder, field in _PLACES.items() if placeholder in placeholders]
         # A metric without a reference must not depend on whether a case has one.
-        if not labelled and "expected_output" in fields:
+        if not metric.reference and "expected_output" in fields:
             fields.remove("expected_output")
-        parser = parser or (LastLine() if prompt else None)
+        parser = metric.parser or (LastLine() if prompt else None)
         super().__init__(name=criterion.name, evaluation_params=fields, parser=parser)
         self.criterion = criterion
         # Not `self.prompt`: its placeholders are not the names of case fields.
@@ -200,10 +196,7 @@ class CriteriaMetric(PrebuiltMetric):
         self.name = name or f"Criteria: {', '.join(map(attrgetter('name'), self.criteria))}"
 
     def graph(self) -> Graph:
-        nodes: list[CriterionNode] = []
-        for criterion in self.criteria:
-            nodes.append(CriterionNode(criterion, self.reference, self.prompt, self.parser))
-        return Graph(root_nodes=nodes)
+        return Graph(root_nodes=map(partial(CriterionNode, self), self.criteria))
 
     def spec(self) -> MetricSpec:
         return replace(super().spec(), combine="min")

@@ -78,19 +78,11 @@ class RubricNode(VerdictListNode):
 
     of_criteria = True
 
-    def __init__(
-        self,
-        criteria: BaseNode,
-        gates: bool,
-        unsure: Unsure | None,
-        show_points: bool,
-        evaluation_params: Sequence[str],
-        **settings: Any,
-    ) -> None:
-        subject = "the material"
-        if "turns" in evaluation_params:
+    def __init__(self, metric: RubricMetric, criteria: BaseNode, *, gates: bool) -> None:
+        subject, unsure = "the material", metric.unsure
+        if "turns" in metric.evaluation_params:
             subject = "what the assistant says"
-        elif "actual_output" in evaluation_params:
+        elif "actual_output" in metric.evaluation_params:
             subject = "`actual_output`"
         words = _WORDS.format(subject=subject, met=MET, unmet=UNMET)
         super().__init__(
@@ -99,10 +91,11 @@ class RubricNode(VerdictListNode):
             "gates" if gates else "verdicts",
             verdicts=(MET, UNMET) + (UNSURE,) * (unsure is not None),
             item_label="criterion",
-            evaluation_params=evaluation_params,
-            **settings,
+            evaluation_params=metric.evaluation_params,
+            per_call=metric.size,
+            examples=metric.examples,
         )
-        self.gates, self.unsure, self.show_points = gates, unsure, show_points
+        self.gates, self.unsure, self.show_points = gates, unsure, metric.show_points
 
     def _split(self, reads: Given) -> tuple[list[Any], Given]:
         items, context = super()._split(reads)
@@ -253,13 +246,8 @@ class RubricMetric(PrebuiltMetric):
             evaluation_params=filter(None, [self.path]),
             name="criteria",
         )
-        verdicts, gates = (
-            RubricNode(
-                *(criteria, of_gates, self.unsure, self.show_points, self.evaluation_params),
-                per_call=self.size, examples=self.examples,
-            )
-            for of_gates in (False, True)
-        )  # fmt: skip
+        verdicts = RubricNode(self, criteria, gates=False)
+        gates = RubricNode(self, criteria, gates=True)
         score = CodeNode(self.count_points, inputs=[criteria, verdicts], name="score")
         if not self.path and not any(item.gate for item in self.items):
             return Graph(score)

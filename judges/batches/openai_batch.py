@@ -99,10 +99,11 @@ class OpenAIBatchJudge(OpenAIJudge):
         if whole and isinstance(client, _BatchConnection):  # the answers are kept
             client.batches.forget()
 
-    def _connection(self, api: AsyncOpenAI, direct: Any, *, owned: bool) -> Connection:
+    def _connect(self) -> Connection:
+        plain = super()._connect()
         journal = BatchJournal(self.journal, f"openai batches at {self.base_url or 'default'}")
-        connection = _BatchConnection(api, owned=owned)
-        connection.batches = Batches(self._batch_api(api), self._limits, journal)
+        connection = _BatchConnection(plain.api, owned=plain.owned)
+        connection.batches = Batches(self._batch_api(plain.api), self._limits, journal)
         return connection
 
     def _batch_api(self, api: AsyncOpenAI) -> BatchApi:

@@ -40,8 +40,6 @@ from dagengine.redaction import (
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from dagengine.judges.wire.transport import AiohttpTransport
-
 _NO_KEY = "not-needed"
 _ACCOUNTS = {"organization": "OPENAI_ORG_ID", "project": "OPENAI_PROJECT_ID"}
 
@@ -238,7 +236,7 @@ class EndpointJudge(SharedJudge[Connection]):
         reader = BodyReader(self.max_bytes)
         if self._given is not None:
             api, owned = _transport().of_this_loop(self._given, reader)
-            return self._connection(api, None, owned=owned)
+            return Connection(api, owned=owned)
         http, direct = _transport().http_client(reader)
         own = None if self.provider is OPENAI else self.provider.url
         address = self._address or self._environment_address() or own
@@ -254,7 +252,7 @@ class EndpointJudge(SharedJudge[Connection]):
         api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
         if self.provider is not OPENAI:  # other providers need not know who that is
             api.organization = api.project = None
-        return self._connection(api, direct, owned=True)
+        return Connection(api, direct, owned=True)
 
     def _key(self, endpoint: Endpoint | None) -> str:
         """The key for an endpoint; raises JudgeSetupError if it needs one and none is set."""
@@ -267,11 +265,6 @@ class EndpointJudge(SharedJudge[Connection]):
                 f"(--base-url) for a server that needs none{cause}"
             )
         return key
-
-    def _connection(
-        self, api: AsyncOpenAI, direct: AiohttpTransport | None, *, owned: bool
-    ) -> Connection:
-        return Connection(api, direct, owned=owned)
 
     @property
     def secrets(self) -> list[str]:

@@ -110,7 +110,7 @@ def _runaway(raw: str, thoughts: str, limit: int | None, *, cut: bool = True) ->
         return RunawayError(f"the answer was {where}; {_MORE_TOKENS}", raw)
     end = f", and was {where}" if cut else ""
     length, unit = len(raw) - loop.start, loop.unit
-    if loop.is_blank:
+    if not loop.unit.strip():
         repetition, hint = f"its last {length:,} characters are blank", _NO_BLANKS
     else:
         times = f"{length // len(unit):,} times from character {loop.start:,} on"
@@ -123,11 +123,6 @@ class Loop(NamedTuple):
 
     start: int
     unit: str
-
-    @property
-    def is_blank(self) -> bool:
-        """Return whether it is nothing but blanks and line ends."""
-        return not self.unit.strip()
 
 
 def loop_in(text: str) -> Loop | None:

@@ -98,7 +98,8 @@ class RubricItem(BaseModel):
                 raise InputError(f"a criterion has {pair}, which are the same: keep one of them")
             spelt[name] = spelling
             if value is not None:  # a column that a row leaves empty is none
-                values[name] = _LADDERS[spelling](value) if name == "levels" else value
+                read = _LADDERS.get(spelling)
+                values[name] = value if read is None else read(value)
         if "criterion" not in values:
             raise InputError(f"a criterion without a text: write 'criterion', got {given!r:.80}")
         return cls(**values)
@@ -204,7 +205,6 @@ def levels_of_choices(given: Any) -> Any:
 
 
 _LADDERS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "levels": lambda given: given,
     "options": levels_of_options,
     "choices": levels_of_choices,
 }

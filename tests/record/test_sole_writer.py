@@ -115,6 +115,6 @@ def test_what_two_sessions_record_at_once_is_all_kept(tmp_path: Path, only_used:
 
 def test_batches_of_a_journal_are_taken_up_by_one_process(tmp_path: Path) -> None:
     with one_writer(tmp_path / "batches"), pytest.raises(InputError, match="another run"):
-        BatchJournal(tmp_path / "batches", "a judge").under_way()
+        BatchJournal(tmp_path / "batches", "a judge").in_progress()
     for judge in ("a judge", "another of this process"):
-        assert BatchJournal(tmp_path / "batches", judge).under_way() == []
+        assert BatchJournal(tmp_path / "batches", judge).in_progress() == []

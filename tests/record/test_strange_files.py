@@ -131,7 +131,7 @@ def test_stores_and_recordings_are_files(tmp_path: Path, kind: str) -> None:
         lambda: connect(place / "of", 1.0),
         lambda: connect_to_read(place / "of", 1.0),
         lambda: Recording.read(place / "of"),
-        lambda: BatchJournal(place / "of", "judge").under_way(),
+        lambda: BatchJournal(place / "of", "judge").in_progress(),
     ]
     for opened in openers:
         with pytest.raises(InputError, match=f"is {kind[:6]}"):

@@ -65,8 +65,6 @@ def test_a_text_that_ends_otherwise_has_no_loop(text: str) -> None:
 def test_blanks_without_an_end_are_a_loop_of_blanks() -> None:
     loop = loop_in('{"verdict":' + " \n" * 50)
     assert loop == Loop(11, " \n")
-    assert Loop(11, " \n").is_blank
-    assert not Loop(0, "a b").is_blank
 
 
 def test_of_a_very_long_text_the_end_is_looked_at() -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets, order_odds
@@ -50,7 +49,7 @@ class ContextualPrecisionMetric(PrebuiltMetric):
         # short or misnumbered is asked again, where zipping it would have scored the wrong ranks.
         wording = self.wording("generate_verdicts", *fields)
         verdicts = self.judge_items(USEFUL, fields[-1], "usefulness", wording, fields[:-1])
-        return Graph(CodeNode(mean_precision, inputs=[verdicts], name="score"))
+        return self.score_graph(mean_precision, [verdicts])
 
 
 def mean_precision(verdicts: list[Judgement]) -> NodeValue:

@@ -49,7 +49,7 @@ class ContextualRecallMetric(PrebuiltMetric):
         verdicts = self.judge_items(
             ATTRIBUTABLE, split, "attribution", wording, reads, quote_from=reads[1:]
         )
-        return Graph(CodeNode(attributable_share, inputs=[split, verdicts], name="score"))
+        return self.score_graph(attributable_share, [split, verdicts])
 
 
 def sentences_to_find(expected_output: str, contexts: list[str]) -> list[str]:

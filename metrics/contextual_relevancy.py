@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.node import AskingNode
-from dagengine.graph.nodes import CodeNode, verdict_of
+from dagengine.graph.nodes import verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.extraction import (
@@ -90,7 +90,7 @@ class ContextualRelevancyMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         wording = self.wording("generate_verdicts", "input", "context")
-        return Graph(CodeNode(relevant_share, inputs=[EachContextNode(wording)], name="score"))
+        return self.score_graph(relevant_share, [EachContextNode(wording)])
 
 
 class EachContextNode(AskingNode):

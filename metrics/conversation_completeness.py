@@ -83,7 +83,7 @@ class ConversationCompletenessMetric(PrebuiltMetric):
         verdicts = self.judge_items(
             SATISFIED, intentions, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
         )
-        return Graph(CodeNode(satisfied_share, inputs=[intentions, verdicts], name="score"))
+        return self.score_graph(satisfied_share, [intentions, verdicts])
 
 
 def intentions_of(wording: Wording = None) -> CodeNode:

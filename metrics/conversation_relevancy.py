@@ -9,7 +9,7 @@ from typing import Any, Literal
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of
 from dagengine.graph.node import AskingNode
-from dagengine.graph.nodes import CodeNode, verdict_of
+from dagengine.graph.nodes import verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import Wording
 from dagengine.metrics.common.turns import (
@@ -59,10 +59,7 @@ class ConversationRelevancyMetric(WindowedMetric):
     def graph(self) -> Graph:
         wording = self.wording("generate_verdict", "window")
         verdicts = WindowVerdictsNode(self.window_size, wording)
-        score = CodeNode(
-            relevant_share, evaluation_params=["turns"], inputs=[verdicts], name="score"
-        )
-        return Graph(score)
+        return self.score_graph(relevant_share, [verdicts], ["turns"])
 
 
 TurnRelevancyMetric = ConversationRelevancyMetric

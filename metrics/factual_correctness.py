@@ -74,7 +74,7 @@ class FactualCorrectness(PrebuiltMetric):
         if self.mode == "recall":
             return Graph(self._recall())
         parts = [self._precision(), self._recall()]
-        return Graph(CodeNode(self.f_score, inputs=parts, name="score"))
+        return self.score_graph(self.f_score, parts)
 
     def _precision(self) -> CodeNode:
         inputs = self._claims_stated("actual_output", "expected_output", "claims of the answer")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
@@ -41,10 +40,7 @@ class HallucinationMetric(PrebuiltMetric):
         fields = ["actual_output", "context"]
         wording = self.wording("generate_verdicts", *fields)
         verdicts = self.judge_items(AGREES, "context", "agreement", wording, fields[:1])
-        score = CodeNode(
-            uncontradicted_share, evaluation_params=fields[1:], inputs=[verdicts], name="score"
-        )
-        return Graph(score)
+        return self.score_graph(uncontradicted_share, [verdicts], fields[1:])
 
 
 def uncontradicted_share(contexts: list[str], verdicts: list[Judgement]) -> NodeValue:

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 from pydantic import BaseModel, ValidationError
 
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 
@@ -38,7 +37,7 @@ class JsonCorrectnessMetric(PrebuiltMetric):
         self.expected_schema = expected_schema
 
     def graph(self) -> Graph:
-        return Graph(CodeNode(self.validated, evaluation_params=["actual_output"], name="score"))
+        return self.score_graph(self.validated, [], ["actual_output"])
 
     def spec(self) -> MetricSpec:
         return replace(super().spec(), reason_if_perfect=False)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.list_nodes import judgement_of, number_items
 from dagengine.graph.node import AskingNode
-from dagengine.graph.nodes import CodeNode, verdict_of
+from dagengine.graph.nodes import verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import Wording, distinct, item_check
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
@@ -92,10 +92,7 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
             self.wording("generate_facts", "known", "stretch"),
             self.wording("generate_verdict", "known", "stretch"),
         )
-        score = CodeNode(
-            retained_share, evaluation_params=["turns"], inputs=[retention], name="score"
-        )
-        return Graph(score)
+        return self.score_graph(retained_share, [retention], ["turns"])
 
 
 class Reply(BaseModel):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import fixed_list
@@ -55,7 +54,7 @@ class PromptAlignmentMetric(PrebuiltMetric):
         instructions = fixed_list(self.prompt_instructions, "prompt_instructions")
         wording = self.wording("generate_verdicts", *fields)
         verdicts = self.judge_items(FOLLOWED, instructions, "obedience", wording, fields[1:])
-        return Graph(CodeNode(followed_share, inputs=[instructions, verdicts], name="score"))
+        return self.score_graph(followed_share, [instructions, verdicts])
 
 
 def followed_share(instructions: list[str], verdicts: list[Judgement]) -> NodeValue:

@@ -6,7 +6,6 @@ import math
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
@@ -42,7 +41,7 @@ class RagasMetric(PrebuiltMetric):
             name_after(precision, precision.graph().root_nodes[0]),
             name_after(recall, recall.graph().root_nodes[0]),
         ]
-        return Graph(CodeNode(mean_of_parts, inputs=parts, name="score"))
+        return self.score_graph(mean_of_parts, parts)
 
 
 def name_after(part: PrebuiltMetric, score: BaseNode) -> BaseNode:

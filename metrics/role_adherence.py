@@ -56,10 +56,7 @@ class RoleAdherenceMetric(PrebuiltMetric):
         verdicts = self.judge_items(
             IN_ROLE, names, "role adherence", wording, fields, kind=ConversationVerdicts
         )
-        score = CodeNode(
-            in_role_share, evaluation_params=["turns"], inputs=[verdicts], name="score"
-        )
-        return Graph(score)
+        return self.score_graph(in_role_share, [verdicts], ["turns"])
 
 
 def names_of_replies(turns: list[Turn]) -> list[str]:

@@ -114,9 +114,7 @@ class SummarizationMetric(PrebuiltMetric):
         )
 
     def graph(self) -> Graph:
-        return Graph(
-            CodeNode(lesser_part, inputs=[self._alignment(), self._coverage()], name="score")
-        )
+        return self.score_graph(lesser_part, [self._alignment(), self._coverage()])
 
     def _alignment(self) -> BaseNode:
         limit = self.truths_extraction_limit

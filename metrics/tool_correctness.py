@@ -13,7 +13,6 @@ import networkx as nx
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.system.terminal import few
@@ -81,7 +80,7 @@ class ToolCorrectnessMetric(PrebuiltMetric):
             return _score(Matching(called, expected, pairs, in_order), precision)
 
         fields = ["tools_called", "expected_tools"]
-        return Graph(CodeNode(score, evaluation_params=fields, name="score"))
+        return self.score_graph(score, [], fields)
 
 
 def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:

@@ -31,10 +31,7 @@ class CallsMetric(PrebuiltMetric):
         verdicts = self.judge_items(
             self.question, calls, self.label, wording, fields, items_of="tools_called"
         )
-        score = CodeNode(
-            self.right_share, evaluation_params=["tools_called"], inputs=[verdicts], name="score"
-        )
-        return Graph(score)
+        return self.score_graph(self.right_share, [verdicts], ["tools_called"])
 
     @classmethod
     def right_share(cls, tools_called: list[ToolCall], verdicts: list[Judgement]) -> NodeValue:

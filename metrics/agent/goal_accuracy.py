@@ -62,7 +62,7 @@ class GoalAccuracyMetric(PrebuiltMetric):
             CodeNode(satisfied_share, inputs=[goals, reached], name="goals"),
             CodeNode(pursued_share, inputs=[goals, planned], name="plans"),
         ]
-        return Graph(CodeNode(mean_of_parts, inputs=parts, name="score"))
+        return self.score_graph(mean_of_parts, parts)
 
 
 def pursued_share(intentions: list[str], verdicts: list[Judgement]) -> NodeValue:

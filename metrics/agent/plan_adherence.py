@@ -77,7 +77,7 @@ class PlanAdherenceMetric(PrebuiltMetric):
         steps = CodeNode(as_they_are, inputs=[plan], output_label="steps")
         wording = self.wording("generate_verdicts", "steps", "plan", *fields)
         verdicts = self.judge_items(CARRIED_OUT, steps, "adherence", wording, fields, inputs=[plan])
-        return Graph(CodeNode(carried_out_share, inputs=[plan, verdicts], name="score"))
+        return self.score_graph(carried_out_share, [plan, verdicts])
 
 
 class PlanNode(ExtractionNode):

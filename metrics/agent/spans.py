@@ -56,9 +56,7 @@ class SpansMetric(PrebuiltMetric):
         spans = CodeNode(self.gate, evaluation_params=["tools"], output_label="calls", name="calls")
         wording = self.wording("generate_verdicts", *self.reads, "calls")
         verdicts = self.judge_items(self.question, spans, self.label, wording, self.reads)
-        inputs = [spans, verdicts]
-        score = CodeNode(self.right_share, evaluation_params=["tools"], inputs=inputs, name="score")
-        return Graph(score)
+        return self.score_graph(self.right_share, [spans, verdicts], ["tools"])
 
     @classmethod
     def right_share(

@@ -89,7 +89,7 @@ class ToolUseMetric(PrebuiltMetric):
             CodeNode(chosen_share, evaluation_params=["turns"], inputs=[choices], name="selection"),
             CodeNode(right_share, evaluation_params=["turns"], inputs=[right], name="argument"),
         ]
-        return Graph(CodeNode(lesser_part, inputs=parts, name="score"))
+        return self.score_graph(lesser_part, parts)
 
     def _verdicts(
         self, part: str, question: ItemQuestion, over: CodeNode, label: str, tools: CodeNode

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import OPINIONS, Opinions, findings_of
@@ -23,11 +22,11 @@ class FaultsMetric(PrebuiltMetric):
     it is a fault. `item` and `items` are what one and many of them are called, `label` what the
     verdicts are called, `passed` what the good items are. `listing` asks for the list, `question`
     about each item; yes says that it is a fault. Both may name the settings of the metric that are
-    in `needs`. Methods of the `template` by the names in `methods` replace them. The list is made
-    in view of the fields in `beside`, too.
+    in `needs`. A method of the `template`, called `lists`, replaces the first prompt, and
+    `generate_verdicts` the second. The list is made in view of the fields in `beside`, too.
     """
 
-    methods: ClassVar[tuple[str, str]]
+    lists: ClassVar[str]
     listing: ClassVar[str]
     question: ClassVar[ItemQuestion]
     answer: ClassVar[type[BaseModel]]
@@ -40,18 +39,17 @@ class FaultsMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         (name,) = self.answer.model_fields
-        lists, judges = self.methods
         settings: dict[str, Any] = {}
         texts: dict[str, str] = {}  # as prompts show them
         for need in self.needs:
             value = settings[need] = getattr(self, need)
             texts[need] = value if isinstance(value, str) else ", ".join(value)
-        wording = self.wording(lists, "actual_output", *self.beside, **settings)
+        wording = self.wording(self.lists, "actual_output", *self.beside, **settings)
         items = findings_of(self.listing.format(**texts), self.answer, self.beside, wording)
         question = self.question.format(**texts)
-        wording = self.wording(judges, name, **settings)
+        wording = self.wording("generate_verdicts", name, **settings)
         verdicts = self.judge_items(question, items, self.label, wording)
-        return Graph(CodeNode(self.harmless_share, inputs=[items, verdicts], name="score"))
+        return self.score_graph(self.harmless_share, [items, verdicts])
 
     @classmethod
     def harmless_share(cls, items: list[str], verdicts: list[Judgement]) -> NodeValue:
@@ -75,6 +73,5 @@ class OpinionMetric(FaultsMetric):
     """The share of the answer's opinions for which `question` is not true."""
 
     counts_faults = True
-    methods = ("generate_opinions", "generate_verdicts")
-    listing = OPINIONS
+    listing, lists = OPINIONS, "generate_opinions"
     answer, item, items = Opinions, ITEM, "opinions"

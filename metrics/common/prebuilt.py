@@ -13,6 +13,7 @@ from dagengine.graph.graph import Graph, Judged, MetricSpec, is_blank
 from dagengine.graph.judging import Quotes, Unsupported
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.metrics.common.default_prompts import ItemQuestion
@@ -188,6 +189,13 @@ class PrebuiltMetric(DrawnMetric):
             per_call=self.verdicts_per_call,
             **settings,
         )
+
+    @staticmethod
+    def score_graph(
+        function: Callable[..., Any], inputs: Iterable[BaseNode], reads: Iterable[str] = ()
+    ) -> Graph:
+        """The graph that ends in the score of a function, which `reads` fields and gets inputs."""
+        return Graph(CodeNode(function, evaluation_params=reads, inputs=inputs, name="score"))
 
 
 def at_least_one(name: str, limit: int | None) -> int | None:

@@ -52,10 +52,10 @@ class MisuseMetric(FaultsMetric):
     """
 
     # `FaultsMetric` builds the graph: the judge lists services as an `answer` (in view of `input`,
-    # too), then says of each whether it is a misuse. The two `methods` may replace the prompts.
+    # too), then says of each whether it is a misuse. Methods of the `template` word both.
     title = "Misuse"
     listing, question = SERVICES, OUTSIDE
-    template, methods = MisuseTemplate, ("generate_misuses", "generate_verdicts")
+    template, lists = MisuseTemplate, "generate_misuses"
     answer, item, items = Services, OUTSIDE.item, "services"
     label, passed = "misuse", "within the domain"
     beside, needs = ("input",), ("domain",)

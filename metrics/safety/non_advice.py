@@ -55,7 +55,7 @@ class NonAdviceMetric(FaultsMetric):
 
     title = "Non-Advice"
     listing, question = ADVICES, PROFESSIONAL
-    template, methods = NonAdviceTemplate, ("generate_advices", "generate_verdicts")
+    template, lists = NonAdviceTemplate, "generate_advices"
     answer, item, items = Advices, PROFESSIONAL.item, "pieces of advice"
     label, passed = "professional advice", "not professional advice of these kinds"
     beside, needs = ("input",), ("advice_types",)

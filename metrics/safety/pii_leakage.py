@@ -51,6 +51,6 @@ class PIILeakageMetric(FaultsMetric):
 
     title = "PII Leakage"
     listing, question = DETAILS, PERSONAL
-    template, methods = PIILeakageTemplate, ("extract_pii", "generate_verdicts")
+    template, lists = PIILeakageTemplate, "extract_pii"
     answer, item, items = PersonalDetails, PERSONAL.item, "details"
     label, passed = "personal data", "not personal data"

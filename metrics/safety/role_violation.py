@@ -59,7 +59,7 @@ class RoleViolationMetric(FaultsMetric):
 
     title = "Role Violation"
     listing, question = DEPARTURES, BREAKS
-    template, methods = RoleViolationTemplate, ("extract_role_violations", "generate_verdicts")
+    template, lists = RoleViolationTemplate, "extract_role_violations"
     answer, item, items = Departures, BREAKS.item, "departures"
     label, passed = "role violation", "within the role"
     beside, needs = ("input",), ("role",)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import fixed_list
@@ -78,8 +77,7 @@ class TopicAdherenceMetric(PrebuiltMetric):
         taken_up = self.judge_items(
             TAKEN_UP, intentions, "answer", wording, ["turns"], kind=ConversationVerdicts
         )
-        score = CodeNode(adherent_share, inputs=[intentions, on_topic, taken_up], name="score")
-        return Graph(score)
+        return self.score_graph(adherent_share, [intentions, on_topic, taken_up])
 
 
 def adherent_share(

@@ -19,10 +19,10 @@ from dagengine.metrics.common.extraction import (
     item_check,
     nothing_found,
 )
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.common.prebuilt import share
 from dagengine.metrics.common.turns import (
+    ConversationMetric,
     ConversationTask,
-    ConversationVerdicts,
     conversation_prompt,
     items_prompt,
 )
@@ -67,7 +67,7 @@ class ConversationCompletenessTemplate:
         return items_prompt(SATISFIED, turns, intentions)
 
 
-class ConversationCompletenessMetric(PrebuiltMetric):
+class ConversationCompletenessMetric(ConversationMetric):
     """The share of the user's intentions that the assistant satisfied.
 
     Reads `turns`; 2 calls. Score: satisfied / intentions, from 0 to 1, and 1 when the user never
@@ -75,14 +75,11 @@ class ConversationCompletenessMetric(PrebuiltMetric):
     """
 
     title, template = "Conversation Completeness", ConversationCompletenessTemplate
-    judged = (("turns",),)
 
     def graph(self) -> Graph:
         intentions = intentions_of(self.wording("extract_user_intentions", "turns"))
         wording = self.wording("generate_verdicts", "turns", "intentions")
-        verdicts = self.judge_items(
-            SATISFIED, intentions, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
-        )
+        verdicts = self.judge_items(SATISFIED, intentions, "satisfaction", wording, ["turns"])
         return self.score_graph(satisfied_share, [intentions, verdicts])
 
 

@@ -15,8 +15,9 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import Wording, distinct, item_check
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.common.prebuilt import share
 from dagengine.metrics.common.turns import (
+    ConversationMetric,
     conversation_prompt,
     flat,
     given_replies,
@@ -74,7 +75,7 @@ class KnowledgeRetentionTemplate:
         )
 
 
-class KnowledgeRetentionMetric(PrebuiltMetric):
+class KnowledgeRetentionMetric(ConversationMetric):
     """The share of the assistant's turns that are consistent with what the user said before.
 
     The judge extracts facts from the user's turns in order, since a turn may correct an earlier
@@ -85,7 +86,6 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
     """
 
     title, template = "Knowledge Retention", KnowledgeRetentionTemplate
-    judged = (("turns",),)
 
     def graph(self) -> Graph:
         retention = RetentionNode(

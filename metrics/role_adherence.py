@@ -6,9 +6,8 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.turns import (
-    ConversationVerdicts,
+    ConversationMetric,
     items_prompt,
     replies,
     reply_share,
@@ -37,7 +36,7 @@ class RoleAdherenceTemplate:
         return items_prompt(IN_ROLE, turns, replies, chatbot_role=chatbot_role)
 
 
-class RoleAdherenceMetric(PrebuiltMetric):
+class RoleAdherenceMetric(ConversationMetric):
     """The share of the assistant's turns (replies) that stay in the given role.
 
     Reads `turns` and `chatbot_role`; 1 call. Score: replies in role / replies; a conversation
@@ -45,17 +44,14 @@ class RoleAdherenceMetric(PrebuiltMetric):
     """
 
     title, template = "Role Adherence", RoleAdherenceTemplate
-    judged = (("turns",),)
 
     def graph(self) -> Graph:
         names = CodeNode(names_of_replies, evaluation_params=["turns"], output_label="replies")
-        # The judge sees the whole conversation (`ConversationVerdicts`), not every reply by itself:
-        # a reply may fit a role only because of what was said before.
         fields = ["turns", "chatbot_role"]
         wording = self.wording("generate_verdicts", *fields, "replies")
-        verdicts = self.judge_items(
-            IN_ROLE, names, "role adherence", wording, fields, kind=ConversationVerdicts
-        )
+        # The judge sees the whole conversation, not every reply by itself: a reply may fit a role
+        # only because of what was said before.
+        verdicts = self.judge_items(IN_ROLE, names, "role adherence", wording, fields)
         return self.score_graph(in_role_share, [verdicts], ["turns"])
 
 

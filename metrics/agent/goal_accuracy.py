@@ -6,8 +6,8 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
-from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt
+from dagengine.metrics.common.prebuilt import share
+from dagengine.metrics.common.turns import ConversationMetric, items_prompt
 from dagengine.metrics.conversation_completeness import (
     SATISFIED,
     ConversationCompletenessTemplate,
@@ -36,7 +36,7 @@ class GoalAccuracyTemplate(ConversationCompletenessTemplate):
         return items_prompt(PLANNED, turns, intentions)
 
 
-class GoalAccuracyMetric(PrebuiltMetric):
+class GoalAccuracyMetric(ConversationMetric):
     """How many of the user's goals an agent reaches, and how many it goes about sensibly.
 
     Reads `turns`, with the tools called; 3 calls in two rounds. Two of them are those of
@@ -46,18 +46,13 @@ class GoalAccuracyMetric(PrebuiltMetric):
     """
 
     title, template = "Goal Accuracy", GoalAccuracyTemplate
-    judged = (("turns",),)
 
     def graph(self) -> Graph:
         goals = intentions_of(self.wording("extract_user_intentions", "turns"))
         wording = self.wording("generate_verdicts", "turns", "intentions")
-        reached = self.judge_items(
-            SATISFIED, goals, "satisfaction", wording, ["turns"], kind=ConversationVerdicts
-        )
+        reached = self.judge_items(SATISFIED, goals, "satisfaction", wording, ["turns"])
         wording = self.wording("generate_plan_verdicts", "turns", "intentions")
-        planned = self.judge_items(
-            PLANNED, goals, "pursuit", wording, ["turns"], kind=ConversationVerdicts
-        )
+        planned = self.judge_items(PLANNED, goals, "pursuit", wording, ["turns"])
         parts = [
             CodeNode(satisfied_share, inputs=[goals, reached], name="goals"),
             CodeNode(pursued_share, inputs=[goals, planned], name="plans"),

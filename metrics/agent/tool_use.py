@@ -11,8 +11,8 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
-from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, least_of, share
-from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt, quoted
+from dagengine.metrics.common.prebuilt import MetricSettings, least_of, share
+from dagengine.metrics.common.turns import ConversationMetric, items_prompt, quoted
 from dagengine.prompts.evidence import turn_names
 from dagengine.test_case import ToolCall, Turn
 
@@ -52,7 +52,7 @@ class ToolUseTemplate:
         return items_prompt(RIGHT, turns, calls, available_tools=available_tools)
 
 
-class ToolUseMetric(PrebuiltMetric):
+class ToolUseMetric(ConversationMetric):
     """How well an agent chooses its tools in a conversation, and their arguments.
 
     `available_tools` are all tools that it could use, with names and descriptions (InputError
@@ -63,7 +63,6 @@ class ToolUseMetric(PrebuiltMetric):
     """
 
     title, template = "Tool Use", ToolUseTemplate
-    judged = (("turns",),)
 
     def __init__(
         self,
@@ -96,9 +95,7 @@ class ToolUseMetric(PrebuiltMetric):
     ) -> VerdictListNode:
         items = str(over.output_label)
         wording = self.wording(f"generate_{part}_verdicts", "turns", items, "available_tools")
-        return self.judge_items(
-            question, over, label, wording, ["turns"], kind=ConversationVerdicts, inputs=[tools]
-        )
+        return self.judge_items(question, over, label, wording, ["turns"], inputs=[tools])
 
 
 def active(turns: Sequence[Turn]) -> list[int]:

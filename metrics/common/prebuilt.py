@@ -76,6 +76,9 @@ class PrebuiltMetric(DrawnMetric):
     # The built-in prompts, of which `evaluation_template` replaces some.
     template: ClassVar[type[Any]]
 
+    # What asks about the items of a list, where it reads fields of the case.
+    list_kind: ClassVar[type[VerdictListNode]] = VerdictListNode
+
     # Why there is no `evaluation_template`, of a metric without one.
     no_template: ClassVar[str] = ""
 
@@ -172,12 +175,11 @@ class PrebuiltMetric(DrawnMetric):
         over: BaseNode | str,
         label: str,
         wording: Callable[[Given], str] | None,
-        reads: Iterable[str] = (),
-        *,
-        kind: type[VerdictListNode] = VerdictListNode,
+        reads: Sequence[str] = (),
         **settings: Any,
     ) -> VerdictListNode:
         """The node that asks about every item of a list, in view of the fields that it `reads`."""
+        kind = self.list_kind if reads else VerdictListNode
         return kind(
             question.text,
             over,

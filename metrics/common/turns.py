@@ -39,25 +39,6 @@ def turn_windows(size: int, step: int = 1, *, output_label: str = "windows") -> 
     return CodeNode(windows, evaluation_params=["turns"], output_label=output_label)
 
 
-class WindowedMetric(PrebuiltMetric):
-    """Base of metrics that judge each reply in a window: with some of the turns before it.
-
-    `window_size` is the most turns of a window (InputError below 2).
-    """
-
-    judged: Judged = (("turns",),)
-
-    def __init__(
-        self, *common: Any, window_size: int = 10, **settings: Unpack[MetricSettings]
-    ) -> None:
-        self.take_common(common, settings)
-        if window_size < 2:
-            raise InputError(
-                f"window_size must be at least 2 (a turn and one before it), got {window_size}"
-            )
-        self.window_size = window_size
-
-
 def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:
     """Each turn as separate evidence: what was said, then the tools called, if any.
 
@@ -116,6 +97,30 @@ class ConversationTask(_ByRole, TaskNode):
 
 class ConversationVerdicts(_ByRole, VerdictListNode):
     """One verdict per item of a list, in view of the whole conversation; it reads `turns`."""
+
+
+class ConversationMetric(PrebuiltMetric):
+    """Base of metrics of conversations, whose lists are judged in view of all turns."""
+
+    judged: Judged = (("turns",),)
+    list_kind = ConversationVerdicts
+
+
+class WindowedMetric(ConversationMetric):
+    """Base of metrics that judge each reply in a window: with some of the turns before it.
+
+    `window_size` is the most turns of a window (InputError below 2).
+    """
+
+    def __init__(
+        self, *common: Any, window_size: int = 10, **settings: Unpack[MetricSettings]
+    ) -> None:
+        self.take_common(common, settings)
+        if window_size < 2:
+            raise InputError(
+                f"window_size must be at least 2 (a turn and one before it), got {window_size}"
+            )
+        self.window_size = window_size
 
 
 def replies(turns: Sequence[Turn]) -> list[int]:

@@ -9,8 +9,8 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import fixed_list
-from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share, texts
-from dagengine.metrics.common.turns import ConversationVerdicts, items_prompt
+from dagengine.metrics.common.prebuilt import MetricSettings, share, texts
+from dagengine.metrics.common.turns import ConversationMetric, items_prompt
 from dagengine.metrics.conversation_completeness import (
     ConversationCompletenessTemplate,
     intentions_of,
@@ -47,7 +47,7 @@ class TopicAdherenceTemplate:
         return items_prompt(TAKEN_UP, turns, intentions)
 
 
-class TopicAdherenceMetric(PrebuiltMetric):
+class TopicAdherenceMetric(ConversationMetric):
     """The share of the user's intentions that an assistant with given topics treats as it should.
 
     It should take up what belongs to one of `relevant_topics`, and nothing else (InputError for an
@@ -57,7 +57,6 @@ class TopicAdherenceMetric(PrebuiltMetric):
     """
 
     title, template = "Topic Adherence", TopicAdherenceTemplate
-    judged = (("turns",),)
 
     def __init__(
         self,
@@ -74,9 +73,7 @@ class TopicAdherenceMetric(PrebuiltMetric):
         wording = self.wording("generate_topic_verdicts", "intentions", "relevant_topics")
         on_topic = self.judge_items(ON_TOPIC, intentions, "topic", wording, inputs=[topics])
         wording = self.wording("generate_answer_verdicts", "turns", "intentions")
-        taken_up = self.judge_items(
-            TAKEN_UP, intentions, "answer", wording, ["turns"], kind=ConversationVerdicts
-        )
+        taken_up = self.judge_items(TAKEN_UP, intentions, "answer", wording, ["turns"])
         return self.score_graph(adherent_share, [intentions, on_topic, taken_up])
 
 

@@ -16,17 +16,17 @@ from typing import (
     Protocol,
     Self,
     TypedDict,
+    Unpack,
     runtime_checkable,
 )
 
 from dagengine.argument_names import check_names
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judging import Unsupported
 from dagengine.graph.nodes import JudgingNode, judged_value, verdict_of
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.base import wait_for
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.metrics.common.principles import (
     LETTERS,
     PRINCIPLES,
@@ -44,7 +44,6 @@ from dagengine.metrics.evaluators import evaluator_of, require_text
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import PromptTemplate, judgement_instructions
-from dagengine.prompts.quotes import QuoteMode
 from dagengine.question import Message, Parser
 from dagengine.test_case import LLMTestCase
 from dagengine.unknown import AnsweringEnum, answer_absent, answer_attribute
@@ -165,35 +164,24 @@ class CriteriaMetric(PrebuiltMetric):
     built-in prompt asks for such a text, which suits models that write prose.
     """
 
+    lacks = ("evaluation_template", "verdicts_per_call", "expected")
+    no_template = "has a prompt= in place of an evaluation_template"
+
     def __init__(
         self,
         criteria: GivenCriteria | None,
-        threshold: float | None = 0.5,
-        model: Any = None,
-        include_reason: bool = True,
-        async_mode: bool = True,
-        strict_mode: bool = False,
-        verbose_mode: bool = False,
-        *,
+        *common: Any,
         reference: bool = False,
         prompt: Any = None,
         parser: Parser | None = None,
-        name: str | None = None,
-        judged_reason: bool = False,
-        quote: QuoteMode | None = None,
-        unsupported: Unsupported = "fail",
+        **settings: Unpack[MetricSettings],
     ) -> None:
-        super().__init__(
-            *(threshold, model, include_reason, async_mode, strict_mode, verbose_mode),
-            judged_reason=judged_reason,
-            quote=quote,
-            unsupported=unsupported,
-        )
+        self.take_common(common, settings)
         self.criteria = criteria_of(criteria)
         self.reference = reference
         self.prompt = None if prompt is None else _usable(prompt, reference)
         self.parser = parser
-        self.name = name or f"Criteria: {', '.join(map(attrgetter('name'), self.criteria))}"
+        self.name = self.name or f"Criteria: {', '.join(map(attrgetter('name'), self.criteria))}"
 
     def graph(self) -> Graph:
         return Graph(root_nodes=map(partial(CriterionNode, self), self.criteria))

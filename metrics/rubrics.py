@@ -6,21 +6,21 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Unpack, get_args
 
 from pydantic import BaseModel, model_serializer
 
 from dagengine.errors import InputError, NotApplicableError, Problem, RefusedError, did_you_mean
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judging import Example, Unsupported
+from dagengine.graph.judging import Example
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode, shorten
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Given, Judgement, NodeValue, QuestionCount
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
+from dagengine.metrics.common.prebuilt import CommonSettings, PrebuiltMetric, in_brackets
 from dagengine.metrics.common.rubric_items import MET, UNMET, UNSURE, RubricItem, items_of
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.quotes import QuoteCheck, QuoteMode, quoted_type
+from dagengine.prompts.quotes import QuoteCheck, quoted_type
 from dagengine.results import Points
 from dagengine.test_case import LLMTestCaseParams, field_name, is_known_field, read_field
 
@@ -191,30 +191,22 @@ class RubricMetric(PrebuiltMetric):
     Points as in HealthBench (Arora et al. 2025, https://arxiv.org/abs/2505.08775).
     """
 
+    lacks = ("evaluation_template", "verdicts_per_call", "expected")
+    no_template = "has no evaluation_template: its questions are the criteria"
+
     def __init__(
         self,
         name: str,
         criteria: str | Sequence[RubricItem | Mapping[str, Any] | str],
-        threshold: float | None = 0.5,
-        model: Any = None,
-        include_reason: bool = True,
-        async_mode: bool = True,
-        strict_mode: bool = False,
-        verbose_mode: bool = False,
-        *,
+        *common: Any,
         per_call: int | Literal["all"] = 1,
         unsure: Unsure | None = None,
         evaluation_params: Iterable[str | LLMTestCaseParams] = ("input", "actual_output"),
         show_points: bool = False,
         examples: Iterable[Example] = (),
-        judged_reason: bool = False,
-        quote: QuoteMode | None = None,
-        unsupported: Unsupported = "fail",
+        **settings: Unpack[CommonSettings],
     ) -> None:
-        super().__init__(
-            *(threshold, model, include_reason, async_mode, strict_mode, verbose_mode),
-            judged_reason=judged_reason, name=name, quote=quote, unsupported=unsupported,
-        )  # fmt: skip
+        self.take_common(common, {**settings, "name": name})
         if unsure is not None and unsure not in get_args(Unsure):
             near = did_you_mean(str(unsure), get_args(Unsure))
             raise InputError(f"unsure takes {', '.join(get_args(Unsure))}, got {unsure!r}; {near}")

@@ -70,7 +70,7 @@ def metric_kind(name: str) -> Any:
 
 
 def _parameters_of(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
-    """The arguments of a constructor, with those that it hands on to its bases, by name."""
+    """The arguments of a constructor, and of its bases if it hands some on, by name."""
     parameters: dict[str, inspect.Parameter] = {}
     for owner in kind.__mro__:
         constructor = vars(owner).get("__init__")
@@ -86,6 +86,8 @@ def _parameters_of(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
             hands_on |= parameter.kind is parameter.VAR_KEYWORD
         if not hands_on:  # so what its bases take cannot be given
             break
+    for name in getattr(kind, "lacks", ()):
+        del parameters[name]
     by_position_first = sorted(parameters.values(), key=attrgetter("kind"))
     return {parameter.name: parameter for parameter in by_position_first}
 

@@ -30,8 +30,8 @@ MOST_ENUMERATED = 10
 _LEAST = 1e-12  # a score less likely than this is left out
 
 
-class MetricSettings(TypedDict, total=False):
-    """What all metrics take besides what is their own: see `PrebuiltMetric`."""
+class CommonSettings(TypedDict, total=False):
+    """What all metrics take besides a name and what is their own: see `PrebuiltMetric`."""
 
     threshold: float | None
     model: Any
@@ -43,9 +43,14 @@ class MetricSettings(TypedDict, total=False):
     judged_reason: bool
     verdicts_per_call: int | None
     expected: bool
-    name: str | None
     quote: QuoteMode | None
     unsupported: Unsupported
+
+
+class MetricSettings(CommonSettings, total=False):
+    """What metrics take that have a name by themselves."""
+
+    name: str | None
 
 
 class PrebuiltMetric(DrawnMetric):
@@ -78,6 +83,9 @@ class PrebuiltMetric(DrawnMetric):
 
     # What asks about the items of a list, where it reads fields of the case.
     list_kind: ClassVar[type[VerdictListNode]] = VerdictListNode
+
+    # Settings of others that a metric does not have.
+    lacks: ClassVar[tuple[str, ...]] = ()
 
     # Why there is no `evaluation_template`, of a metric without one.
     no_template: ClassVar[str] = ""

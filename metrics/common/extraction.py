@@ -281,7 +281,7 @@ def claims_of(
 
 
 def truths_instructions(limit: int | None) -> str:
-    """What asks for the facts of a text, at most `limit` of them when there is a limit."""
+    """Instructions to list the facts of a text, at most `limit` of them if there is a limit."""
     return TRUTHS + text_if(limit is not None, f" Give the {limit} most important at most.")
 
 

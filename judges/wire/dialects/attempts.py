@@ -27,6 +27,7 @@ from dagengine.judges.wire.dialects.demands import (
     RequestDemands,
     Trial,
 )
+from dagengine.judges.wire.dialects.failures import Complaint
 from dagengine.question import NO_USAGE, Answer, Question, Usage
 
 T = TypeVar("T", bound=BaseModel)
@@ -54,15 +55,18 @@ class Attempt(RequestDemands, Generic[T]):
         if complaint is None or isinstance(failure, RunawayError | UnparseableError | RefusedError):
             return None
         if isinstance(failure, TooLongError):
-            # Only the limit makes room: such messages count the tokens of the schema, too.
-            is_full = (failure.needed or 0) > (failure.window or math.inf)
-            return None if is_full else self.limit_lowerings(complaint.said) or None
+            return self._room_for_prompt(failure, complaint) or None
         lowerings = self.named_lowerings(complaint)
         if lowerings and complaint.status in _WORDED:
             return lowerings
         # What lasts has a cause that is known: the model, the quota.
         lasts = complaint.status != 404 and isinstance(failure, ProviderError) and failure.lasting
         return [] if not lasts and law.is_rejection(complaint) else None
+
+    def _room_for_prompt(self, failure: TooLongError, complaint: Complaint) -> list[Lowering]:
+        # Only the limit makes room: such messages count the tokens of the schema, too.
+        is_full = (failure.needed or 0) > (failure.window or math.inf)
+        return [] if is_full else self.limit_lowerings(complaint.said)
 
 
 async def ask_lawfully(

@@ -130,7 +130,7 @@ class EachContextNode(AskingNode):
                 name = numbered_name("retrieval_context", number, len(contexts))
                 pieces.append(Evidence(name, text))
         lists = await self._lists(pieces, Given(tuple(fields), (), given.case), ask)
-        empty = sum(not statements for statements in lists)
+        empty = lists.count([])
         reason = f"{counted(empty, 'context')} of {len(lists)} stated nothing."
         return NodeValue([*chain.from_iterable(lists)], reason=reason if empty else None)
 
@@ -162,7 +162,7 @@ class EachContextNode(AskingNode):
 
     async def _decide(self, contexts: Sequence[str], rest: Given, ask: Ask) -> NodeValue:
         """The same list, of the sentences of the contexts."""
-        pieces = [piece for text in contexts for piece in sentences(text)]
+        pieces = list(chain.from_iterable(map(sentences, contexts)))
         instructions = judgement_instructions(RELEVANT_SENTENCE, VERDICTS)
         questions: list[Question[Any]] = []
         for piece in pieces:

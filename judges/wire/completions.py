@@ -23,7 +23,7 @@ from dagengine.prompts.parsing import complaint
 from dagengine.prompts.thoughts import are_unended
 from dagengine.question import NO_USAGE, Message, Usage, schema_of
 
-_HOSTED = ("api.openai.com", "openai.azure.com")
+_HOSTED = (".api.openai.com", ".openai.azure.com")
 _MOST_TOKENS = 10**12
 _MOST_DIGITS = 4_000
 
@@ -52,8 +52,7 @@ def wire_type(
 @cache
 def is_hosted(base_url: str) -> bool:
     """Return whether an address is one of OpenAI's own, or of Azure."""
-    name = urlsplit(base_url).hostname or ""
-    return any(name == host or name.endswith(f".{host}") for host in _HOSTED)
+    return f".{urlsplit(base_url).hostname}".endswith(_HOSTED)
 
 
 def make_strict(body: dict[str, Any], base_url: str) -> None:

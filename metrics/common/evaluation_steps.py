@@ -273,7 +273,7 @@ class StepwiseMetric(PrebuiltMetric):
     @property
     def parameters(self) -> str:
         """The names of the material, as prompts list them."""
-        return ", ".join(f"`{param}`" for param in self.evaluation_params)
+        return ", ".join(map("`{}`".format, self.evaluation_params))
 
     @property
     def text(self) -> str:

@@ -126,8 +126,7 @@ class WindowedMetric(ConversationMetric):
 def replies(turns: Sequence[Turn]) -> list[int]:
     """The indices of the assistant's turns; none when all of them are blank."""
     indices = [index for index, turn in enumerate(turns) if turn.role == "assistant"]
-    blank = is_blank([turns[index] for index in indices])
-    return [] if blank else indices
+    return [] if is_blank(list(map(turns.__getitem__, indices))) else indices
 
 
 def given_replies(turns: Sequence[Turn]) -> list[int]:

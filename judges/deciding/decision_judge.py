@@ -18,7 +18,7 @@ import json
 import logging
 import math
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import filterfalse
@@ -36,7 +36,7 @@ from dagengine.errors import (
     UnsupportedError,
     did_you_mean,
 )
-from dagengine.judges.deciding.forms import FORMS, DecidedAnswer, Form, shares
+from dagengine.judges.deciding.forms import FORMS, DecisionReply, Form, shares
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
 from dagengine.judges.wire.completions import (
@@ -72,7 +72,6 @@ from dagengine.question import (
     Message,
     Packs,
     Question,
-    Usage,
 )
 
 T = TypeVar("T", bound=BaseModel)
@@ -226,38 +225,37 @@ class DecisionJudge(EndpointJudge):
                 content = await send({**body, **self._parameters})
             reply = self.form.read(content, decisions)
         except (JudgeError, openai.OpenAIError) as error:
-            faults: dict[int, JudgeError] = {}  # the questions that a rejection finds fault with
-            status, detail = getattr(error, "status_code", None), getattr(error, "body", None)
-            if status in (400, 422):
-                for index, why in self.form.faults_in(detail, len(questions)).items():
-                    fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
-                    faults[index] = self._hidden(fault)
+            faults = self._faults(error, len(questions))
             failure = self._hidden(self.failure(error, questions[0]))
         else:
-            if self.version is not None and reply.model != self.version:
-                message = f"the version {reply.model!r} answered, but version= asks for "
-                failure = ProviderError(f"{message}{self.version!r}", transient=False)
-                raise self._hidden(failure)
-            usages = shares(reply.usage, len(questions))
-            mode = f"{self.form.name} {reply.model}"
-            rows = zip(questions, reply.outcomes, usages, strict=True)
-            return dict(enumerate(self._read(*row, mode) for row in rows))
+            return dict(enumerate(self._answers(questions, reply)))
         # Outside of the handler: what is raised inside keeps the other error with it.
         if isinstance(failure, ProviderError) and failure.status == _NO_MODEL:
-            # Decide by labels from now on; the first time is told
-            if not self._labelling:
-                self._labelling = True
-                # A chat is asked one question at a time, so that there is nothing to pack.
-                self.capabilities = replace(self.capabilities, packs=None)
-                _log.warning(
-                    "%s; from now on, its chat is asked for labels, with odds from token "
-                    "probabilities",
-                    failure,
-                )
+            self._turn_to_labels(failure)
             return None
         if faults and len(questions) > 1:
             return faults
         raise failure
+
+    def _faults(self, error: Any, count: int) -> dict[int, JudgeError]:
+        """The questions, of so many, that a rejection finds fault with."""
+        status, faults = getattr(error, "status_code", None), dict[int, JudgeError]()
+        if status in (400, 422):
+            for index, why in self.form.faults_in(getattr(error, "body", None), count).items():
+                fault = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
+                faults[index] = self._hidden(fault)
+        return faults
+
+    def _turn_to_labels(self, failure: ProviderError) -> None:
+        """Decide by labels from now on; the first time is told."""
+        if not self._labelling:
+            self._labelling = True
+            # A chat is asked one question at a time, so that there is nothing to pack.
+            self.capabilities = replace(self.capabilities, packs=None)
+            _log.warning(
+                "%s; from now on, its chat is asked for labels, with odds from token probabilities",
+                failure,
+            )
 
     async def _by_labels(
         self, questions: Sequence[Question[T]], on_request: Callable[[], None], ahead: int
@@ -293,19 +291,26 @@ class DecisionJudge(EndpointJudge):
             failure.args = (f"{failure}: {whys[0]}",)
         return failure
 
-    def _read(
-        self, question: Question[T], outcome: DecidedAnswer | JudgeError, usage: Usage, mode: str
-    ) -> Answer[T] | JudgeError:
-        try:
-            if isinstance(outcome, JudgeError):
-                raise outcome
-            reason = odds_in_words(outcome.odds)
-            fields = answer_fields(question.answer_type, outcome.value, reason)
-            value = valid_answer(question, fields, outcome.raw)
-        except JudgeError as error:
-            error.tokens = usage.counts
-            return self._hidden(error)
-        return Answer(value, outcome.raw, None, usage, mode, outcome.odds)
+    def _answers(
+        self, questions: Sequence[Question[T]], reply: DecisionReply
+    ) -> Iterator[Answer[T] | JudgeError]:
+        """The answers in a reply; raises ProviderError if another version answered."""
+        if self.version is not None and reply.model != self.version:
+            message = f"the version {reply.model!r} answered, but version= asks for "
+            failure = ProviderError(f"{message}{self.version!r}", transient=False)
+            raise self._hidden(failure)
+        mode, usages = f"{self.form.name} {reply.model}", shares(reply.usage, len(questions))
+        for question, outcome, usage in zip(questions, reply.outcomes, usages, strict=True):
+            try:
+                if isinstance(outcome, JudgeError):
+                    raise outcome
+                reason = odds_in_words(outcome.odds)
+                fields = answer_fields(question.answer_type, outcome.value, reason)
+                value = valid_answer(question, fields, outcome.raw)
+                yield Answer(value, outcome.raw, None, usage, mode, outcome.odds)
+            except JudgeError as error:
+                error.tokens = usage.counts
+                yield self._hidden(error)
 
 
 def chat_of(asked: Asked, state: str) -> tuple[Message, ...]:

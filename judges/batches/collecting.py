@@ -223,9 +223,9 @@ class _Batch:
                 if not name:
                     raise ProviderError("it did not reach the provider", transient=True)
                 self._journal.note_id(self.entry, name)
-            else:
-                name = self.entry.id
-        return name
+        assert self.entry is not None
+        assert self.entry.id is not None
+        return self.entry.id
 
 
 @dataclass(slots=True)

@@ -105,7 +105,7 @@ class GGUFJudge(OpenAIJudge):
         return None
 
     @cached_property
-    def identity(self) -> str:
+    def _identity(self) -> str:
         """The model's own name, what tells its content apart, and parameters."""
         return self.durable_identity or f"{self._name} with {self._parameters!r}"
 

@@ -136,7 +136,7 @@ class EndpointJudge(SharedJudge[Connection]):
             vars(self), _clients={}, _parameters={**self._parameters, **parameters}
         )
         # It is cached, and the parameters are a part of it.
-        twin.__dict__.pop("identity", None)
+        twin.__dict__.pop("_identity", None)
         return twin
 
     def _public_state(self) -> dict[str, Any]:
@@ -152,9 +152,13 @@ class EndpointJudge(SharedJudge[Connection]):
         """The name within one process, which may tell more apart than `_name`, that of stores."""
         return self._name
 
-    @cached_property
+    @property
     def identity(self) -> str:
         """Model, endpoint and parameters: what may change an answer."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
         alone = f" {id(self._given):x}" if self._is_opaque else ""
         where = f"{self.base_url or 'default'}{self._digest}{alone}"

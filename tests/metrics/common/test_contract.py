@@ -216,9 +216,9 @@ IN_ORDER = ("threshold", "model", "include_reason", "async_mode", "strict_mode",
 
 @every_metric
 def test_settings_by_position_stand_in_one_order(kind: type[PrebuiltMetric]) -> None:
-    """After what a metric requires; G-Eval's family and classic scorers have their own."""
+    """After what a metric requires; G-Eval's family and patterns have their own."""
     parameters = list(inspect.signature(kind).parameters.values())
-    if issubclass(kind, StepwiseMetric) or kind.__module__.endswith(".classic"):
+    if issubclass(kind, StepwiseMetric | PatternMatchMetric):
         pytest.skip("this family has its own order")
     known = ARGUMENTS | OWN_ARGUMENTS.get(cast(Any, kind).__name__, {})
     required = [known[one.name] for one in parameters if one.default is one.empty
@@ -228,6 +228,19 @@ def test_settings_by_position_stand_in_one_order(kind: type[PrebuiltMetric]) -> 
     found = {name: getattr(metric, name) for name in IN_ORDER}
     assert found == dict(zip(IN_ORDER, (1.0, model, False, False, True, True), strict=True))
     assert constructor(*required, 0.75).threshold == 0.75
+    if kind.no_template:
+        with pytest.raises(TypeError, match=f"^{constructor.__name__} .*template"):
+            constructor(*required, 0.75, model, True, True, False, False, BiasTemplate)
+
+
+@pytest.mark.parametrize("name", ["evaluation_template", "verdicts_per_call", "expected"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.lacks])
+def test_a_setting_of_others_that_a_metric_lacks_is_refused(
+    kind: type[PrebuiltMetric], name: str
+) -> None:
+    assert name not in inspect.signature(kind).parameters
+    with pytest.raises(TypeError, match=f"has no setting '{name}'"):
+        make(kind, **{name: None})
 
 
 @every_metric

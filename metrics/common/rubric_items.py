@@ -98,8 +98,8 @@ class RubricItem(BaseModel):
                 raise InputError(f"a criterion has {pair}, which are the same: keep one of them")
             spelt[name] = spelling
             if value is not None:  # a column that a row leaves empty is none
-                read = _LADDERS.get(spelling)
-                values[name] = value if read is None else read(value)
+                ladder = _LADDERS.get(spelling)
+                values[name] = value if ladder is None else ladder(value)
         if "criterion" not in values:
             raise InputError(f"a criterion without a text: write 'criterion', got {given!r:.80}")
         return cls(**values)

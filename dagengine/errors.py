@@ -15,13 +15,15 @@
     └── JudgeError            a question got no valid answer
         ├── JudgeSetupError       the judge cannot work at all (no key, unknown model)
         ├── UnsupportedError      the judge cannot do what this question asks
-        ├── RefusedError          the model declined to answer
-        ├── UnparseableError      the answer does not fit what was asked
-        │   ├── RunawayError          … as it has no end: cut off, thinking only, or in a loop
-        │   └── DoubtfulAnswerError   … though it can be read: it is asked for once more
-        │       └── UnsupportedQuoteError  … as what it quotes is not in the material
-        ├── TruncatedError        the server read only a part of the prompt
-        ├── TooLongError          the prompt does not fit into the server's window
+        ├── JudgeFailure          the judge itself left it without one
+        │   ├── RefusedError          the model declined to answer
+        │   ├── UnparseableError      the answer does not fit what was asked
+        │   │   ├── CopiedError           … as it copies the prompt
+        │   │   ├── RunawayError          … as it has no end: cut off, thinking only, or in a loop
+        │   │   └── DoubtfulAnswerError   … though it can be read: it is asked for once more
+        │   │       └── UnsupportedQuoteError  … as what it quotes is not in the material
+        │   ├── TruncatedError        the server read only a part of the prompt
+        │   └── TooLongError          the prompt does not fit into the server's window
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeCodeError        the code of a judge has a mistake (TypeError, KeyError …)
         ├── JudgeTimeoutError     the call's deadline passed
@@ -153,28 +155,34 @@ class UnsupportedError(JudgeError):
     """Raised when a judge cannot do what a question asks (schema, text)."""
 
 
-class RefusedError(JudgeError):
-    """Raised when the model declined to answer; final, never retried."""
+class JudgeFailure(JudgeError):
+    """Base of what the judge itself left a question with, and no accident on the way.
 
-    kind = "judge_refused"
+    `tokens` are the tokens that the call used: (input, output).
+    """
 
     def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
         self.tokens = tokens
         super().__init__(message)
 
 
-class UnparseableError(JudgeError):
+class RefusedError(JudgeFailure):
+    """Raised when the model declined to answer; final, never retried."""
+
+    kind = "judge_refused"
+
+
+class UnparseableError(JudgeFailure):
     """Raised when an answer is invalid; carries the raw text.
 
-    The gateway asks again with `message`, up to `Limits.reasks` times. `tokens` are the tokens that
-    the call used: (input, output).
+    The gateway asks again with `message`, up to `Limits.reasks` times.
     """
 
     kind = "unparseable"
 
     def __init__(self, message: str, raw: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
-        self.raw, self.tokens = raw, tokens
-        super().__init__(message)
+        self.raw = raw
+        super().__init__(message, tokens)
 
 
 class CopiedError(UnparseableError):
@@ -223,21 +231,16 @@ class UnsupportedQuoteError(DoubtfulAnswerError):
     kind = "unsupported"
 
 
-class TruncatedError(JudgeError):
+class TruncatedError(JudgeFailure):
     """Raised instead of an answer to a part of the prompt; final, never retried.
 
-    The server cut the prompt and did not say so. `tokens` are those that it counted: (input,
-    output).
+    The server cut the prompt and did not say so; `tokens` are those that it counted.
     """
 
     kind = "truncated"
 
-    def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
-        self.tokens = tokens
-        super().__init__(message)
 
-
-class TooLongError(JudgeError):
+class TooLongError(JudgeFailure):
     """Raised when a prompt does not fit into the window of the server; final, never retried.
 
     `needed` are the tokens that it needs, `window` those that the server reads; None where nobody
@@ -254,8 +257,8 @@ class TooLongError(JudgeError):
         needed: int | None = None,
         window: int | None = None,
     ) -> None:
-        self.tokens, self.needed, self.window = tokens, needed, window
-        super().__init__(message)
+        self.needed, self.window = needed, window
+        super().__init__(message, tokens)
 
 
 _LASTING = frozenset({401, 402, 403, 404})
@@ -305,11 +308,6 @@ class OverBudgetError(JudgeError):
 
 class RecordingMissError(JudgeError):
     """Raised by a recorded judge or a replay for a question without a recorded answer."""
-
-
-JudgeFailure = RefusedError | UnparseableError | TruncatedError | TooLongError
-JUDGE_FAILURES = (RefusedError, UnparseableError, TruncatedError, TooLongError)
-"""What the judge itself left a question with, and no accident on the way."""
 
 
 def first_flaw(error: Any) -> str:

@@ -72,6 +72,7 @@ REPETITIONS = 1 << 20
 """How many repetitions there may be; the samples of a repetition are this far apart."""
 
 
+# The settings in the identity of options: these always, the bounds only where they are set.
 _ALWAYS = ("temperature", "seed", "top_logprobs", "sample", "max_tokens")
 _BOUNDS = ("max_characters", "max_items")
 
@@ -273,20 +274,14 @@ class Question(Generic[T]):
         """SHA-256 (hex) of the canonical bytes."""
         return hashlib.sha256(self.canonical).hexdigest()
 
-    def for_asker(self, asker: tuple[str, str], shares: tuple[str, ...] = ()) -> Question[T]:
-        """The same question for a metric and a node, with its properties that were computed.
+    def with_notes(self, **notes: Any) -> Question[T]:
+        """The same question with other values of fields that are no part of its identity.
 
-        `shares` are the fields that other questions of the plan begin with, too.
+        They are `asker`, `shares`, `warmth` and `max_tokens`; properties stay computed.
         """
         twin = object.__new__(type(self))
         # `replace` takes ten times as long.
-        twin.__dict__.update(self.__dict__, asker=asker, shares=shares)
-        return twin
-
-    def warm_at(self, warmth: Warmth) -> Question[T]:
-        """The same question, with where its beginning is warm."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, warmth=warmth)
+        twin.__dict__.update(self.__dict__, **notes)
         return twin
 
     @property
@@ -294,12 +289,6 @@ class Question(Generic[T]):
         """The most tokens of the answer, where somebody set them."""
         most = self.options.max_tokens
         return self.max_tokens if most is None else most
-
-    def with_token_limit(self, max_tokens: int) -> Question[T]:
-        """The same question, whose answer may have so many tokens unless its options say so."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, max_tokens=max_tokens)
-        return twin
 
     def require_fit(self, answer: Answer[Any]) -> None:
         """Raise CopiedError when the check finds that an answer copies the prompt.
@@ -471,7 +460,7 @@ class Capabilities:
     `batched`: questions are collected and answered together, hours later perhaps, so that there is
     no deadline for one of them. `decides`: it answers only decisions, in the form of
     `prompts.decisions`. It then has a `writer`, the judge for all that is not a decision (or None).
-    `shows` says what it is shown. `packs`: how its questions may travel together; None: each alone.
+    `packs`: how its questions may travel together; None: each alone.
     """
 
     schema: bool = True

@@ -59,7 +59,9 @@ def questions_of(
     first = first_step(unit.node, reads, decides=judge.capabilities.decides, most=most + 1)
     if not isinstance(first, list):
         return []
-    asked = [address_question(judge, question.for_asker(asker_of(unit))) for question in first]
+    asked = [
+        address_question(judge, question.with_notes(asker=asker_of(unit))) for question in first
+    ]
     return [question for answerer, question in asked if answerer is judge]
 
 
@@ -210,7 +212,7 @@ class GatewayAsk:
         """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
             question = self._ballot.question(question, item)
-        return question.for_asker(self._asker, self._shares)
+        return question.with_notes(asker=self._asker, shares=self._shares)
 
     def _note(self, answer: Answer[Any]) -> Answer[Any]:
         self.usage += answer.usage

@@ -237,7 +237,7 @@ class Gateway:
     async def answer(self, request: Request) -> Answer[Any]:
         """The same for a question with its context."""
         if self.limits.max_tokens is not None:
-            request.question = request.question.with_token_limit(self.limits.max_tokens)
+            request.question = request.question.with_notes(max_tokens=self.limits.max_tokens)
         question = request.question
         request.state = state = self._state(request.judge)
         metric, node = question.asker or ("", question.name)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.lowlevel
 
-from dagengine.errors import JUDGE_FAILURES, JudgeError, JudgeTimeoutError, ProviderError
+from dagengine.errors import JudgeError, JudgeFailure, JudgeTimeoutError, ProviderError
 from dagengine.gateway.budget import RateLimit
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
@@ -31,7 +31,7 @@ MORE_TIME = 2
 _LONG = 60.0  # seconds without an answer after which it is said what is waited for
 _SOON = 0.25  # a judge that needs a smaller share of the time limit is quick
 # How a call may end that says something about the judge.
-_TELLING = (*JUDGE_FAILURES, JudgeTimeoutError, ProviderError)
+_TELLING = (JudgeFailure, JudgeTimeoutError, ProviderError)
 UNSAID = Exception("says nothing about the judge")
 
 
@@ -207,7 +207,7 @@ class JudgeLimiter:
         if not call.noted and (says or not call.unfinished):
             call.noted = True
             # A refusal and nonsense are answers, too: the judge is there, and had the time.
-            if error is None or isinstance(error, JUDGE_FAILURES):
+            if error is None or isinstance(error, JudgeFailure):
                 self._note_answer(call)
             elif isinstance(error, JudgeTimeoutError):
                 self._late(call, error)

@@ -335,9 +335,9 @@ class Limited:
         key, state, urgency = beginning.hex(), request.state, request.urgency
         if state.sticky is None:
             async with self._prefixes.turn(state.limiter.name, beginning, urgency):
-                return await self._in_turn(request, question.warm_at(Warmth(key)))
+                return await self._in_turn(request, question.with_notes(warmth=Warmth(key)))
         async with state.sticky.turn(beginning, urgency) as slot:
-            return await self._in_turn(request, question.warm_at(Warmth(key, slot)))
+            return await self._in_turn(request, question.with_notes(warmth=Warmth(key, slot)))
 
     async def _in_turn(self, request: Request, question: Question[Any]) -> Answer[Any]:
         """Wait for a turn and call; the place of a call that failed is free at once."""

@@ -24,7 +24,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from pydantic import BaseModel
 
-from dagengine.errors import JUDGE_FAILURES, InputError, JudgeError, RecordingMissError
+from dagengine.errors import InputError, JudgeError, JudgeFailure, RecordingMissError
 from dagengine.question import Answer, DurableNames, Judge, Question, judge_name
 from dagengine.store.claims import LOOKS, Ask, Claims, Wait
 from dagengine.store.file import (
@@ -331,7 +331,7 @@ class OpenStore:
         """Ask and store the answer; also when that is the judge's own failure."""
         try:
             answer = await ask()
-        except JUDGE_FAILURES as error:
+        except JudgeFailure as error:
             entry = failure_entry(key, name, question, error)
             with explain_errors(self._path):
                 await journal.add(entry._replace(over=self._failure(key) is not None))

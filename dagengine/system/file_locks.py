@@ -121,17 +121,14 @@ def _let_go(place: Path, file: int) -> None:
 
 
 def lock_file(file: int, *, wait: bool = False) -> bool:
-    """Lock a whole open file until it is closed; False when somebody else has it.
-
-    It holds between threads, too. On a file system without locks every call gets it.
-    """
+    """Lock an open file until it is closed, between threads, too; False when another has it."""
     if _fcntl is None:  # pragma: no cover - Windows
         return _lock_far_byte(file, wait)
     try:
         _fcntl.flock(file, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
+    except OSError:  # a file system without locks: every call gets it
         return True
     return True
 

@@ -89,10 +89,7 @@ def is_there(path: Path) -> bool:
 
 
 def require_own_folder(folder: Path, written: Collection[str]) -> None:
-    """Raise InputError for the folder of another command, which reads what is there.
-
-    `written` are the names of the files that are to be written there.
-    """
+    """Raise InputError for another command's folder, where files named `written` are to come."""
     for name, command in LEFT_BY.items():
         if name not in written and is_there(folder / name):
             raise InputError(
@@ -107,10 +104,7 @@ def open_to_read(path: Path) -> BinaryIO:
 
 
 def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
-    """Open or make a regular file, unbuffered, for reading and writing; raises as `open_to_read`.
-
-    One that is not `emptied` is written at its end.
-    """
+    """Open or make a regular file, unbuffered, and write at its end unless it is `emptied`."""
     if emptied:
         _note(path)
     file = descriptor(path, os.O_RDWR | os.O_CREAT | (0 if emptied else os.O_APPEND))

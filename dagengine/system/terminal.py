@@ -15,9 +15,9 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from io import TextIOWrapper
-from itertools import groupby
+from itertools import chain, count, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,10 +87,7 @@ def one_line(text: str, width: int) -> str:
 
 
 def wrap_lines(text: str, deeper: int = 0) -> str:
-    """Fold lines at spaces to the width of the terminal (`COLUMNS`), never within a word.
-
-    What is folded off begins below its line, `deeper` characters further in.
-    """
+    """Fold lines at spaces to the width of the terminal; what is folded off begins `deeper` in."""
     width, lines = shutil.get_terminal_size().columns, []
     for line in text.split("\n"):
         indent = " " * (len(line) - len(line.lstrip()) + deeper)
@@ -116,11 +113,14 @@ def few(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + remainder
 
 
-def replaced_line(written: Mapping[Path, bool], continued: Collection[Path] = ()) -> str:
-    """Return the sentence on files that were replaced, by folder; empty for none.
+def free_name(name: str, taken: Container[str], sign: str) -> str:
+    """The name, or the first that is free of `name`, `sign` and a number from 2 on."""
+    numbered = (f"{name}{sign}{number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
 
-    `written` is what `noting_writes` collects. Files that are `continued` keep what they held.
-    """
+
+def replaced_line(written: Mapping[Path, bool], continued: Collection[Path] = ()) -> str:
+    """Return the sentence on files that were replaced, and not `continued`; empty for none."""
     replaced = sorted({*filter(written.get, written)}.difference(continued))
     parts: list[str] = []
     for folder, paths in groupby(replaced, attrgetter("parent")):

@@ -25,7 +25,6 @@ import pytest
 
 from dagengine.data.json_lines import line_of
 from dagengine.errors import (
-    JUDGE_FAILURES,
     InputError,
     JudgeFailure,
     RecordingMissError,
@@ -40,7 +39,7 @@ from dagengine.redaction import forms_of, secrets_of_environment
 from dagengine.store.file import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.system.file_locks import one_writer
 from dagengine.system.regular_files import is_there, read_whole, write_whole
-from dagengine.system.terminal import text_if
+from dagengine.system.terminal import free_name, text_if
 
 FOLDER = "recordings"
 Mode = Literal["live", "record", "refresh", "replay"]
@@ -117,7 +116,7 @@ class Recorder:
             raise miss
         try:
             answer = await self._asks.answer(request)
-        except JUDGE_FAILURES as error:
+        except JudgeFailure as error:
             self._note(judge, question, error)
             raise
         self._note(judge, question, answer)
@@ -375,12 +374,9 @@ def _parts(question: Question[Any]) -> dict[str, Any]:
     _, shape, options = question.canonical.decode(errors="surrogatepass").split("\n", 2)
     try:
         step, pieces = parts_of(question.messages)
-        evidence = {}
+        evidence = dict[str, str]()
         for piece in pieces:
-            name, number = piece.label, 1
-            while name in evidence:
-                number += 1
-                name = f"{piece.label} #{number}"
+            name = free_name(piece.label, evidence, " #")
             evidence[name] = _digest(piece.text)[:_PART]
     except ValueError:  # a prompt of the caller's own
         *before, last = (message["content"] for message in question.messages)

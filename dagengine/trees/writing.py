@@ -6,7 +6,6 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -18,6 +17,7 @@ from dagengine.graph.arguments import field_paths
 from dagengine.graph.graph import Graph, Metric, MetricSpec
 from dagengine.graph.node import BaseNode, shorten
 from dagengine.system.regular_files import write_whole
+from dagengine.system.terminal import free_name
 from dagengine.trees.form import (
     KINDS,
     SCHEMA,
@@ -165,8 +165,7 @@ class _Writer:
         for node in graph.nodes():
             if node.kind != "verdict":
                 title = shorten(node.title, 100) or node.kind
-                names = chain([title], (f"{title} {number}" for number in count(2)))
-                nodes[next(name for name in names if name not in nodes)] = node
+                nodes[free_name(title, nodes, " ")] = node
         ids = {node: name for name, node in nodes.items()}
         return {
             "roots": list(map(ids.__getitem__, graph.root_nodes)),

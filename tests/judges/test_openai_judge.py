@@ -472,7 +472,7 @@ async def test_questions_in_flight_together_find_out_that_beginnings_have_no_nam
         return refused if "prompt_cache_key" in body else Reply(OK)
 
     count = 4  # as many as a run begins with
-    asked = [question(str(n)).warm_at(Warmth(str(n))) for n in range(count)]
+    asked = [question(str(n)).with_notes(warmth=Warmth(str(n))) for n in range(count)]
     monkeypatch.setattr(OpenAIJudge, "hosted", True)
     with Together(respond, count, lambda body: "prompt_cache_key" in body) as server:
         found = await ask_all(server, asked)

@@ -204,7 +204,7 @@ def test_bounds_change_the_key_of_no_question_that_does_not_name_them() -> None:
     shape = judgement_type(None)
     assert '"maxLength":2000' in schema_json(shape)
     assert schema_json(shape).encode() in about(9, shape).canonical
-    assert about(9, shape).with_token_limit(50).key == about(9, shape).key
+    assert about(9, shape).with_notes(max_tokens=50).key == about(9, shape).key
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_characters", "max_items"])

@@ -53,7 +53,7 @@ def asked(step: str, answer: str = LONG, shares: tuple[str, ...] = BOTH) -> Ques
         Evidence("fact 1", "f"),
     ]
     question = Question(messages_for(step, evidence), judgement_type(None))
-    return question.for_asker(("metric", "node"), shares)
+    return question.with_notes(asker=("metric", "node"), shares=shares)
 
 
 def key(question: Question[Any], least: int = 4_096) -> bytes:
@@ -87,7 +87,7 @@ def test_a_list_and_the_turns_of_a_conversation_are_one_field() -> None:
         (("context",), "context (2 of 2)"),
         (("context", "turns"), "assistant turn 1"),
     ):
-        end = shared_end(question.for_asker(("m", "n"), shares))
+        end = shared_end(question.with_notes(asker=("m", "n"), shares=shares))
         assert content[:end].endswith(f"<<<END {last}>>>")
 
 
@@ -399,7 +399,7 @@ def test_requests_to_openai_name_the_beginning_until_it_is_refused() -> None:
 def test_requests_to_llama_cpp_name_the_place() -> None:
     judge = OpenAIJudge("m", base_url="http://localhost:9")
     form = RequestForm(lambda messages: {"messages": messages}, partial(judge._route, Demands()))
-    question = asked("Good?").warm_at(Warmth("k", 3))
+    question = asked("Good?").with_notes(warmth=Warmth("k", 3))
     assert form.body(question)["id_slot"] == 3
     assert json.loads(form.encode(question)) == form.body(question)
     assert "id_slot" not in form.body(asked("Good?"))

@@ -89,7 +89,7 @@ async def test_openai_itself_is_sent_no_bounds_and_no_limit_that_nobody_set() ->
             with suppress(UnparseableError):  # the server's list of verdicts numbers none
                 await judge.answer(question(shape=shape))
         await judge.answer(question(options=Options(max_tokens=70)))
-        await judge.answer(question().with_token_limit(80))
+        await judge.answer(question().with_notes(max_tokens=80))
         await client.close()
     for body in server.requests[: len(SHAPES)]:
         assert not body.keys() & {*LIMITS}

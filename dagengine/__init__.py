@@ -41,37 +41,27 @@ if TYPE_CHECKING:
     from dagengine.testing.assertion import assert_test as assert_test
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
 
-_HOME = {
-    "Account": "gateway.budget",
-    "AsyncConfig": "configs",
-    "CacheConfig": "configs",
-    "Criteria": "metrics.criteria",
-    "DagengineError": "errors",
-    "DisplayConfig": "configs",
-    "Engine": "engine",
-    "EngineClosedError": "errors",
-    "ErrorConfig": "configs",
-    "EvaluatorType": "metrics.criteria",
-    "Limits": "limits",
-    "PromptTemplate": "prompts.instructions",
-    "Store": "store.answers",
-    "a_attack": "attacking.campaign",
-    "a_evaluate": "evaluation",
-    "a_improve": "improvement.search",
-    "assert_test": "testing.assertion",
-    "attack": "attacking.campaign",
-    "compare": "metrics.arena_g_eval",
-    "compile_metrics": "compiler.plan",
-    "evaluate": "evaluation",
-    "improve": "improvement.search",
-    "load_evaluator": "metrics.criteria",
-    "load_evaluators": "metrics.criteria",
-    "on_test_run_end": "testing.assertion",
-    "read_cases": "data.cases",
-    "stream": "evaluation",
+_NAMES = {
+    "attacking.campaign": ("a_attack", "attack"),
+    "compiler.plan": ("compile_metrics",),
+    "configs": ("AsyncConfig", "CacheConfig", "DisplayConfig", "ErrorConfig"),
+    "data.cases": ("read_cases",),
+    "engine": ("Engine",),
+    "errors": ("DagengineError", "EngineClosedError"),
+    "evaluation": ("a_evaluate", "evaluate", "stream"),
+    "gateway.budget": ("Account",),
+    "limits": ("Limits",),
+    "improvement.search": ("a_improve", "improve"),
+    "metrics.arena_g_eval": ("compare",),
+    "metrics.criteria": ("Criteria", "EvaluatorType", "load_evaluator", "load_evaluators"),
+    "prompts.instructions": ("PromptTemplate",),
+    "store.answers": ("Store",),
+    "testing.assertion": ("assert_test", "on_test_run_end"),
 }
+"""Where public names are made."""
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = list(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 _DOORS = ("dataset", "errors", "metrics", "models", "scorer", "synthesizer", "test_case")
 """Modules that `import dagengine` alone is enough for."""

@@ -260,9 +260,10 @@ class Engine(_Judges):
 
     def _closed_error(self) -> EngineClosedError:
         """The error of whoever gets no row, with what ended the run as its cause."""
-        holders = [holder for holder in (self._kept, self._root._kept) if holder is not None]
-        errors = (holder.error for holder in holders if holder.over.is_set())
-        cause = next((error for error in errors if error is not None), None)
+        cause: BaseException | None = None
+        for holder in (self._root._kept, self._kept):
+            if holder is not None and holder.over.is_set():
+                cause = holder.error or cause
         closed = EngineClosedError(f"the engine has ended: {cause}" if cause else _CLOSED)
         closed.__cause__ = cause
         return closed

@@ -169,12 +169,8 @@ def _metrics_in(module: ModuleType) -> list[Any]:
     for value in values:
         if _has_a(BaseMetric, value):
             candidates += _members(value)
-    metrics = [value for value in candidates if isinstance(value, BaseMetric)]
-    nested = _inner_targets(metrics) if len(metrics) > 1 else []
-    outer: list[Any] = []
-    for value in candidates:
-        if value not in metrics or not any(value is target for target in nested):
-            outer.append(value)
+    nested = set(map(id, _inner_metrics(candidates)))
+    outer = [value for value in candidates if id(value) not in nested]
     return outer or [value for value in values if isinstance(value, Graph)]
 
 
@@ -188,14 +184,14 @@ def _has_a(kind: Any, value: object) -> bool:
     return any(isinstance(member, kind) for member in _members(value))
 
 
-def _inner_targets(metrics: Sequence[BaseMetric]) -> list[Any]:
-    """Targets of verdicts of metrics: a metric among them runs as part of the metric above it."""
-    targets: list[Any] = []
-    for metric in metrics:
-        graph = metric.spec().graph
+def _inner_metrics(candidates: Sequence[Any]) -> Iterator[BaseMetric]:
+    """The metrics that verdicts lead to: each runs as part of the metric above it."""
+    for metric in candidates:
+        graph = metric.spec().graph if isinstance(metric, BaseMetric) else None
         for node in graph.nodes() if isinstance(graph, Graph) else ():
-            targets += (b.target for b in node.branches() if b.target is not metric)
-    return targets
+            for branch in node.branches():
+                if isinstance(branch.target, BaseMetric) and branch.target is not metric:
+                    yield branch.target
 
 
 def _without_originals(

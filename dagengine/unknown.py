@@ -42,7 +42,7 @@ def absent_names(module: str) -> Callable[[str], Any]:
 
     def missing(name: str) -> Any:
         if not name.startswith("__"):
-            why = _compat().answer_name(module, name)
+            why = _foreign_names().answer_name(module, name)
             if why is None and (face := _face_with(name, module)):
                 why = f"write `from {face} import {name}`"
             hint = f": {why}" if why else _what_is_there(module, name)
@@ -112,13 +112,13 @@ class AbsentAttributeError(AttributeError):
 
 def answer_argument(name: str) -> str | None:
     """Return what is done here in the place of an argument of another library."""
-    why: str | None = _compat().ARGUMENTS.get(name)
+    why: str | None = _foreign_names().ARGUMENTS.get(name)
     return why
 
 
 def answer_attribute(name: str) -> str | None:
     """Return what is done here in the place of an attribute of another library's class."""
-    why: str | None = _compat().answer_member(name)
+    why: str | None = _foreign_names().answer_member(name)
     return why
 
 
@@ -128,7 +128,7 @@ def module_words(error: BaseException) -> str:
     """
     name = str(getattr(error, "name", "")) if isinstance(error, ModuleNotFoundError) else ""
     package, _, last = name.rpartition(".")
-    why = _compat().answer_module(name) if name else None
+    why = _foreign_names().answer_module(name) if name else None
     if why is None and package.partition(".")[0] != "dagengine":
         return ""
     return f"there is no {name}{f': {why}' if why else _what_is_there(package, last)}"
@@ -166,8 +166,8 @@ class AnsweringEnum(EnumType):
             return absent_attributes()(cls, name)
 
 
-def _compat() -> Any:
-    return import_module("dagengine.compat")
+def _foreign_names() -> Any:
+    return import_module("dagengine.compat.names")
 
 
 def _is_imported() -> bool:
@@ -192,8 +192,11 @@ def _what_is_there(module: str, name: str) -> str:
 
     if name.startswith("_"):
         return ""
-    below = (face.rpartition(".") for face in _FACES)
-    public = [*_public_of(module), *(last for package, _, last in below if package == module)]
+    public = _public_of(module)
+    for face in _FACES:
+        package, _, last = face.rpartition(".")
+        if package == module:
+            public.append(last)
     near = difflib.get_close_matches(name, public, n=1)
     if near:
         return f": did you mean {near[0]!r}?"

@@ -91,27 +91,26 @@ async def check_judge(
     writer = writer_of(judge)
     begin = anyio.current_time()
     examiner = Examiner(judge, began)
-    checkup = Checkup(judge_name(judge.identity), Connection(None))
     try:
         async with open_judges([judge] if writer is None else [judge, writer]):
             connection, answer = await _connect(examiner)
-            checkup = replace(checkup, connection=connection)
+            measured: dict[str, Any] = {}
             if connection.problem is None:
-                checkup = await _measure(examiner, checkup, answer, text, seconds)
+                measured = await _measure(examiner, answer, text, seconds)
     except JudgeSetupError as error:
-        checkup = replace(checkup, connection=Connection(None, str(error)))
-    hosted = judge.capabilities.elastic or (
-        isinstance(judge, EndpointJudge) and judge.base_url is None
-    )
-    checkup = replace(
+        connection, measured = Connection(None, str(error)), {}
+    checkup = Checkup(
+        judge_name(judge.identity), connection, calls=examiner.calls, usage=examiner.usage,
+        seconds=anyio.current_time() - begin, **measured,
+    )  # fmt: skip
+    own_server = not isinstance(judge, EndpointJudge) or judge.base_url is not None
+    hosted = judge.capabilities.elastic or not own_server
+    return replace(
         checkup,
-        calls=examiner.calls,
-        usage=examiner.usage,
-        seconds=anyio.current_time() - begin,
         advice=advice_of(checkup, hosted=hosted),
         standing=standing_of(checkup, examiner.judge),
+        problems=tuple(problems_of(checkup)),
     )
-    return replace(checkup, problems=tuple(problems_of(checkup)))
 
 
 async def _connect(examiner: Examiner) -> tuple[Connection, Any]:
@@ -131,9 +130,9 @@ async def _connect(examiner: Examiner) -> tuple[Connection, Any]:
 
 
 async def _measure(
-    examiner: Examiner, checkup: Checkup, answer: Any, text: str, seconds: float | None
-) -> Checkup:
-    """Every section in turn; each may tell the next ones something."""
+    examiner: Examiner, answer: Any, text: str, seconds: float | None
+) -> dict[str, Any]:
+    """Every section of a checkup in turn; each may tell the next ones something."""
     facts, part = await facts_of(examiner.judge), examiner.part
     examiner.begin(_EASY * _MOST if seconds is None else seconds)
     thinking: Thinking | NotMeasured = NotMeasured("the judge writes no text")
@@ -158,24 +157,14 @@ async def _measure(
     speed = await part("speed", sections.speed_of(examiner, facts.slots))
     latency = getattr(speed, "latency", 0.0)
     reading = await part("reading", sections.reading_of(examiner, text, latency, facts.window))
-    return replace(
-        checkup,
-        facts=facts,
-        structure=structure,
-        thinking=thinking,
-        probabilities=probabilities,
-        speed=speed,
-        easy=easy,
-        reading=reading,
-        slow=slow,
-    )
+    return {
+        "facts": facts, "structure": structure, "thinking": thinking, "speed": speed,
+        "probabilities": probabilities, "easy": easy, "reading": reading, "slow": slow,
+    }  # fmt: skip
 
 
 async def _first_answer(examiner: Examiner) -> Any:
-    """The first answer, which is a plain one; None of a judge that writes none.
-
-    A server that is not ready is asked again.
-    """
+    """The first answer, asked for until the server is ready; None of a judge that writes none."""
     while True:
         try:
             return await examiner.ask(questions.one_word())

@@ -22,6 +22,12 @@ _MODES: Final = {
     "tools": "as a call of a tool (the server rejects JSON schemas)",
     "json": "in the words of the prompt (the server rejects JSON schemas and tools)",
 }
+LEAST_READ = 0.6
+"""A prompt of which less than this share of its tokens was counted was cut."""
+ENOUGH = 10
+"""Of fewer questions not even a good result is a result."""
+GUESSING = 0.05
+"""From this probability on a result may as well be a guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +297,6 @@ class Reading:
         yield _mark(not missed), words
 
 
-LEAST_READ = 0.6
-"""A prompt of which less than this share of its tokens was counted was cut."""
-
-
 @dataclass(frozen=True, slots=True)
 class EasyQuestions:
     """Answers to easy yes/no questions, half of them with the answer yes.
@@ -340,12 +342,6 @@ class EasyQuestions:
         if self.answered < self.asked:
             missing = counted(self.asked - self.answered, "answer")
             yield "warning", f"{missing} not valid: {self.failure}"
-
-
-ENOUGH = 10
-"""Of fewer questions not even a good result is a result."""
-GUESSING = 0.05
-"""From this probability on a result may as well be a guess."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,7 @@ class Timed(Generic[T]):
 
 
 class Examiner:
-    """Asks one judge, each question once within its time, and counts its calls and tokens.
-
-    `began` is called with the name of each part.
-    """
+    """Asks one judge, each question once within its time, and counts its calls and tokens."""
 
     def __init__(self, judge: Judge, began: Callable[[str], None]) -> None:
         self.judge, self.began = judge, began
@@ -107,10 +104,8 @@ class Examiner:
             return NotMeasured(str(error))
 
     async def ask(self, question: Question[T], judge: Judge | None = None) -> Timed[T]:
-        """The answer of the judge, or of another one; raises JudgeError and OutOfTimeError.
-
-        A judge that only decides is asked in its own form, and its writer everything else.
-        """
+        """The answer of the judge, or of another one; raises JudgeError and OutOfTimeError."""
+        # A judge that only decides is asked in its own form, and its writer everything else.
         target, own = address_question(judge or self.judge, question)
         seconds = self.left
         if seconds <= 0:
@@ -131,10 +126,7 @@ class Examiner:
 
 
 async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thinking | NotMeasured:
-    """Return whether the model thought before its `first` answer, and what switches that off.
-
-    From then on the examiner asks without thinking, if that is possible.
-    """
+    """Return whether the model thought before its `first` answer, and what switches that off."""
     tokens = first.answer.usage.output_tokens
     if not tokens and not first.answer.raw:
         return NotMeasured("the judge gave no text and counts no tokens")
@@ -148,7 +140,7 @@ async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thi
         with suppress(JudgeError):
             plain = await examiner.ask(questions.one_word(), quiet)
             if not _thinks(plain.answer) and plain.answer.raw:
-                examiner.judge = quiet
+                examiner.judge = quiet  # the rest is asked without thinking
                 return Thinking(thinks=True, tokens=tokens, off=parameters)
     return Thinking(thinks=True, tokens=tokens)
 
@@ -204,10 +196,8 @@ def _mass(choice: TokenChoice, options: Iterable[str]) -> float:
 
 
 def _before_schema(forced: Timed[Any] | None) -> bool | None:
-    """Return whether words that the schema forbids had a probability; None where it cannot be seen.
-
-    A schema that is in the prompt (mode `json`) changes the probabilities by its words.
-    """
+    """Return whether words that the schema forbids had a probability; None where it is not seen."""
+    # A schema that is in the prompt (mode `json`) changes the probabilities by its words.
     if forced is None or not forced.answer.tokens or forced.answer.mode == "json":
         return None
     span = value_span(forced.answer.raw, "verdict")
@@ -346,10 +336,7 @@ def longest_text(cases: Iterable[TestCase]) -> str:
 async def reading_of(
     examiner: Examiner, text: str, latency: float, window: int | None
 ) -> Reading | NotMeasured:
-    """Measure how much a judge reads of `text`, or of one that nearly fills the `window`.
-
-    `latency` is the time of an answer of one token, in seconds, `window` in tokens.
-    """
+    """Measure how much a judge reads of `text`, or of one that nearly fills the `window`."""
     of_data = bool(text)
     piece = _unread(questions.plant_words((text or questions.prose(_PIECE))[:_PIECE]))
     pilot = await examiner.ask(questions.password(piece, questions.PLANTED[1][1]))

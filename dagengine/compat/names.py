@@ -447,18 +447,21 @@ _MEMBERS: Mapping[str, str] = {
 }
 
 
+def _nearest_above(module: str, table: Mapping[str, str]) -> str:
+    """The module itself, or the nearest above it that a table has; empty for none."""
+    while module and module not in table:
+        module = module.rpartition(".")[0]
+    return module
+
+
 def home_of(module: str) -> str | None:
     """The module of ours with the names of a module of others; None if nothing of it is here."""
-    if why_no_module(module):
-        return None
-    fitting = [module_name for module_name in HOMES if f"{module}.".startswith(f"{module_name}.")]
-    return HOMES[max(fitting, key=len)] if fitting else None
+    return None if why_no_module(module) else HOMES.get(_nearest_above(module, HOMES))
 
 
 def why_no_module(module: str) -> str | None:
     """Explain what is here in the place of a module of others; None for the others."""
-    fitting = [module_name for module_name in MODULES if f"{module}.".startswith(f"{module_name}.")]
-    return MODULES[max(fitting, key=len)] if fitting else None
+    return MODULES.get(_nearest_above(module, MODULES))
 
 
 def our_name(module: str, name: str) -> str:
@@ -495,12 +498,9 @@ def answer_module(name: str) -> str | None:
     if library in NAMES:
         return f"`dagengine migrate FILE` rewrites the imports of programs for {library}"
     theirs = _theirs(name)
-    modules = name.rpartition(".")[2].islower() and [home for home in HOMES if "." in home]
-    if modules and any(f"{theirs}.".startswith(f"{module}.") for module in modules):
-        home = home_of(theirs)
-        if home is not None:
-            words = f"what is public in {theirs} is in {home}"
-            return f"{words}; `dagengine migrate FILE` rewrites imports"
+    home, is_module = home_of(theirs), name.rpartition(".")[2].islower()
+    if home is not None and is_module and "." in _nearest_above(theirs, HOMES):
+        return f"what is public in {theirs} is in {home}; `dagengine migrate FILE` rewrites imports"
     return why_no_module(theirs)
 
 

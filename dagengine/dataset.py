@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from dagengine.configs import Show
 from dagengine.data.app import App
 from dagengine.data.dataset_columns import (
     CONTEXTS,
@@ -16,8 +17,7 @@ from dagengine.data.dataset_columns import (
     save_rows,
 )
 from dagengine.data.golden import ConversationalGolden, Golden
-from dagengine.evaluation import evaluate
-from dagengine.execution.local_executor import Settings
+from dagengine.evaluation import Recorded, evaluate
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, EvaluationResult
 from dagengine.test_case import TestCase
@@ -74,17 +74,12 @@ class EvaluationDataset(Sequence[Any], Answering):
         self,
         metrics: Sequence[Metric],
         *,
-        show: bool = True,
+        show: Show = True,
         on_row: Callable[[CaseResult], None] | None = None,
-        out: str | Path | None = None,
-        texts: bool = True,
-        redact: Sequence[str] = (),
-        **settings: Unpack[Settings],
+        **settings: Unpack[Recorded],
     ) -> EvaluationResult:
         """`evaluate(self, metrics, …)` with the same arguments; `app=` completes the goldens."""
-        return evaluate(
-            self, metrics, show=show, on_row=on_row, out=out, texts=texts, redact=redact, **settings
-        )
+        return evaluate(self, metrics, show=show, on_row=on_row, **settings)
 
     def generate_goldens_from_docs(
         self, document_paths: Iterable[Any], *, synthesizer: Synthesizer | None = None, **more: Any

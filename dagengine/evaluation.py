@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-import time
 import warnings
-from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     Callable,
@@ -20,26 +17,19 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
-from dagengine.compiler.plan import Plan
 from dagengine.configs import NAMES, Show, translate_settings
 from dagengine.data.app import as_app
 from dagengine.data.cases import AsyncCases, Cases
-from dagengine.data.readers import CHECKED
-from dagengine.errors import InputError, metric_failed
+from dagengine.errors import metric_failed
 from dagengine.execution.cluster.coordinator import Executor, Workers, cluster_of
 from dagengine.execution.flow import OnRow, Pace, Source, rows_as_read
 from dagengine.execution.interrupts import kept_judges, sync
-from dagengine.execution.local_executor import (
-    LocalExecutor,
-    Settings,
-    case_problems,
-    check_settings,
-)
+from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.record.definition import (
     Judging,
@@ -58,13 +48,14 @@ from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult, EvaluationResult, Spent, Totals
 from dagengine.system.regular_files import require_own_folder
-from dagengine.test_case import CASE_TYPES, case_label, read_field
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Recorded(Settings, total=False):
+class Recorded(Settings, total=False):
+    """Settings of a run that may be judged by a cluster, and recorded; see `stream`."""
+
     cluster: Workers | str | None
     out: str | Path | None
     texts: bool
@@ -72,19 +63,37 @@ class _Recorded(Settings, total=False):
     page: bool
 
 
+def names_first(*accepted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check a function's argument names first, but the `accepted`: Python names a missing one."""
+
+    def checking(door: Callable[P, R]) -> Callable[P, R]:
+        @wraps(door)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            __tracebackhide__ = True
+            try:
+                check_settings(door, itertools.filterfalse(accepted.__contains__, kwargs))
+            except TypeError as error:  # the caller's line is what is wrong, not ours
+                raise error.with_traceback(None) from None
+            return door(*args, **kwargs)
+
+        return wrapper
+
+    return checking
+
+
 @overload
 def stream(
     test_cases: Source,
     metrics: Sequence[Metric],
     on_row: None = None,
-    **settings: Unpack[_Recorded],
+    **settings: Unpack[Recorded],
 ) -> AsyncGenerator[CaseResult, None]: ...
 @overload
 def stream(
     test_cases: Source,
     metrics: Sequence[Metric],
     on_row: Callable[[CaseResult], None],
-    **settings: Unpack[_Recorded],
+    **settings: Unpack[Recorded],
 ) -> Coroutine[Any, Any, Totals]: ...
 def stream(
     test_cases: Source,
@@ -128,7 +137,6 @@ def stream(
     async def run(on_row: Callable[[CaseResult], None], pace: Pace | None = None) -> Totals:
         executor = _executor(metrics, settings, cluster, returns=True)
         cases = executor.cases(test_cases)
-        hidden_fields(redact)
         target = _target(out, settings, texts, redact)
         data = DataRecord() if out is None else target.data(cases)  # hashes a file
         with _open_record(target, executor, data, page) as record:
@@ -144,6 +152,128 @@ def stream(
         return executor.totals
 
     return rows_as_read(run) if on_row is None else run(on_row)
+
+
+@names_first(*NAMES)
+async def a_evaluate(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    *,
+    show: Show = True,
+    on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> EvaluationResult:
+    """Run metrics over test cases; returns one row per case, in order, even if other cases failed.
+
+    All rows are kept in memory; for large data use `stream`. `show` draws a progress bar (on a
+    terminal) and prints the result table. For the other arguments and the errors see `stream`.
+    Metrics are not changed. deepeval's names for settings (`configs`: `max_concurrent`,
+    `AsyncConfig`, …) are accepted, too. `identifier` and `hyperparameters` (texts and numbers by
+    name) are in the record and on its page.
+    """
+    rows: list[CaseResult] = []
+    translation = translate_settings(cast("dict[str, Any]", settings), show)
+    settings, show = cast("Settings", translation.settings), translation.show
+    metrics = as_metrics(metrics)
+    executor = _executor(metrics, settings, cluster)
+    cases = executor.cases(test_cases)
+    target = _target(out, settings, texts, redact, translation.labels)
+    data = target.data(cases)
+    with (
+        progress_bar(executor, data.cases, show in (True, "progress")) as advance,
+        _open_record(target, executor, data, page) as record,
+    ):
+
+        def finish(row: CaseResult) -> None:
+            if record is not None:
+                record.keep(row)
+            advance(row)
+
+        def take(row: CaseResult) -> None:
+            rows.append(row)
+            if record is not None:
+                record.add(row)
+            print_verbose(metrics, row, translation.verbose)
+            if on_row is not None:
+                on_row(row)
+
+        def result() -> EvaluationResult:
+            return EvaluationResult(tuple(rows), executor.totals, _Saved(target, executor, data))
+
+        with executor.keeping(result):
+            await executor.judge(cases, OnRow(take, finish))
+    if show in (True, "table"):
+        records = judges_of(executor.plan, executor.judges, {})
+        lines = standing_lines(records, executor.asked_judges)
+        print_table(Tally(rows), executor.totals, standings=lines)
+    evaluation = result()
+    if translation.forgiven is not None:
+        _require_scores(evaluation, translation.forgiven)
+    return evaluation
+
+
+def _require_scores(evaluation: EvaluationResult, forgiven: Collection[str]) -> None:
+    """Raise MetricFailedError, with the result as its `result`, for the first lack of a score."""
+    for row in evaluation.rows:
+        for result in row.metrics:
+            if result.failure is not None and str(result.failure.kind) not in forgiven:
+                kind, message = str(result.failure.kind), f"{row.case}: {result.failure.message}"
+                error = metric_failed(result.metric, result.failure.node, kind, message)
+                error.result = evaluation
+                raise error
+
+
+@names_first(*NAMES)
+def evaluate(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    *,
+    show: Show = True,
+    on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> EvaluationResult:
+    """Run metrics over test cases; returns one row per case, in order, even if other cases failed.
+
+    It is `a_evaluate` for callers without an event loop, and works inside one, too. Of `settings`,
+    `model` is the judge of metrics that name none (a name such as "gpt-4o", or an object), `limits`
+    is a `Limits` (`max_in_flight`, `budget`, `call_timeout` …), `store` a file of answers that are
+    not asked again, `app` completes goldens, and `on_attempt` and `tracer` follow the calls. `out`
+    is a folder for the record of the run, `show=False` prints nothing. All arguments and errors:
+    `stream`.
+    """
+    return sync(
+        partial(
+            a_evaluate, test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out,
+            texts=texts, redact=redact, page=page, **settings,
+        )
+    )  # fmt: skip
+
+
+async def judged_case(
+    test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
+) -> tuple[CaseResult, Totals]:
+    """The row of a single case, and its totals; without `at_once` one node runs at a time."""
+    rows = list[CaseResult]()
+    engine = LocalExecutor(metrics, settings, at_once=at_once, judges=kept_judges())
+    await engine.judge(engine.cases([test_case]), OnRow(rows.append))
+    return rows[0], engine.totals
+
+
+def print_verbose(metrics: Sequence[Metric], row: CaseResult, wanted: bool | None = None) -> None:
+    """Print the steps of metrics: where they are `wanted`; None: as each `verbose_mode` says."""
+    for metric, result in zip(metrics, row.metrics, strict=True):
+        if getattr(metric, "verbose_mode", False) if wanted is None else wanted:
+            print_steps(result)
 
 
 def _executor(
@@ -213,7 +343,8 @@ def _target(
     redact: Sequence[str],
     labels: Mapping[str, Any] | None = None,
 ) -> RecordTo:
-    """The target of a record; raises InputError for the folder of another command."""
+    """The target of a record; raises InputError for another command's folder, and bad `redact`."""
+    hidden_fields(redact)
     if out is not None:
         require_own_folder(Path(out), [MANIFEST])
     app = as_app(settings.get("app"))
@@ -253,242 +384,32 @@ _RunEnd = tuple[Manifest, Totals, tuple[Spent, ...]]
 
 
 class _Saved:
-    """A run that is over, to be saved with its page.
+    """A run that ended now, to be saved with its page: without all that its engine remembers.
 
     Most runs are never saved, and hashing the metrics takes long: its end is made by the first
     `save`. It is pickled as made, since graphs and judges may not be picklable.
     """
 
-    def __init__(self, end: _RunEnd | Callable[[], _RunEnd]) -> None:
-        self._end = end
+    def __init__(self, target: RecordTo, executor: Executor, data: DataRecord) -> None:
+        names = ("plan", "judges", "limits", "store", "totals", "spent")
+        self._run: Any = SimpleNamespace(**{name: getattr(executor, name) for name in names})
+        self._target, self._data, self._ended = target, data, datetime.now(UTC)
 
     def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool = True) -> None:
         """Write the folder of the run; raises InputError if it cannot be written."""
-        manifest, totals, spent = self.end()
+        manifest, totals, spent = self._end
         with RunWriter(folder, manifest, lambda: (totals, spent)) as writer:
             for row in rows:
                 writer.add(row)
         if page:
             write_page_or_warn(folder)
 
-    def end(self) -> _RunEnd:
+    @cached_property
+    def _end(self) -> tuple[Manifest, Totals, tuple[Spent, ...]]:
         """The record without its rows, and what the run spent."""
-        if callable(self._end):
-            self._end = self._end()
-        return self._end
+        manifest = self._target.manifest(self._run, self._data)
+        ended = manifest.model_copy(update={"ended": self._ended})
+        return ended, self._run.totals, self._run.spent
 
-    def __reduce__(self) -> tuple[Callable[..., _Saved], tuple[_RunEnd]]:
-        return type(self), (self.end(),)
-
-
-def _saved_run(target: RecordTo, executor: Executor, data: DataRecord) -> _Saved:
-    """A run that ended now, to be saved: what its record says, without all that it remembers."""
-    names = ("plan", "judges", "limits", "store", "totals", "spent")
-    run: Any = SimpleNamespace(**{name: getattr(executor, name) for name in names})
-    ended = datetime.now(UTC)
-
-    def end() -> _RunEnd:
-        manifest = target.manifest(run, data).model_copy(update={"ended": ended})
-        return manifest, run.totals, run.spent
-
-    return _Saved(end)
-
-
-def names_first(*accepted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Check a function's argument names first, but the `accepted`: Python names a missing one."""
-
-    def checking(door: Callable[P, R]) -> Callable[P, R]:
-        @wraps(door)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            __tracebackhide__ = True
-            try:
-                check_settings(door, itertools.filterfalse(accepted.__contains__, kwargs))
-            except TypeError as error:  # the caller's line is what is wrong, not ours
-                raise error.with_traceback(None) from None
-            return door(*args, **kwargs)
-
-        return wrapper
-
-    return checking
-
-
-@names_first(*NAMES)
-async def a_evaluate(
-    test_cases: Source,
-    metrics: Sequence[Metric],
-    *,
-    show: Show = True,
-    on_row: Callable[[CaseResult], None] | None = None,
-    cluster: Workers | str | None = None,
-    out: str | Path | None = None,
-    texts: bool = True,
-    redact: Sequence[str] = (),
-    page: bool = True,
-    **settings: Unpack[Settings],
-) -> EvaluationResult:
-    """Run metrics over test cases; returns one row per case, in order, even if other cases failed.
-
-    All rows are kept in memory; for large data use `stream`. `show` draws a progress bar (on a
-    terminal) and prints the result table. For the other arguments and the errors see `stream`.
-    Metrics are not changed. deepeval's names for settings (`configs`: `max_concurrent`,
-    `AsyncConfig`, …) are accepted, too. `identifier` and `hyperparameters` (texts and numbers by
-    name) are in the record and on its page.
-    """
-    rows: list[CaseResult] = []
-    translation = translate_settings(cast("dict[str, Any]", settings), show)
-    settings, show = cast("Settings", translation.settings), translation.show
-    metrics = as_metrics(metrics)
-    verbose = [_verbosely(metric, translation.verbose) for metric in metrics]
-    executor = _executor(metrics, settings, cluster)
-    cases = executor.cases(test_cases)
-    hidden_fields(redact)
-    target = _target(out, settings, texts, redact, translation.labels)
-    data = target.data(cases)
-    with (
-        progress_bar(executor, data.cases, show in (True, "progress")) as advance,
-        _open_record(target, executor, data, page) as record,
-    ):
-
-        def finish(row: CaseResult) -> None:
-            if record is not None:
-                record.keep(row)
-            advance(row)
-
-        def take(row: CaseResult) -> None:
-            rows.append(row)
-            if record is not None:
-                record.add(row)
-            print_verbose(verbose, row)
-            if on_row is not None:
-                on_row(row)
-
-        def result() -> EvaluationResult:
-            saved = _saved_run(target, executor, data)
-            return EvaluationResult(tuple(rows), executor.totals, saved)
-
-        with executor.keeping(result):
-            await executor.judge(cases, OnRow(take, finish))
-    if show in (True, "table"):
-        records = judges_of(executor.plan, executor.judges, {})
-        lines = standing_lines(records, executor.asked_judges)
-        print_table(Tally(rows), executor.totals, standings=lines)
-    evaluation = result()
-    if translation.forgiven is not None:
-        _require_scores(evaluation, translation.forgiven)
-    return evaluation
-
-
-def _verbosely(metric: Metric, verbose: bool | None) -> Metric:
-    """The metric, or a copy that prints its steps (or does not)."""
-    if verbose is None:
-        return metric
-    copied: Any = copy.copy(metric)
-    copied.verbose_mode = verbose
-    return cast("Metric", copied)
-
-
-def _require_scores(evaluation: EvaluationResult, forgiven: Collection[str]) -> None:
-    """Raise MetricFailedError, with the result as its `result`, for the first lack of a score."""
-    for row in evaluation.rows:
-        for result in row.metrics:
-            if result.failure is not None and str(result.failure.kind) not in forgiven:
-                kind, message = str(result.failure.kind), f"{row.case}: {result.failure.message}"
-                error = metric_failed(result.metric, result.failure.node, kind, message)
-                error.result = evaluation
-                raise error
-
-
-@names_first(*NAMES)
-def evaluate(
-    test_cases: Source,
-    metrics: Sequence[Metric],
-    *,
-    show: Show = True,
-    on_row: Callable[[CaseResult], None] | None = None,
-    cluster: Workers | str | None = None,
-    out: str | Path | None = None,
-    texts: bool = True,
-    redact: Sequence[str] = (),
-    page: bool = True,
-    **settings: Unpack[Settings],
-) -> EvaluationResult:
-    """Run metrics over test cases; returns one row per case, in order, even if other cases failed.
-
-    It is `a_evaluate` for callers without an event loop, and works inside one, too. Of `settings`,
-    `model` is the judge of metrics that name none (a name such as "gpt-4o", or an object), `limits`
-    is a `Limits` (`max_in_flight`, `budget`, `call_timeout` …), `store` a file of answers that are
-    not asked again, `app` completes goldens, and `on_attempt` and `tracer` follow the calls. `out`
-    is a folder for the record of the run, `show=False` prints nothing. All arguments and errors:
-    `stream`.
-    """
-    return sync(
-        partial(
-            a_evaluate, test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out,
-            texts=texts, redact=redact, page=page, **settings,
-        )
-    )  # fmt: skip
-
-
-async def judged_case(
-    test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
-) -> tuple[CaseResult, Totals]:
-    """The row of a single case, and its totals; without `at_once` one node runs at a time."""
-    rows = list[CaseResult]()
-    engine = LocalExecutor(metrics, settings, at_once=at_once, judges=kept_judges())
-    await engine.judge(engine.cases([test_case]), OnRow(rows.append))
-    return rows[0], engine.totals
-
-
-def print_verbose(metrics: Sequence[Metric], row: CaseResult) -> None:
-    """Print the steps of the metrics that have `verbose_mode`."""
-    for metric, result in zip(metrics, row.metrics, strict=True):
-        if getattr(metric, "verbose_mode", False):
-            print_steps(result)
-
-
-def missing_fields(plan: Plan, test_cases: Iterable[Any], least: float = 0.0) -> list[str]:
-    """One line per field that some (at least this share) of the cases lack: how many, the first."""
-    counts, labels, total = Counter[str](), dict[str, str](), 0
-    for index, case in enumerate(test_cases):
-        total += 1
-        for path in plan.fields:
-            if read_field(case, path) is None:
-                counts[path] += 1
-                labels.setdefault(path, case_label(case, index))
-    lines: list[str] = []
-    for path in plan.fields:
-        if (count := counts[path]) and count >= least * total:
-            lines.append(f"{count} of {total} cases have no `{path}` (first: {labels[path]})")
-    return lines
-
-
-def concerns(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
-    """Warnings of metrics about the first 1,000 cases: each once, with its first case."""
-    lines: dict[str, str] = {}
-    for label, problem in case_problems(plan, test_cases):
-        if problem.severity == "warning":
-            lines.setdefault(problem.message, f"{label}: {problem.where}: {problem.message}")
-    return list(lines.values())
-
-
-def fields_before(plan: Plan, test_cases: Iterable[Any], seconds: float = 2.0) -> list[str]:
-    """Lines about fields that half or more of the first 1,000 cases lack, read within `seconds`.
-
-    Raises InputError if all of these lack what every path reads, so that no metric can judge them.
-    """
-    end = time.monotonic() + seconds
-    looked_at = itertools.islice(test_cases, CHECKED)
-    in_time = itertools.takewhile(lambda _: time.monotonic() < end, looked_at)
-    cases: list[Any] = [case for case in in_time if isinstance(case, CASE_TYPES)]  # no goldens
-    absent: list[list[str]] = []
-    for metric in plan.metrics:
-        required = [path for path, _ in metric.required]
-        absent.append([p for p in required if all(read_field(c, p) is None for c in cases)])
-    lines = [*missing_fields(plan, cases, 0.5), *concerns(plan, cases)]
-    if cases and all(absent) and time.monotonic() < end:
-        names = list(dict.fromkeys(itertools.chain.from_iterable(absent)))
-        raise InputError(
-            f"{'; '.join(lines)}: every path reads {', '.join(map(repr, names))}. Name the column "
-            f"that has it (--map COLUMN={names[0]}), or use another metric"
-        )
-    return lines
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_end": self._end}

@@ -55,13 +55,12 @@ from dagengine.attacking.trials import (
 from dagengine.compiler.plan import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, strict
 from dagengine.errors import InputError
-from dagengine.estimate.counting import forecast
+from dagengine.estimate.counting import forecast, judges_of
 from dagengine.estimate.estimates import Forecast
 from dagengine.execution.flow import Source
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import check_settings
 from dagengine.graph.graph import as_metrics
-from dagengine.judges import as_judge
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import judge_name
 from dagengine.reliability.repetition import Experiment
@@ -513,6 +512,5 @@ def _both(first: Ending | None, second: Ending | None) -> Ending | None:
 
 
 def _names_of_judges(metrics: Sequence[BaseMetric], model: Any) -> tuple[str, ...]:
-    plan = compile_metrics(metrics)
-    judges = [model if judge is None else judge for judge in plan.models]
-    return tuple(dict.fromkeys(judge_name(as_judge(judge).identity) for judge in judges))
+    judges = judges_of(compile_metrics(metrics), model)
+    return tuple(dict.fromkeys(judge_name(judge.identity) for judge in judges))

@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.output import EXIT_FAILED, Format, print_lines, say
+from dagengine.cli.common.output import EXIT_FAILED, Format, print_csv, print_json, say
 from dagengine.errors import Problem, more_on
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
 
+_OF_DATA = ("missing-field", "example-in-data")
+_FINDING = ("severity", "code", "where", "message", "hint")
 
-def check(
-    metrics: shared.Metrics,
-    data: Annotated[
-        list[Path] | None,
-        Option(
-            help="Also check that these test cases have the fields that the metrics read. Of "
-            "traces (`--map otel`) also shows how one of them becomes a case."
-        ),
-        Reads(),
-    ] = None,
-    mapped: shared.Mapped = None,
-    delimiter: shared.Delimiters = None,
-    unit: shared.UnitOfTraces = "trace",
-    strict: Annotated[bool, Option(help="Also fail on warnings.")] = False,
-    format: Annotated[Format, Option(help="Output format.")] = Format.TABLE,
-) -> None:
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(shared.TraceOptions, shared.MetricOptions):
+    """The options of `dagengine check`."""
+
+    data: Annotated[list[Path] | None, Reads()] = None
+    """Also check that these test cases have the fields that the metrics read. Of traces (`--map
+    otel`) also shows how one of them becomes a case.
+    """
+    strict: bool = False
+    """Also fail on warnings."""
+    format: Format = "table"
+    """Output format."""
+
+
+def check(options: CheckOptions) -> None:
     """Find the problems of metrics and say how to fix them. Makes no judge calls.
 
     Exit codes: 0 no errors; 1 errors (with --strict also warnings); 2 invalid input.
@@ -47,44 +49,45 @@ def check(
     from dagengine.loading import load_metrics
     from dagengine.question import display_name
 
-    loaded = load_metrics(metrics, on_copy=say if format is Format.TABLE else None)
-    names = [metric.spec().name for metric in loaded]
-    listed_problems = chain.from_iterable(find_problems(metric.spec())[0] for metric in loaded)
-    problems = list(dict.fromkeys([*name_problems(names), *listed_problems]))
-    fatal = ("error", "warning")[: 1 + strict]
+    is_table = options.format == "table"
+    metrics = load_metrics(options.metrics, on_copy=say if is_table else None)
+    names = [metric.spec().name for metric in metrics]
+    problems = [*name_problems(names)]
+    for metric in metrics:
+        problems += find_problems(metric.spec())[0]
+    problems = list(dict.fromkeys(problems))
+    fatal = ("error", "warning")[: 1 + options.strict]
 
     def fails() -> bool:
         return any(problem.severity in fatal for problem in problems)
 
     if not fails():  # a tree with errors cannot be compiled: nothing can be said of the data
-        plan = compile_metrics(loaded)
-        if format is Format.TABLE:
+        plan = compile_metrics(metrics)
+        if is_table:
             for model in filter(None, plan.models):
                 # By its name alone: a model file may be on another machine.
                 name = model if isinstance(model, str) else display_name(as_judge(model))
                 say(f"asks a judge of its own: {name:.80}")
-        if data:
-            columns = shared.ColumnOptions(mapped=mapped, delimiter=delimiter)
-            problems += _data_problems(plan, columns.cases_in(*data, unit=unit), format)
-        if format is not Format.TABLE and not fails():
+        if options.data:
+            cases = options.cases_in(*options.data, unit=options.unit)
+            problems += _data_problems(plan, cases, is_table)
+        if not is_table and not fails():
             problems.append(_reading_order(plan))
-    _print_problems(problems, format, text_if(not fails(), f"ok: {', '.join(names)}"))
+    _print_problems(problems, options.format)
     if fails():
         raise typer.Exit(EXIT_FAILED)
+    if is_table:
+        say(f"ok: {', '.join(names)} ({counted(len(problems), 'warning')})")
 
 
-def _data_problems(plan: Plan, cases: Cases, format: Format) -> Iterator[Problem]:
-    """Problems of cases for metrics; of traces, also print how they become cases.
-
-    Raises InputError for cases that cannot be read.
-    """
+def _data_problems(plan: Plan, cases: Cases, is_table: bool) -> Iterator[Problem]:
+    """Problems of cases for metrics; raises InputError for cases that cannot be read."""
     from dagengine.data.cases import strict
-    from dagengine.estimate.case_warnings import example_lines
-    from dagengine.evaluation import concerns, missing_fields
+    from dagengine.estimate.case_warnings import concerns, example_lines, missing_fields
     from dagengine.execution.local_executor import check_cases
     from dagengine.traces.trace_cases import TraceCases
 
-    if isinstance(cases, TraceCases) and format is Format.TABLE:
+    if isinstance(cases, TraceCases) and is_table:  # how traces become cases
         for line in cases.mapping():
             say(line)
     check_cases(plan, cases.check())
@@ -108,19 +111,16 @@ def _reading_order(plan: Plan) -> Problem:
     return Problem("reading-order", "the plan", message, "", "note")
 
 
-def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> None:
-    if format is Format.TABLE:
-        for problem in problems:
-            line = problem.message if problem.code in _OF_DATA else problem
-            say(f"{problem.severity}: {line}")
-        if problems:
-            say(more_on(problem.code for problem in problems))
-        if last:
-            say(f"{last} ({counted(len(problems), 'warning')})")
+def _print_problems(problems: Sequence[Problem], format: Format) -> None:
+    findings = map(attrgetter(*_FINDING), problems)
+    if format == "json":
+        print_json(dict(zip(_FINDING, finding, strict=True)) for finding in findings)
         return
-    lines = [{name: getattr(problem, name) for name in _FINDING} for problem in problems]
-    print_lines(format, _FINDING, lines)
-
-
-_OF_DATA = ("missing-field", "example-in-data")
-_FINDING = ("severity", "code", "where", "message", "hint")
+    if format == "csv":
+        print_csv(_FINDING, findings)
+        return
+    for problem in problems:
+        line = problem.message if problem.code in _OF_DATA else problem
+        say(f"{problem.severity}: {line}")
+    if problems:
+        say(more_on(problem.code for problem in problems))

@@ -9,7 +9,7 @@ import importlib
 import importlib.metadata
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -97,8 +97,9 @@ def migrate_source(source: str, deepeval: Version | None = None) -> Migrated:
         if isinstance(node, ast.ImportFrom):
             edits += _import_edits(node, text)
         elif isinstance(node, ast.Import):
-            homes = ((alias, home_of(alias.name)) for alias in node.names)
-            edits += [text.rename(alias, alias.name, home) for alias, home in homes if home]
+            for alias in node.names:
+                if home := home_of(alias.name):
+                    edits.append(text.rename(alias, alias.name, home))
         elif isinstance(node, ast.Name) and node.id == "deepeval":
             edits.append(text.rename(node, "deepeval", "dagengine"))
         notes.update((getattr(node, "lineno", 0), note) for note in _notes(node, deepeval))
@@ -185,22 +186,24 @@ def _home_of_name(module: str, name: str) -> str | None:
     home = home_of(module)
     if home is None or name == "*":
         return home
-    library, *path = module.split(".")
-    paths = [path[:length] for length in range(len(path), 0, -1)]
-    homes = [home, *(".".join(["dagengine", *path]) for path in paths)]
+    library, dot, path = module.partition(".")
+    homes = [home]
+    while dot:
+        homes.append(f"dagengine.{path}")
+        path, dot, _ = path.rpartition(".")
     if not why_no_name(name, module):  # else what has the name elsewhere is something else
         homes += [ours for theirs, ours in HOMES.items() if theirs.split(".")[0] == library]
-    return next(
-        (candidate for candidate in homes if _exists(candidate, our_name(module, name))), None
-    )
+    ours = our_name(module, name)
+    return next((candidate for candidate in homes if _exists(candidate, ours)), None)
 
 
 def _notes(node: ast.AST, deepeval: Version | None) -> Iterator[str]:
     """Notes on a node of a program, for a person to decide."""
     match node:
         case ast.Import():
-            whys = ((alias.name, why_no_module(alias.name)) for alias in node.names)
-            yield from (f"{name}: {why}" for name, why in whys if why)
+            for alias in node.names:
+                if why := why_no_module(alias.name):
+                    yield f"{alias.name}: {why}"
         case ast.ImportFrom():
             yield from _import_notes(node)
         case ast.Attribute():
@@ -242,91 +245,65 @@ def _attribute_notes(node: ast.Attribute) -> Iterator[str]:
         yield f"{name}: {_why_absent(module, name)}"
 
 
-class _Call(NamedTuple):
-    """A call in a program: what is called, its first positional argument, and those by name."""
-
-    name: str
-    first: ast.expr | None
-    named: dict[str, ast.expr]
-
-    @classmethod
-    def of(cls, node: ast.Call) -> _Call:
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        named = {word.arg or "": word.value for word in node.keywords}
-        return cls(name, next(iter(node.args), None), named)
-
-
 def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
-    call = _Call.of(node)
-    for argument in sorted(call.named.keys() & _OF_CALLS.get(call.name, _OF_METRICS)):
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    first, named = next(iter(node.args), None), dict[str, ast.expr]()
+    for word in node.keywords:
+        named[word.arg or ""] = word.value
+    for argument in sorted(named.keys() & _OF_CALLS.get(name, _OF_METRICS)):
         yield f"{argument}: {ARGUMENTS[argument]}"
-    of_ragas = call.name in RENAMED["ragas"] or call.name in ("FactualCorrectness", "evaluate")
-    if "llm" in call.named and of_ragas:
-        yield f"{call.name}: llm= is model= here, a name or an object with `generate`"
-    if call.name in _NOTES_OF:
-        yield from _NOTES_OF[call.name](call, deepeval)
+    of_ragas = name in RENAMED["ragas"] or name in ("FactualCorrectness", "evaluate")
+    if "llm" in named and of_ragas:
+        yield f"{name}: llm= is model= here, a name or an object with `generate`"
+    match name, first:
+        case "ArenaGEval", _:
+            yield "ArenaGEval: a win needs more than half of the orders, else a tie"
+        case "GEval", _ if "rubric" in named and _is_before(_OWN_RANGE, deepeval):
+            when = f"in deepeval {_version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
+            yield (
+                f"GEval: {when} the score was divided by 10; here it is the share of the rubric's "
+                f"own range, as from 3.3.9 on{text_if(not deepeval, f' {_ASK}')}"
+            )
+        case "load_evaluator" | "load_evaluators", _:
+            yield from _evaluator_notes(first)
+        case "pull" | "push", ast.Constant(value=str()):  # a data set by its name in a service
+            yield f"{name}: {why_no_name(name)}"
+        case "pull" | "push", _ if "alias" in named:
+            yield f"{name}: {why_no_name(name)}"
+        case _ if name in _REVERSED and _is_before(_ONE_IS_BEST, deepeval):
+            threshold = first or named.get("threshold")
+            if threshold is not None:
+                yield f"{name}: {_threshold_note(threshold, deepeval)}"
 
 
-def _service_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
-    """Of data sets that are fetched from a service, or sent there, by a name."""
-    named = isinstance(call.first, ast.Constant) and isinstance(call.first.value, str)
-    if named or "alias" in call.named:
-        yield f"{call.name}: {why_no_name(call.name)}"
+def _is_before(first: Version, deepeval: Version | None) -> bool:
+    """Return whether a program may be of an earlier version than `first`."""
+    return deepeval is None or deepeval < first
 
 
-def _rubric_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
-    if "rubric" not in call.named or (deepeval is not None and deepeval >= _OWN_RANGE):
-        return
-    when = f"in deepeval {_version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
-    yield (
-        f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
-        f"range, as from 3.3.9 on{text_if(not deepeval, f' {_ASK}')}"
-    )
-
-
-def _arena_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
-    yield "ArenaGEval: a win needs more than half of the orders, else a tie"
-
-
-def _threshold_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
+def _threshold_note(threshold: ast.expr, deepeval: Version | None) -> str:
     """Advice on a threshold of a metric that counted faults up to deepeval 4.1.10."""
-    threshold = call.first or call.named.get("threshold")
-    if threshold is None or (deepeval is not None and deepeval >= _ONE_IS_BEST):
-        return
     value = threshold.value if isinstance(threshold, ast.Constant) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         turned = f"threshold={1 - value:g}"
     else:
         turned = f"threshold=1 - {ast.unparse(threshold)}"
     if deepeval is not None:
-        best = f"1 is best here, and 0 was in deepeval {_version_words(deepeval)}"
-        yield f"{call.name}: {best}: write {turned}"
-        return
-    yield (
-        f"{call.name}: which deepeval was this written for? Up to 4.1.10, where 0 was best: write "
-        f"{turned}. From 4.2.0 on, where 1 is best as here: nothing to change {_ASK}"
+        return f"1 is best here, and 0 was in deepeval {_version_words(deepeval)}: write {turned}"
+    return (
+        f"which deepeval was this written for? Up to 4.1.10, where 0 was best: write {turned}. "
+        f"From 4.2.0 on, where 1 is best as here: nothing to change {_ASK}"
     )
 
 
-def _evaluator_notes(call: _Call, deepeval: Version | None) -> Iterator[str]:
+def _evaluator_notes(types: ast.expr | None) -> Iterator[str]:
     """Notes on what is done here in the place of the types that `load_evaluator` is given."""
-    for kind in getattr(call.first, "elts", [call.first]):
+    for kind in getattr(types, "elts", [types]):
         name = kind.value if isinstance(kind, ast.Constant) else None
         if isinstance(kind, ast.Attribute):
             name = {"AGENT_TRAJECTORY": "trajectory"}.get(kind.attr, kind.attr.lower())
         if isinstance(name, str) and name in EVALUATORS:
             yield f"{name}: {EVALUATORS[name]}"
-
-
-_NOTES_OF: Mapping[str, Callable[[_Call, Version | None], Iterator[str]]] = {
-    **dict.fromkeys(_REVERSED, _threshold_notes),
-    "ArenaGEval": _arena_notes,
-    "GEval": _rubric_notes,
-    "load_evaluator": _evaluator_notes,
-    "load_evaluators": _evaluator_notes,
-    "pull": _service_notes,
-    "push": _service_notes,
-}
 
 
 def _why_absent(module: str, name: str) -> str:

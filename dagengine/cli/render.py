@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import glob
-import itertools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
-from dagengine.cli.common.files import Reads, Writes, name_in_errors
-from dagengine.cli.common.options import Metrics
+from dagengine.cli.common.files import Given, Reads, Writes, name_in_errors
+from dagengine.cli.common.options import MetricOptions
 from dagengine.cli.common.output import say, warn
 from dagengine.errors import MissingExtraError
 from dagengine.system.regular_files import is_there, require_regular
+from dagengine.system.terminal import free_name
 
 if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
@@ -28,32 +29,29 @@ if TYPE_CHECKING:
 _LONGEST = 100  # bytes of a stem; file systems take 255 in a whole name
 
 
-def render(
-    metrics: Metrics,
-    out: Annotated[
-        Path,
-        Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md."),
-        Writes(
-            # Its file, or one for each metric beside it.
-            lambda out, given: [
-                out,
-                *out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(out.suffix)}"),
-            ]
-        ),
-    ] = Path("tree.svg"),
-    results: Annotated[
-        Path | None, Option(help="A run, or its rows; draw how often each edge was taken."), Reads()
-    ] = None,
-    case: Annotated[
-        str | None, Option(help="With --results: draw the path of this case (name or index).")
-    ] = None,
-    names: Annotated[
-        bool, Option("--names", help="Draw names without questions and what they read.")
-    ] = False,
-    whole: Annotated[
-        bool, Option("--all", help="Draw all nodes of a large graph, however wide it gets.")
-    ] = False,
-) -> None:
+def _files(out: Path, given: Given) -> Iterable[Path]:
+    """The file of a picture, or one for each metric beside it."""
+    yield out
+    yield from out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(out.suffix)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderOptions(MetricOptions):
+    """The options of `dagengine render`."""
+
+    out: Annotated[Path, Writes(_files)] = Path("tree.svg")
+    """The file to write: .svg, .png, .pdf, .dot, .mmd or .md."""
+    results: Annotated[Path | None, Reads()] = None
+    """A run, or its rows; draw how often each edge was taken."""
+    case: str | None = None
+    """With --results: draw the path of this case (name or index)."""
+    names: Annotated[bool, Option("--names")] = False
+    """Draw names without questions and what they read."""
+    whole: Annotated[bool, Option("--all")] = False
+    """Draw all nodes of a large graph, however wide it gets."""
+
+
+def render(options: RenderOptions) -> None:
     """Draw the tree of a metric, or those of a run by its folder. Makes no judge calls.
 
     Each node shows its question, in at most four lines, and what it reads. The whole text is under
@@ -68,34 +66,31 @@ def render(
     from dagengine.report.pictures.drawing import draw
     from dagengine.report.tally import Tally
 
-    tally = None if results is None else Tally(rows_at(results), case)
-    if case is not None and tally is None:
+    tally = None if options.results is None else Tally(rows_at(options.results), options.case)
+    if options.case is not None and tally is None:
         raise typer.BadParameter("--case needs --results")
     specs: Sequence[MetricSpec | MetricRecord]
-    if is_there(Path(metrics) / MANIFEST):
-        specs = load_run(metrics).manifest.metrics
+    if is_there(Path(options.metrics) / MANIFEST):
+        specs = load_run(options.metrics).manifest.metrics
     else:
-        specs = [metric.spec() for metric in load_metrics(metrics)]
+        specs = [metric.spec() for metric in load_metrics(options.metrics)]
     for spec, stem in zip(specs, stems(specs), strict=True):
-        name = out if len(specs) == 1 else out.with_stem(f"{out.stem}-{stem}")
-        if case is None:
-            save(draw(spec, rows=tally, names=names, whole=whole), name)
-            continue
-        summary = tally.metrics.get(spec.name) if tally else None
-        if summary is None or summary.shown is None:
-            raise typer.BadParameter(
-                f"{results} has no result of {spec.name!r} for a case {case!r}"
-            )
-        label, result = summary.shown
-        picture = draw(spec, result=result, case=label, names=names, whole=whole)
-        save(picture, name)
+        path, shown = options.out, dict[str, Any](rows=tally)
+        if len(specs) > 1:
+            path = path.with_stem(f"{path.stem}-{stem}")
+        if tally is not None and options.case is not None:
+            summary = tally.metrics.get(spec.name)
+            if summary is None or summary.shown is None:
+                raise typer.BadParameter(
+                    f"{options.results} has no result of {spec.name!r} for a case {options.case!r}"
+                )
+            case, result = summary.shown
+            shown = {"case": case, "result": result}
+        save(draw(spec, **shown, names=options.names, whole=options.whole), path)
 
 
 def stems(metrics: Sequence[MetricSpec | MetricRecord]) -> list[str]:
-    """Parts of file names, one per metric, all different.
-
-    A warning names the metrics with letters that the file system's encoding lacks.
-    """
+    """Parts of file names, one per metric, all different; warns of letters that names lack."""
     names: list[str] = []
     for metric in metrics:
         letters, encoding = metric.name.lower(), sys.getfilesystemencoding()
@@ -105,13 +100,8 @@ def stems(metrics: Sequence[MetricSpec | MetricRecord]) -> list[str]:
             warn(f"{lacks}: its pictures are named without them")
         stem = re.sub(r"\W+", "-", possible).strip("-") or "metric"
         stem = stem.encode()[:_LONGEST].decode(errors="ignore")
-        count = next(n for n in itertools.count(1) if _numbered_name(stem, n) not in names)
-        names.append(_numbered_name(stem, count))
+        names.append(free_name(stem, names, "-"))
     return names
-
-
-def _numbered_name(stem: str, number: int) -> str:
-    return stem if number == 1 else f"{stem}-{number}"
 
 
 def draw_views(specs: Sequence[MetricSpec], tally: Tally, folder: Path) -> None:

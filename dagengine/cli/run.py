@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,13 +31,13 @@ from dagengine.cli.common.output import (
     say,
     warn,
 )
-from dagengine.cli.send import send_all
+from dagengine.cli.send import Destinations, backends_of, send_all
 from dagengine.system.terminal import counted, plain
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases, Shard
     from dagengine.execution.cluster.coordinator import Executor
-    from dagengine.execution.local_executor import LocalExecutor
+    from dagengine.execution.local_executor import LocalExecutor, Settings
     from dagengine.graph.graph import MetricSpec
     from dagengine.limits import Limits
     from dagengine.question import Judge
@@ -75,147 +74,77 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
+class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.ReplayOptions):
     """The options of one run, as they were typed.
 
     They also build the engine of a run by loading files, in this process or in a worker of a
     cluster. Workers need the same files under the same paths (see `absolute`).
     """
 
-    out: Annotated[Path, Option(help="Output folder of the run."), Writes(_files_in)] = Path("out")
-    results: Annotated[
-        Path | None,
-        Option(help="File for the rows, .jsonl or .parquet. Default: OUT/results.jsonl."),
-        Writes(),
-    ] = None
-    card: Annotated[
-        Path | None,
-        Option(
-            metavar="card.json",
-            help="The judge card of a benchmark of these metrics and this judge: the summary says "
-            "what it found.",
-        ),
-        Reads(),
-    ] = None
-    texts: Annotated[
-        bool, Option("--texts/--no-texts", help="Keep the texts of the cases in OUT/cases.jsonl.")
-    ] = True
-    page: Annotated[
-        bool, Option("--page/--no-page", help="Write the page of the run, OUT/report.html.")
-    ] = True
-    redact: Annotated[
-        list[str] | None,
-        Option(
-            metavar="FIELD",
-            help="Hide this field of the cases in all output, also where other texts quote it. A "
-            "key of an object: additional_metadata.email. Repeatable.",
-        ),
-    ] = None
-    app: Annotated[
-        str | None,
-        Option(
-            metavar="APP.py[:FUNCTION]",
-            help="Read the data as goldens and call this function to produce the actual outputs.",
-        ),
-        Reads(),
-    ] = None
-    app_in_flight: Annotated[
-        int, Option(min=1, help="Maximum number of concurrent calls of --app.")
-    ] = 16
-    batch: Annotated[
-        bool,
-        Option(
-            "--batch",
-            help="Use the batch API of OpenAI or Anthropic: half the price, results within a day.",
-        ),
-    ] = False
-    batch_files: Annotated[
-        Path | None,
-        Option(
-            "--batch-files",
-            metavar="DIR",
-            help="Write questions to files, and wait until an offline engine (vllm run-batch) has "
-            "written the answers; --judge is the name of its model.",
-        ),
-    ] = None
-    requests_per_minute: Annotated[
-        float | None, Option(help="Rate limit: judge calls per minute. Default: no limit.")
-    ] = None
-    tokens_per_minute: Annotated[
-        float | None, Option(help="Rate limit: tokens per minute. Default: no limit.")
-    ] = None
-    call_timeout: Annotated[
-        float | None,
-        Option(
-            help="Timeout of one judge call, in seconds. Default: what `judge check` saved, else "
-            "120."
-        ),
-    ] = None
-    case_timeout: Annotated[
-        float | None, Option(help="Timeout of one case, in seconds. Default: none.")
-    ] = None
-    case: Annotated[
-        int | None,
-        Option(
-            help="Draw the path of the case with this index. Default: the case with the "
-            "longest path."
-        ),
-    ] = None
-    fail_if: Annotated[
-        list[str] | None,
-        Option(
-            metavar="MEASURE>X",
-            help="Exit with 1 if this condition holds: Faithfulness.mean<0.8, pass-rate<0.9, "
-            "p95.cost>0.02. Repeatable.",
-        ),
-    ] = None
-    junit: Annotated[
-        Path | None, Option(help="Also write the results as JUnit XML, for a CI server."), Writes()
-    ] = None
-    assert_pass: Annotated[
-        bool, Option("--assert", help="Exit with 1 if a case is below the threshold of a metric.")
-    ] = False
-    replay: shared.Replayed = False
-    trace: Annotated[
-        bool, Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
-    ] = False
-    to: shared.Destinations = None
-    shard: Annotated[
-        str | None,
-        Option(
-            metavar="I/N",
-            help="Judge only every N-th case, starting with the I-th (1/4, 2/4, …). `merge` "
-            "combines the shards.",
-        ),
-    ] = None
-    processes: Annotated[int | None, Option(min=1, help="Number of processes on this machine.")] = (
-        None
-    )
-    cluster: Annotated[
-        str | None,
-        Option(
-            metavar="local|ADDRESS",
-            help="Run on the workers of a Dask scheduler; `local` starts workers on this machine.",
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        Option(
-            min=1,
-            help="With --cluster local: the number of processes (default: one per processor). "
-            "With an address: wait for this number of workers.",
-        ),
-    ] = None
+    out: Annotated[Path, Writes(_files_in)] = Path("out")
+    """Output folder of the run."""
+    results: Annotated[Path | None, Writes()] = None
+    """File for the rows, .jsonl or .parquet. Default: OUT/results.jsonl."""
+    card: Annotated[Path | None, Option(metavar="card.json"), Reads()] = None
+    """The judge card of a benchmark of these metrics and this judge: the summary says what it
+    found.
+    """
+    texts: Annotated[bool, Option("--texts/--no-texts")] = True
+    """Keep the texts of the cases in OUT/cases.jsonl."""
+    page: Annotated[bool, Option("--page/--no-page")] = True
+    """Write the page of the run, OUT/report.html."""
+    redact: Annotated[list[str] | None, Option(metavar="FIELD")] = None
+    """Hide this field of the cases in all output, also where other texts quote it. A key of an
+    object: additional_metadata.email. Repeatable.
+    """
+    app: Annotated[str | None, Option(metavar="APP.py[:FUNCTION]"), Reads()] = None
+    """Read the data as goldens and call this function to produce the actual outputs."""
+    app_in_flight: Annotated[int, Option(min=1)] = 16
+    """Maximum number of concurrent calls of --app."""
+    batch: Annotated[bool, Option("--batch")] = False
+    """Use the batch API of OpenAI or Anthropic: half the price, results within a day."""
+    batch_files: Annotated[Path | None, Option("--batch-files", metavar="DIR")] = None
+    """Write questions to files, and wait until an offline engine (vllm run-batch) has written the
+    answers; --judge is the name of its model.
+    """
+    requests_per_minute: float | None = None
+    """Rate limit: judge calls per minute. Default: no limit."""
+    tokens_per_minute: float | None = None
+    """Rate limit: tokens per minute. Default: no limit."""
+    call_timeout: float | None = None
+    """Timeout of one judge call, in seconds. Default: what `judge check` saved, else 120."""
+    case_timeout: float | None = None
+    """Timeout of one case, in seconds. Default: none."""
+    case: int | None = None
+    """Draw the path of the case with this index. Default: the case with the longest path."""
+    fail_if: Annotated[list[str] | None, Option(metavar="MEASURE>X")] = None
+    """Exit with 1 if this condition holds: Faithfulness.mean<0.8, pass-rate<0.9, p95.cost>0.02.
+    Repeatable.
+    """
+    junit: Annotated[Path | None, Writes()] = None
+    """Also write the results as JUnit XML, for a CI server."""
+    assert_pass: Annotated[bool, Option("--assert")] = False
+    """Exit with 1 if a case is below the threshold of a metric."""
+    trace: Annotated[bool, Option("--trace")] = False
+    """Send OpenTelemetry spans for cases, nodes and calls."""
+    to: Destinations = None
+    shard: Annotated[str | None, Option(metavar="I/N")] = None
+    """Judge only every N-th case, starting with the I-th (1/4, 2/4, …). `merge` combines the
+    shards.
+    """
+    processes: Annotated[int | None, Option(min=1)] = None
+    """Number of processes on this machine."""
+    cluster: Annotated[str | None, Option(metavar="local|ADDRESS")] = None
+    """Run on the workers of a Dask scheduler; `local` starts workers on this machine."""
+    workers: Annotated[int | None, Option(min=1)] = None
+    """With --cluster local: the number of processes (default: one per processor). With an address:
+    wait for this number of workers.
+    """
 
     def require_valid(self) -> None:
         """Raise BadParameter or InputError for options that cannot be combined."""
-        if self.to:
-            from dagengine.traces.backends import backend_of
-
-            for destination in self.to:
-                backend_of(destination, os.environ)  # raises before anything is asked
-        if self.replay and self.store is None:
-            raise typer.BadParameter("--replay needs --store")
+        backends_of(self.to or ())
+        self.require_store()
         if self.batch_files is not None and (self.batch or self.base_url):
             raise typer.BadParameter(
                 "--batch-files uses no server: leave out --batch and --base-url"
@@ -276,35 +205,31 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
         """The limits of the whole run; raises InputError for invalid values."""
         from dagengine.judges.default import tuning_of
 
-        names = ("requests_per_minute", "tokens_per_minute", "case_timeout")
-        own = {name: getattr(self, name) for name in names}
         if self.batch_files or self.batch:
-            own["max_in_flight"] = _BATCH if self.batch else _FILE
-        timeout = self.call_timeout
-        if timeout is None:
-            timeout = tuning_of(self.judge, self.base_url).call_timeout or _CALL_TIMEOUT
-        return super().limits(**own, call_timeout=timeout, **settings)
+            settings["max_in_flight"] = _BATCH if self.batch else _FILE
+        if self.call_timeout is None:
+            saved = tuning_of(self.judge, self.base_url).call_timeout
+            settings["call_timeout"] = saved or _CALL_TIMEOUT
+        return super().limits(**settings)
 
     def __call__(self, limits: Limits, app_in_flight: int) -> LocalExecutor:
         """The engine of one process; raises InputError, GraphError and MissingExtraError."""
         from dagengine.errors import load_extra
         from dagengine.execution.local_executor import LocalExecutor
-        from dagengine.loading import load_app, load_metrics
-        from dagengine.store.answers import Store
+        from dagengine.loading import load_app
 
-        store = None if self.store is None else Store(self.store, replay=self.replay)
-        metrics = load_metrics(self.metrics, self.quoting())
+        store, metrics = self.answers(), self.load_metrics(self.metrics)
         app = None if self.app is None else load_app(self.app, app_in_flight)
         tracer: Any = None
         if self.trace:
             # The provider is what the caller set up (`opentelemetry-instrument`), not ours.
             trace = load_extra("opentelemetry.trace", "--trace needs", "otel")
             tracer = trace.get_tracer("dagengine")
-        model: Any = self.chosen_judge()
-        return LocalExecutor(
-            metrics, {"app": app, "model": model, "limits": limits, "store": store,
-                      "tracer": tracer},
-        )  # fmt: skip
+        settings: Settings = {
+            "app": app, "model": self.chosen_judge(), "limits": limits, "store": store,
+            "tracer": tracer,
+        }  # fmt: skip
+        return LocalExecutor(metrics, settings)
 
     def executor(self) -> Executor:
         """The executor of the cases: this process, or the workers of a cluster."""
@@ -379,7 +304,7 @@ def run(options: RunOptions) -> None:
     from dagengine.report.tally import Tally
 
     options.require_valid()
-    cases = options.cases_in(*options.data, goldens=options.app is not None, unit=options.unit)
+    cases = options.cases(goldens=options.app is not None)
     if options.case is not None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
@@ -408,23 +333,18 @@ def run(options: RunOptions) -> None:
 
 
 def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
-    """Say which fields cases lack, which are too long for a server, and which are examples, too.
-
-    Of data from a pipe nothing. Raises InputError if all cases lack a field that is always read.
-    """
-    from dagengine.cli.plan import too_long
-    from dagengine.estimate.case_warnings import example_lines
+    """Warn of cases; raises InputError if all of them lack a field that is always read."""
+    from dagengine.estimate.case_warnings import example_lines, fields_before, too_long_cases
     from dagengine.estimate.walks import with_writers
-    from dagengine.evaluation import fields_before
 
-    if cases.count() is None or not executor.asked_judges:
+    if cases.count() is None or not executor.asked_judges:  # a pipe is read only once
         return
     part = options.part()
 
     def numbered_cases() -> Iterator[tuple[int, Any]]:
         return zip(itertools.count(part.first, part.count), part.part_of(cases), strict=False)
 
-    warn(*too_long(executor.plan, numbered_cases(), with_writers(executor.judges)))
+    warn(*too_long_cases(executor.plan, numbered_cases(), with_writers(executor.judges)))
     warn(*fields_before(executor.plan, (case for _, case in numbered_cases())))
     warn(*example_lines(executor.plan, numbered_cases()))
 
@@ -451,9 +371,7 @@ def _judge(
             writer.keep(row)
             advance(row)
 
-        observer = OnRow(
-            lambda row: access.hand_on(row, take), lambda row: access.hand_on(row, keep)
-        )
+        observer = OnRow(partial(access.hand_on, take=take), partial(access.hand_on, take=keep))
 
         def left() -> str:
             count, path = writer.rows.count, writer.rows.path
@@ -519,7 +437,7 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
     InputError for a file that is no card.
     """
     from dagengine.record.definition import DAYS, is_recent
-    from dagengine.record.values import JudgeRecord, Standing
+    from dagengine.record.values import Standing
     from dagengine.redaction import public_text
     from dagengine.reliability.card.faces import read_card
 
@@ -536,14 +454,12 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
         "weak": any(advice.kind in ("no", "stop") for advice in verdicts.values()),
     }  # fmt: skip
     several = len({setting.condition.judge for setting in card.settings}) > 1
-    identities, judges = set(map(public_text, card.binding.judges)), list[JudgeRecord]()
-    for judge in manifest.judges:
-        identity, name = judge.identity, judge.model or judge.identity
-        if identity in identities and not several:
-            standing = Standing(identity=identity, name=name, **facts)
-            judges.append(judge.model_copy(update={"standing": standing}))
-        else:
-            judges.append(judge)
+    identities, judges = set(map(public_text, card.binding.judges)), list(manifest.judges)
+    for index, judge in enumerate(judges):
+        if judge.identity in identities and not several:
+            name = judge.model or judge.identity
+            standing = Standing(identity=judge.identity, name=name, **facts)
+            judges[index] = judge.model_copy(update={"standing": standing})
     if tuple(judges) == manifest.judges:
         return manifest, f"{path} says nothing of this run: it is of other judges"
     return manifest.model_copy(update={"judges": tuple(judges)}), None

@@ -5,14 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.options import Destinations
 from dagengine.cli.common.output import EXIT_FAILED, report, say
+
+if TYPE_CHECKING:
+    from dagengine.traces.backends import Backend
+
+Destinations = Annotated[
+    list[str] | None,
+    Option(
+        "--to",
+        metavar="KIND[=URL]",
+        help="Write the scores to where the traces are: otlp, phoenix, langfuse, mlflow or opik, "
+        "with an address if it is not the usual one. Keys come from the environment. Repeatable.",
+    ),
+]
 
 
 def send(
@@ -39,14 +51,21 @@ def send(
         raise typer.Exit(EXIT_FAILED)
 
 
+def backends_of(destinations: Sequence[str]) -> list[Backend]:
+    """What takes the scores; raises InputError for an unknown destination, or without its key."""
+    if not destinations:
+        return []
+    from dagengine.traces.backends import backend_of
+
+    return [backend_of(to, os.environ) for to in destinations]
+
+
 def send_all(folder: Path, destinations: Sequence[str]) -> bool:
     """Send the scores of a run to every destination; whether all of them are there now."""
     from dagengine.record.run import load_run
-    from dagengine.traces.backends import backend_of
     from dagengine.traces.sending import send_run
 
-    # All of them are checked before anything is sent.
-    backends = [backend_of(to, os.environ) for to in destinations]
+    backends = backends_of(destinations)  # all of them are checked before anything is sent
     complete = True
     everything = list[Any]()
     report(sent=everything)

@@ -23,93 +23,63 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesizeOptions(shared.LimitOptions):
+class SynthesizeOptions(shared.ReplayOptions):
     """The options of one synthesis, as they were typed."""
 
-    documents: Annotated[
-        list[Path],
-        Argument(
-            metavar="DOCUMENT...",
-            help="Files or folders: text, Markdown, HTML, PDF, DOCX, PPTX, EPUB.",
-        ),
-        Reads(),
-    ]
-    out: Annotated[Path, Option(help="File for the goldens, JSON lines."), Writes()] = Path(
-        "goldens.jsonl"
-    )
-    count: Annotated[int, Option(min=1, help="Number of goldens to generate.")] = 20
-    quotas: Annotated[
-        Path | None,
-        Option(
-            help="A CSV file instead of --count, with the columns count, document, kind (plain, "
-            "reasoning, multi-context, concretizing, constrained, comparative, hypothetical, "
-            "in-breadth), difficulty. An empty cell allows any value."
-        ),
-        Reads(),
-    ] = None
-    second_judge: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL",
-            help="The judge that answers without the expected output "
-            "and must agree. Default: --judge.",
-        ),
-        Reads(),
-    ] = None
-    difficulty_judge: Annotated[
-        list[str] | None,
-        Option(
-            metavar="MODEL",
-            help="A cheap judge that answers without the documents, to measure the difficulty of "
-            "a golden. Repeatable.",
-        ),
-        Reads(),
-    ] = None
-    embedder: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL",
-            help="An embedding model, to find inputs that may ask for the same; the judge "
-            "decides. Default: compare words.",
-        ),
-        Reads(),
-    ] = None
-    evolutions: Annotated[
-        int, Option(min=0, max=10, help="Number of evolutions of each draft.")
-    ] = 1
-    expected_output: Annotated[
-        bool,
-        Option(
-            "--expected-output/--no-expected-output",
-            help="Also write and check the expected output.",
-        ),
-    ] = True
-    per_context: Annotated[
-        int, Option(min=1, max=20, help="Maximum number of goldens per passage.")
-    ] = 2
-    tries: Annotated[int, Option(min=1, help="Maximum number of drafts per golden.")] = 5
-    chunk_size: Annotated[int, Option(min=16, help="Maximum length of a passage, in tokens.")] = 512
-    chunk_overlap: Annotated[int, Option(min=0, help="Overlap of two passages, in tokens.")] = 32
-    scenario: Annotated[str | None, Option(help="Who asks, and why.")] = None
-    task: Annotated[str | None, Option(help="What the application does.")] = None
-    input_format: Annotated[str | None, Option(help="What an input looks like.")] = None
-    output_format: Annotated[str | None, Option(help="What an expected output looks like.")] = None
-    seed: Annotated[int, Option(help="Random seed for the choice of passages and kinds.")] = 0
-    replay: shared.Replayed = False
+    documents: Annotated[list[Path], Argument(metavar="DOCUMENT..."), Reads()]
+    """Files or folders: text, Markdown, HTML, PDF, DOCX, PPTX, EPUB."""
+    out: Annotated[Path, Writes()] = Path("goldens.jsonl")
+    """File for the goldens, JSON lines."""
+    count: Annotated[int, Option(min=1)] = 20
+    """Number of goldens to generate."""
+    quotas: Annotated[Path | None, Reads()] = None
+    """A CSV file instead of --count, with the columns count, document, kind (plain, reasoning,
+    multi-context, concretizing, constrained, comparative, hypothetical, in-breadth), difficulty. An
+    empty cell allows any value.
+    """
+    second_judge: Annotated[str | None, Option(metavar="MODEL"), Reads()] = None
+    """The judge that answers without the expected output and must agree. Default: --judge."""
+    difficulty_judge: Annotated[list[str] | None, Option(metavar="MODEL"), Reads()] = None
+    """A cheap judge that answers without the documents, to measure the difficulty of a golden.
+    Repeatable.
+    """
+    embedder: Annotated[str | None, Option(metavar="MODEL"), Reads()] = None
+    """An embedding model, to find inputs that may ask for the same; the judge decides. Default:
+    compare words.
+    """
+    evolutions: Annotated[int, Option(min=0, max=10)] = 1
+    """Number of evolutions of each draft."""
+    expected_output: Annotated[bool, Option("--expected-output/--no-expected-output")] = True
+    """Also write and check the expected output."""
+    per_context: Annotated[int, Option(min=1, max=20)] = 2
+    """Maximum number of goldens per passage."""
+    tries: Annotated[int, Option(min=1)] = 5
+    """Maximum number of drafts per golden."""
+    chunk_size: Annotated[int, Option(min=16)] = 512
+    """Maximum length of a passage, in tokens."""
+    chunk_overlap: Annotated[int, Option(min=0)] = 32
+    """Overlap of two passages, in tokens."""
+    scenario: str | None = None
+    """Who asks, and why."""
+    task: str | None = None
+    """What the application does."""
+    input_format: str | None = None
+    """What an input looks like."""
+    output_format: str | None = None
+    """What an expected output looks like."""
+    seed: int = 0
+    """Random seed for the choice of passages and kinds."""
     record: Annotated[
         Path | None,
-        Option(
-            help="Folder for the record of the run: every draft is a case. Review the goldens in "
-            "report.html."
-        ),
         within(
             *("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "columns.parquet"),
             *("goldens.jsonl", "goldens.md", "drafts.jsonl", "yield.json", "report.html"),
         ),
     ] = None
-    plan: Annotated[
-        bool, Option("--plan", help="Only estimate the calls of the first round; make none.")
-    ] = False
+    """Folder for the record of the run: every draft is a case. Review the goldens in report.html.
+    """
+    plan: Annotated[bool, Option("--plan")] = False
+    """Only estimate the calls of the first round; make none."""
 
     def quota_list(self) -> list[Quota]:
         """The quotas of --quotas, or one of --count; raises InputError for an invalid row."""
@@ -147,10 +117,9 @@ def synthesize(options: SynthesizeOptions) -> None:
     Exit codes: 0 all goldens were generated; 2 invalid input; 3 some are missing or a document has
     no text; 130 interrupted.
     """
-    if options.replay and options.store is None:
-        raise typer.BadParameter("--replay needs --store")
     from dagengine.synthesis.contexts import NoTextError
 
+    options.require_store()
     try:
         _print_plan(options) if options.plan else _make(options)
     except NoTextError as error:
@@ -195,7 +164,6 @@ def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
 
 def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Synthesizer:
     from dagengine.loading import chosen_judge, load_judge
-    from dagengine.store.answers import Store
     from dagengine.synthesis import EvolutionConfig, StylingConfig, Synthesizer
 
     address = options.base_url
@@ -223,7 +191,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         on_golden=write,
         out=options.record,
         limits=options.limits(),
-        store=None if options.store is None else Store(options.store, replay=options.replay),
+        store=options.answers(),
     )
 
 
@@ -247,7 +215,8 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 
 
 def _print_plan(options: SynthesizeOptions) -> None:
-    from dagengine.cli.plan import LATENCY, Assumptions, as_dict, print_estimate
+    from dagengine.cli.plan import LATENCY
+    from dagengine.estimate.screen import Assumptions, as_dict, print_estimate
     from dagengine.question import judge_name
 
     synthesizer = _synthesizer(options, lambda golden: None)

@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 from xml.etree import ElementTree
@@ -19,76 +20,63 @@ from dagengine.errors import MissingExtraError
 
 app = Commands("test", "Run evaluations as pytest tests.")
 
-STORE = ".dagengine/answers.db"
-"""Where `-c` keeps answers."""
+_STORE = ".dagengine/answers.db"  # as the text of `-c` says
 _PYTEST_INTERRUPTED = 2
 
 
+@dataclass(frozen=True, kw_only=True)
+class PytestOptions:
+    """The options of `dagengine test run`."""
+
+    paths: Annotated[list[str] | None, Argument(metavar="PATHS")] = None
+    """Test files and folders; arguments after `--` are passed to pytest."""
+    processes: Annotated[int | None, Option("-n", "--num-processes", min=1)] = None
+    """Run in this many processes at once."""
+    cache: Annotated[bool, Option("-c", "--use-cache")] = False
+    """Keep answers in .dagengine/answers.db; do not ask answered questions again."""
+    ignore_errors: Annotated[bool, Option("-i", "--ignore-errors")] = False
+    """Skip a test without a score, instead of failing it."""
+    repeat: Annotated[int, Option("-r", "--repeat", min=1)] = 1
+    """Judge every test this number of times, with new answers each time."""
+    exit_first: Annotated[bool, Option("-x", "--exit-on-first-failure")] = False
+    """Stop at the first failure."""
+    verbose: Annotated[bool, Option("-v", "--verbose")] = False
+    """Print the name of every test."""
+
+    def command(self) -> list[str]:
+        """The command of pytest; raises MissingExtraError for a package that it lacks."""
+        _require("pytest")
+        command = [sys.executable, "-m", "pytest", *(self.paths or [])]
+        if self.processes is not None:
+            _require("xdist", "pytest-xdist")
+            command += ["-n", str(self.processes)]
+        flags = {
+            f"--evals-store={_STORE}": self.cache,
+            f"--evals-repeat={self.repeat}": self.repeat > 1,
+            "--evals-ignore-errors": self.ignore_errors,
+            "-x": self.exit_first,
+            "-v": self.verbose,
+        }
+        return [*command, *filter(flags.get, flags)]
+
+
 @app.command()
-def run(
-    paths: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="PATHS",
-            help="Test files and folders; arguments after `--` are passed to pytest.",
-        ),
-    ] = None,
-    processes: Annotated[
-        int | None,
-        Option("-n", "--num-processes", min=1, help="Run in this many processes at once."),
-    ] = None,
-    cache: Annotated[
-        bool,
-        Option(
-            "-c",
-            "--use-cache",
-            help=f"Keep answers in {STORE}; do not ask answered questions again.",
-        ),
-    ] = False,
-    ignore_errors: Annotated[
-        bool,
-        Option("-i", "--ignore-errors", help="Skip a test without a score, instead of failing it."),
-    ] = False,
-    repeat: Annotated[
-        int,
-        Option(
-            "-r",
-            "--repeat",
-            min=1,
-            help="Judge every test this number of times, with new answers each time.",
-        ),
-    ] = 1,
-    exit_first: Annotated[
-        bool, Option("-x", "--exit-on-first-failure", help="Stop at the first failure.")
-    ] = False,
-    verbose: Annotated[
-        bool, Option("-v", "--verbose", help="Print the name of every test.")
-    ] = False,
-) -> None:
+def run(options: PytestOptions) -> None:
     """Run tests with pytest; the exit code is that of pytest, and 130 for an interrupt.
 
     For all other options use `pytest` directly: the plugin is the same.
     """
-    _require("pytest")
-    command = [sys.executable, "-m", "pytest", *(paths or [])]
-    if processes is not None:
-        _require("xdist", "pytest-xdist")
-        command += ["-n", str(processes)]
-    if cache:
-        command += [f"--evals-store={STORE}"]
-    if repeat > 1:
-        command += [f"--evals-repeat={repeat}"]
-    for chosen, flag in ((ignore_errors, "--evals-ignore-errors"), (exit_first, "-x"),
-                         (verbose, "-v")):  # fmt: skip
-        command += [flag] if chosen else []
+    command = options.command()
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "junit.xml")
         if wants_json():
             command.append(f"--junitxml={results}")
         code = _code(command)
-        cases = ElementTree.parse(results).iter("testcase") if results.exists() else ()
-        ends = ((case, {part.tag: part.get("message") for part in case}) for case in cases)
-        report(tests=[case.attrib | end for case, end in ends])  # nothing more: it passed
+        tests = list[dict[str, str | None]]()
+        for case in ElementTree.parse(results).iter("testcase") if results.exists() else ():
+            end = {part.tag: part.get("message") for part in case}  # empty: it passed
+            tests.append({**case.attrib, **end})
+        report(tests=tests)
     raise typer.Exit(code)
 
 

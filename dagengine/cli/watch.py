@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, within
 from dagengine.cli.common.judging import Access, any_accepted, collector_at_work
 from dagengine.cli.common.output import EXIT_FAILED, EXIT_INTERRUPTED, report, say
-from dagengine.cli.send import send_all
+from dagengine.cli.send import Destinations, backends_of, send_all
 from dagengine.errors import InputError, load_extra
 
 if TYPE_CHECKING:
@@ -34,109 +33,58 @@ _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class WatchOptions(shared.JudgeOptions):
+class WatchOptions(shared.StoreOptions, shared.JudgeOptions, shared.MetricOptions):
     """The options of one watch, as they were typed."""
 
-    metrics: shared.Metrics
-    source: Annotated[
-        Path | None,
-        Argument(
-            metavar="FOLDER",
-            help="A folder of OTLP files (.jsonl, .json) that grow and rotate. Or use --listen.",
-        ),
-        Reads(),
-    ] = None
-    listen: Annotated[
-        int | None,
-        Option(
-            min=0,
-            max=65535,
-            metavar="PORT",
-            help="Receive OTLP/HTTP at 127.0.0.1:PORT (/v1/traces, /v1/logs) into OUT/received; 0 "
-            "takes any free port.",
-        ),
-    ] = None
+    source: Annotated[Path | None, Argument(metavar="FOLDER"), Reads()] = None
+    """A folder of OTLP files (.jsonl, .json) that grow and rotate. Or use --listen."""
+    listen: Annotated[int | None, Option(min=0, max=65535, metavar="PORT")] = None
+    """Receive OTLP/HTTP at 127.0.0.1:PORT (/v1/traces, /v1/logs) into OUT/received; 0 takes any
+    free port.
+    """
     out: Annotated[
         Path,
-        Option(help="Output folder of the watch; one that is there is continued."),
         within(
             *("run.json", "results.jsonl", "cases.jsonl", "times.jsonl", "summary.json"),
             *("report.html", "alerts.jsonl", "again.jsonl", "spent.json"),
             opened=True,
         ),
     ] = Path("out")
-    texts: Annotated[
-        bool,
-        Option(
-            "--texts/--no-texts",
-            help="Keep the texts of the cases. Without them no old question can be asked again.",
-        ),
-    ] = True
-    sample: Annotated[
-        list[str] | None,
-        Option(
-            metavar="[STRATUM=]RATE",
-            help="The share of traces that is judged, or that of a stratum: errors=1. Repeatable. "
-            "Default: 1.",
-        ),
-    ] = None
-    strata: Annotated[
-        str | None,
-        Option(
-            metavar="FILE.py:FUNCTION",
-            help="A function of a case that gives the name of its stratum. Default: errors (a "
-            "span failed) and others.",
-        ),
-        Reads(),
-    ] = None
-    quiet: Annotated[
-        float,
-        Option(
-            min=0, help="A trace is ready when its root has ended and nothing came for so long (s)."
-        ),
-    ] = 10.0
-    poll: Annotated[float, Option(min=0.01, help="Seconds between two looks at the files.")] = 1.0
-    baseline: Annotated[
-        list[str] | None,
-        Option(
-            metavar="CASES|METRIC=MEAN",
-            help="The first cases that later ones are compared with, or a mean that is known. "
-            "Repeatable. Default: 1000.",
-        ),
-    ] = None
-    groups: Annotated[
-        str | None,
-        Option(
-            metavar="FIELD|hour|day",
-            help="Cases with an equal value here (a sender, a conversation) are alike: alarms "
-            "count their mean as one. `hour` and `day` are those of the trace.",
-        ),
-    ] = None
-    again: Annotated[
-        float,
-        Option(
-            min=0,
-            max=1,
-            help="Old questions that are asked again, for every new case: do their answers "
-            "change, the judge has. 0: none.",
-        ),
-    ] = 0.05
-    max_calls_per_day: Annotated[
-        int | None,
-        Option(min=0, help="Judge calls per day (UTC). Later cases are unasked, with a row."),
-    ] = None
-    budget_per_day: Annotated[
-        float | None,
-        Option(min=0, help="US dollars per day (UTC). Later cases are unasked, with a row."),
-    ] = None
-    store: shared.StorePath = None
-    to: shared.Destinations = None
-    until_idle: Annotated[
-        bool, Option("--until-idle", help="End when nothing comes and nothing is left to do.")
-    ] = False
-    seconds: Annotated[
-        float | None, Option("--for", min=0, help="End after this number of seconds.")
-    ] = None
+    """Output folder of the watch; one that is there is continued."""
+    texts: Annotated[bool, Option("--texts/--no-texts")] = True
+    """Keep the texts of the cases. Without them no old question can be asked again."""
+    sample: Annotated[list[str] | None, Option(metavar="[STRATUM=]RATE")] = None
+    """The share of traces that is judged, or that of a stratum: errors=1. Repeatable. Default: 1.
+    """
+    strata: Annotated[str | None, Option(metavar="FILE.py:FUNCTION"), Reads()] = None
+    """A function of a case that gives the name of its stratum. Default: errors (a span failed) and
+    others.
+    """
+    quiet: Annotated[float, Option(min=0)] = 10.0
+    """A trace is ready when its root has ended and nothing came for so long (s)."""
+    poll: Annotated[float, Option(min=0.01)] = 1.0
+    """Seconds between two looks at the files."""
+    baseline: Annotated[list[str] | None, Option(metavar="CASES|METRIC=MEAN")] = None
+    """The first cases that later ones are compared with, or a mean that is known. Repeatable.
+    Default: 1000.
+    """
+    groups: Annotated[str | None, Option(metavar="FIELD|hour|day")] = None
+    """Cases with an equal value here (a sender, a conversation) are alike: alarms count their mean
+    as one. `hour` and `day` are those of the trace.
+    """
+    again: Annotated[float, Option(min=0, max=1)] = 0.05
+    """Old questions that are asked again, for every new case: do their answers change, the judge
+    has. 0: none.
+    """
+    max_calls_per_day: Annotated[int | None, Option(min=0)] = None
+    """Judge calls per day (UTC). Later cases are unasked, with a row."""
+    budget_per_day: Annotated[float | None, Option(min=0)] = None
+    """US dollars per day (UTC). Later cases are unasked, with a row."""
+    to: Destinations = None
+    until_idle: Annotated[bool, Option("--until-idle")] = False
+    """End when nothing comes and nothing is left to do."""
+    seconds: Annotated[float | None, Option("--for", min=0)] = None
+    """End after this number of seconds."""
 
     def require_valid(self) -> None:
         """Raise before anything is asked if options do not fit together."""
@@ -147,10 +95,7 @@ class WatchOptions(shared.JudgeOptions):
         numbers = (self.quiet, self.poll, self.again, self.seconds or 0)
         if not all(map(math.isfinite, numbers)):
             raise typer.BadParameter("--quiet, --poll, --again and --for take plain numbers")
-        for destination in self.to or ():
-            from dagengine.traces.backends import backend_of
-
-            backend_of(destination, os.environ)
+        backends_of(self.to or ())
 
 
 def watch(options: WatchOptions) -> None:

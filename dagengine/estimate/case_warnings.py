@@ -1,23 +1,28 @@
-"""Cases to look at before anything is asked: too long for a server, or shown as examples."""
+"""Cases to look at before anything is asked: without fields, too long, or shown as examples."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, takewhile
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from dagengine.compiler.plan import Plan
+from dagengine.data.readers import CHECKED
+from dagengine.errors import InputError
 from dagengine.estimate.counting import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead
-from dagengine.estimate.walks import answering
+from dagengine.estimate.walks import answering, with_writers
+from dagengine.execution.interrupts import sync
+from dagengine.execution.local_executor import case_problems
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text
 from dagengine.prompts.lengths.window import remedy
-from dagengine.question import Judge, ServerFacts, display_name
+from dagengine.question import NO_FACTS, Judge, ServerFacts, display_name, facts_of
 from dagengine.system.terminal import counted
 from dagengine.test_case import CASE_TYPES, TestCase, case_label, field_name, read_field
 
@@ -52,14 +57,13 @@ def too_long_cases(
     plan: Plan,
     cases: Iterable[tuple[int, Any]],
     judges: Sequence[Judge],
-    facts: Sequence[ServerFacts],
 ) -> list[TooLong]:
     """Hold the questions of the first 2,000 cases against the windows of those that get them.
 
     `cases` come with their numbers; what is no test case yet is passed over. `judges` are those
-    of the plan, with their writers behind them, and `facts` what their servers say. Nothing is
-    looked at if no window is known.
+    of the plan, with their writers behind them. Nothing is looked at if no window is known.
     """
+    facts = sync(lambda: _facts_of(plan, judges))
     if all(server.window is None for server in facts):
         return []
     names = [*map(attrgetter("identity"), judges)]
@@ -82,6 +86,12 @@ def too_long_cases(
         tokens, number, node = max(questions, key=itemgetter(0))
         findings.append(TooLong(name, facts[key], count, looked_at, number, node, tokens))
     return findings
+
+
+async def _facts_of(plan: Plan, judges: Sequence[Judge]) -> list[ServerFacts]:
+    """The facts of judges; servers of those that answer nothing here are not asked for them."""
+    asked = {judge.identity for judge in with_writers([judges[index] for index in plan.asked])}
+    return [await facts_of(judge) if judge.identity in asked else NO_FACTS for judge in judges]
 
 
 def _only_cases(cases: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, TestCase]]:
@@ -149,3 +159,51 @@ def example_lines(plan: Plan, cases: Iterable[tuple[int, Any]]) -> list[str]:
         "answer; leave them out where figures of the judge are measured"
         for node, labels in shown.items()
     ]
+
+
+def missing_fields(plan: Plan, test_cases: Iterable[Any], least: float = 0.0) -> list[str]:
+    """One line per field that some (at least this share) of the cases lack: how many, the first."""
+    counts, labels, total = Counter[str](), dict[str, str](), 0
+    for index, case in enumerate(test_cases):
+        total += 1
+        for path in plan.fields:
+            if read_field(case, path) is None:
+                counts[path] += 1
+                labels.setdefault(path, case_label(case, index))
+    lines: list[str] = []
+    for path in plan.fields:
+        if (count := counts[path]) and count >= least * total:
+            lines.append(f"{count} of {total} cases have no `{path}` (first: {labels[path]})")
+    return lines
+
+
+def concerns(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
+    """Warnings of metrics about the first 1,000 cases: each once, with its first case."""
+    lines: dict[str, str] = {}
+    for label, problem in case_problems(plan, test_cases):
+        if problem.severity == "warning":
+            lines.setdefault(problem.message, f"{label}: {problem.where}: {problem.message}")
+    return list(lines.values())
+
+
+def fields_before(plan: Plan, test_cases: Iterable[Any], seconds: float = 2.0) -> list[str]:
+    """Lines about fields that half or more of the first 1,000 cases lack, read within `seconds`.
+
+    Raises InputError if all of these lack what every path reads, so that no metric can judge them.
+    """
+    end = time.monotonic() + seconds
+    looked_at = islice(test_cases, CHECKED)
+    in_time = takewhile(lambda _: time.monotonic() < end, looked_at)
+    cases: list[Any] = [case for case in in_time if isinstance(case, CASE_TYPES)]  # no goldens
+    absent: list[list[str]] = []
+    for metric in plan.metrics:
+        required = [path for path, _ in metric.required]
+        absent.append([p for p in required if all(read_field(c, p) is None for c in cases)])
+    lines = [*missing_fields(plan, cases, 0.5), *concerns(plan, cases)]
+    if cases and all(absent) and time.monotonic() < end:
+        names = list(dict.fromkeys(chain.from_iterable(absent)))
+        raise InputError(
+            f"{'; '.join(lines)}: every path reads {', '.join(map(repr, names))}. Name the column "
+            f"that has it (--map COLUMN={names[0]}), or use another metric"
+        )
+    return lines

@@ -91,9 +91,14 @@ def estimate(
     return counting.estimate(total)
 
 
+def judges_of(plan: Plan, model: Any) -> list[Judge]:
+    """The judges of a plan, in its order; `model` judges where it has none."""
+    return [as_judge(model if own is None else own) for own in plan.models]
+
+
 def forecast(what: str, plan: Plan, cases: Iterable[TestCase], model: Any) -> Forecast:
     """Estimate a part of a job under the judges of a plan; `model` judges where it has none."""
-    judges = [as_judge(model if own is None else own) for own in plan.models]
+    judges = judges_of(plan, model)
     identities = [*map(attrgetter("identity"), judges)]
     return Forecast(
         what, estimate(plan, cases, judges=identities), tuple(map(display_name, judges))

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from dagengine.question import judge_name
 from dagengine.results.passing import Combine
-from dagengine.results.rows import FORMAT
+from dagengine.results.rows import FORMAT, unknown_metric
 from dagengine.system.terminal import one_line
 
 Exit = Literal["ok", "failed", "no_score", "interrupted", "error"]
@@ -264,6 +264,13 @@ class Manifest(_Value):
     def metric_names(self) -> list[str]:
         """The names of the metrics, in their order."""
         return [metric.name for metric in self.metrics]
+
+    def records(self, metric: str | None) -> list[MetricRecord]:
+        """The metrics, or only the one of a name; raises InputError if the run had none of it."""
+        records = [record for record in self.metrics if metric in (None, record.name)]
+        if metric is not None and not records:
+            raise unknown_metric(metric, self.metric_names)
+        return records
 
     @property
     def seconds(self) -> float | None:

@@ -123,8 +123,13 @@ class Condition:
         return _OPERATORS[self.sign](value, self.limit)
 
 
-def parse_condition(text: str, example: str) -> Condition:
-    """The condition that a text states; raises InputError, with an `example`, for none."""
+def parse_condition(
+    text: str, example: str, measures: Sequence[str] = (), counts: Sequence[str] = ()
+) -> Condition:
+    """The condition that a text states; raises InputError, with an `example`, for none.
+
+    Also for another one than `measures`, if there are some, and for a bound of `counts`.
+    """
     match = _SHAPE.fullmatch(text)
     if match is None:
         raise InputError(
@@ -134,5 +139,11 @@ def parse_condition(text: str, example: str) -> Condition:
         limit = float(match["limit"])
     except ValueError:
         raise InputError(f"--fail-if {text!r}: {match['limit']!r} is not a number") from None
-    bound = match["bound"] or "value"
-    return Condition(text, match["of"] or "", match["measure"], bound, match["sign"], limit)
+    measure, bound = match["measure"], match["bound"] or "value"
+    if measures and measure not in measures:
+        raise InputError(
+            f"--fail-if {text!r}: there is no measure {measure!r}; use {', '.join(measures)}"
+        )
+    if bound != "value" and measure in counts:
+        raise InputError(f"--fail-if {text!r}: {measure} is a number, and has no .{bound}")
+    return Condition(text, match["of"] or "", measure, bound, match["sign"], limit)

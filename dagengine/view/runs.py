@@ -57,10 +57,7 @@ class OpenRun:
 
     def metric(self, name: str) -> MetricRecord:
         """The metric of a name; raises InputError without one."""
-        for metric in self.manifest.metrics:
-            if metric.name == name:
-                return metric
-        raise InputError(f"the run has no metric {name!r:.80}")
+        return self.manifest.records(name)[0]
 
     @property
     def finished(self) -> bool:

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, JudgeSetupError, ProviderError
-from dagengine.evaluation import missing_fields
+from dagengine.estimate.case_warnings import missing_fields
 from dagengine.graph.values import NodeValue
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric

@@ -135,7 +135,7 @@ def test_the_plan_is_a_queue_of_view_and_the_command_says_what_is_next(folder: P
     assert "whether agreement is above 85 %" in again.output
     wrong = CliRunner().invoke(app, ["labels", "plan", str(folder), "--metric", "No"])
     assert isinstance(wrong.exception, InputError)
-    assert "it has 'Support quality'" in str(wrong.exception)
+    assert "it had 'Support quality'" in str(wrong.exception)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +20,7 @@ from typer.models import ArgumentInfo, CommandFunctionType
 
 from dagengine.cli.common.files import Reads, Writes, guard, say_replaced
 from dagengine.cli.common.judging import go_on
-from dagengine.cli.common.options import ALLOWED, StorePath
+from dagengine.cli.common.options import ALLOWED, StoreOptions
 from dagengine.cli.common.output import EXIT_INTERRUPTED, FORMATS, reporting, say
 from dagengine.errors import did_you_mean, nearest
 from dagengine.system.regular_files import noting_writes
@@ -70,64 +73,64 @@ _Row = tuple[str, str]  # what is typed, and what it is for
 _COLUMN = 26  # where the texts of options begin, at most
 
 _EXAMPLES = {
-    "dagengine run": (
+    "run": (
         "dagengine run metrics.py --data cases.jsonl --judge gpt-4o --store answers.db",
         "dagengine run metrics.py --data cases.csv --map question=input --judge llama3.1 "
         "--base-url http://localhost:11434/v1",
         "dagengine run metrics.py --data cases.jsonl --fail-if 'pass-rate<0.9' --junit out.xml",
     ),
-    "dagengine watch": (
+    "watch": (
         "dagengine watch metrics.py traces/ --judge gpt-4o --sample errors=1 --sample 0.1 "
         "--out live",
         "dagengine watch metrics.py --listen 4318 --budget-per-day 5 --to phoenix",
     ),
-    "dagengine merge": ("dagengine merge out/1 out/2 --out out/all",),
-    "dagengine plan": ("dagengine plan metrics.py --data cases.jsonl --judge gpt-4o-mini",),
-    "dagengine migrate": (
+    "merge": ("dagengine merge out/1 out/2 --out out/all",),
+    "plan": ("dagengine plan metrics.py --data cases.jsonl --judge gpt-4o-mini",),
+    "migrate": (
         "dagengine migrate tests/test_answers.py",
         "dagengine migrate --write tests/*.py",
     ),
-    "dagengine benchmark": (
+    "benchmark": (
         "dagengine benchmark metrics.py --data cases.jsonl --times 20 --store answers.db",
         "dagengine benchmark metrics.py --data cases.jsonl --labels additional_metadata.label",
     ),
-    "dagengine improve": (
+    "improve": (
         "dagengine improve metrics.py --data cases.jsonl --labels labels.csv --plan",
         "dagengine improve metrics.py --data cases.jsonl --labels out/labels.jsonl --judge gpt-4o "
         "--budget 2",
     ),
-    "dagengine attack": (
+    "attack": (
         "dagengine attack metrics.py --data cases.jsonl --judge gpt-4o-mini --plan",
         "dagengine attack metrics.py --data cases.jsonl --store answers.db --defend quotes,gate "
         "--fail-if 'falls>0'",
     ),
-    "dagengine diff": (
+    "diff": (
         "dagengine diff out/old out/new",
         "dagengine diff out/old out/new --fail-if 'worse>0'",
     ),
-    "dagengine send": ("dagengine send out --to phoenix=http://localhost:6006",),
-    "dagengine help": (
+    "send": ("dagengine send out --to phoenix=http://localhost:6006",),
+    "help": (
         "dagengine help metrics",
         "dagengine help provider_error verdict-missing",
     ),
-    "dagengine show": (
+    "show": (
         "dagengine show out --failed",
         "dagengine show out --case 7",
         "dagengine show out --failed --as-cases failed.jsonl",
     ),
-    "dagengine sql": ('dagengine sql "select path, avg(score) from runs group by 1" out/*',),
-    "dagengine synthesize": ("dagengine synthesize docs/ --judge gpt-4o --out goldens.jsonl",),
-    "dagengine view": ("dagengine view out", "dagengine view out/old out/new"),
-    "dagengine render": (
+    "sql": ('dagengine sql "select path, avg(score) from runs group by 1" out/*',),
+    "synthesize": ("dagengine synthesize docs/ --judge gpt-4o --out goldens.jsonl",),
+    "view": ("dagengine view out", "dagengine view out/old out/new"),
+    "render": (
         "dagengine render metrics.py --out tree.svg",
         "dagengine render metrics.py --results out/results.jsonl --case 7 --out case-7.svg",
     ),
-    "dagengine check": (
+    "check": (
         "dagengine check metrics.py",
         "dagengine check metrics.py --data cases.jsonl --strict",
     ),
-    "dagengine guide": ("dagengine guide",),
-    "dagengine schema": ("dagengine schema rows",),
+    "guide": ("dagengine guide",),
+    "schema": ("dagengine schema rows",),
     "store show": ("dagengine store show answers.db",),
     "store prune": ("dagengine store prune answers.db --older-than 30 --compact",),
     "store export": ("dagengine store export answers.db --out answers.jsonl",),
@@ -238,12 +241,29 @@ def _hint(command: str, word: str, options: Mapping[str, Any]) -> str:
 
 
 class _PlainCommand(TyperCommand):
-    """A command whose options are listed in groups."""
+    """A command whose options are listed in groups, each with the docstring of its field."""
+
+    def read_texts(self) -> None:
+        """Give options their texts: only who is shown them waits until the source is read."""
+        callback: Any = self.callback
+        options = _options_class(inspect.unwrap(callback))
+        params: list[Any] = self.params
+        for kind in inspect.getmro(options)[:-1] if options else ():
+            texts = _field_texts(kind.__module__).get(kind.__name__, {})
+            for param in params:
+                param.help = param.help or texts.get(param.name)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        self.read_texts()
+        return super().shell_complete(ctx, incomplete)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return plain_usage(super().collect_usage_pieces(ctx))
+        # Without the braces around what is required
+        pieces = super().collect_usage_pieces(ctx)
+        return [piece.strip("{}").replace("...}...", "...") for piece in pieces]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.read_texts()
         write_help(self, ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -256,6 +276,7 @@ class _PlainCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except _UsageError as error:
             usage: Any = error
+            self.read_texts()
             options: dict[str, Any] = {
                 name: param for param in self.get_params(ctx) for name in param.opts
             }
@@ -344,9 +365,9 @@ class Commands(typer.Typer):
 
         def decorate(function: CommandFunctionType) -> CommandFunctionType:
             name = next(iter(names), function.__name__.replace("_", "-"))
-            epilog = examples_of(str(self.info.name), name)
-            added = {"epilog": epilog, "cls": _PlainCommand, **settings}
             full = f"{self.info.name} {name}".removeprefix("dagengine ")
+            examples = "\n".join(_EXAMPLES.get(full, ()))
+            added = {"epilog": examples, "cls": _PlainCommand, **settings}
             super(Commands, self).command(*names, **added)(_command(function, full))
             return function
 
@@ -356,10 +377,9 @@ class Commands(typer.Typer):
 def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     """The function that Typer calls: it checks files, then calls the command's."""
     # A function that takes one dataclass gets its options in it, and an option for each field.
-    hints, options = get_type_hints(function, include_extras=True), None
-    first = next(iter(hints.values()))
-    if isinstance(first, type) and dataclasses.is_dataclass(first):
-        hints, options = get_type_hints(first, include_extras=True), first
+    options = _options_class(function)
+    hints = get_type_hints(options or function, include_extras=True)
+    keeps_answers = options is not None and issubclass(options, StoreOptions)
     labels, marks = _labels_and_marks(hints)
     trees = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
     shared = {} if {"format", "form"} & hints.keys() else FORMATS
@@ -380,7 +400,7 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
                 if not {type(error), type(error.__context__)} & {KeyboardInterrupt}:
                     raise
                 # Before the first question, or after the last; else the command says more
-                store = given.get("store") if hints.get("store") == StorePath else None
+                store = given["store"] if keeps_answers else None
                 left = f"; {go_on(store)}" if store and store.exists() else ""
                 say(f"interrupted{left}", err=True)
                 raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -395,6 +415,26 @@ def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
     return call
+
+
+def _options_class(function: Callable[..., object]) -> type[Any] | None:
+    """The dataclass of the options of a command; None for a function with a parameter for each."""
+    kind = next(iter(get_type_hints(function).values()))
+    return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+
+
+@functools.cache
+def _field_texts(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings of the fields of a module's classes, by class and by field."""
+    texts: dict[str, dict[str, str]] = {}
+    for kind in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(kind, ast.ClassDef):
+            own = texts[kind.name] = dict[str, str]()
+            for field, text in itertools.pairwise(kind.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
+                        own[name] = " ".join(words.split())
+    return texts
 
 
 def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
@@ -420,18 +460,8 @@ def _labels_and_marks(hints: Mapping[str, Any]) -> tuple[dict[str, str], dict[st
     return labels, marks
 
 
-def examples_of(group: str, command: str) -> str | None:
-    """The examples of a command of a group as Markdown; None for one that has none."""
-    lines = _EXAMPLES.get(f"{group} {command}", ())
-    return "\n\n".join(["Examples:", *map("`{}`".format, lines)]) if lines else None
-
-
 def write_help(command: Any, context: Any, formatter: Any) -> None:
-    """Write the help of a command, or of a group of commands: 80 columns at most.
-
-    Of a command with many options it lists what people set on the first day, unless the context
-    asks for `ALL`.
-    """
+    """Write the help of a command, or of a group of commands: 80 columns at most."""
     command.format_usage(context, formatter)
     with formatter.indentation():
         for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
@@ -444,11 +474,11 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
     }
     _write_groups(formatter, _COMMANDS, commands, "commands", len(commands))
     _write_parameters(command, context, formatter)
-    _write_examples(formatter, command.epilog)
+    _write_examples(formatter, command.epilog or "")
 
 
 def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
-    """Write the arguments and the options, or those of the first day."""
+    """Write the arguments and the options; of many those of the first day, without `ALL`."""
     arguments, options = list[_Row](), dict[str, _Row]()
     for part in command.get_params(context):
         label, text = part.get_help_record(context) or ("", "")
@@ -465,18 +495,12 @@ def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
         formatter.write(f"\n{more} more options: {context.command_path} {ALL}\n")
 
 
-def plain_usage(pieces: Iterable[str]) -> list[str]:
-    """The pieces of a usage line without the braces around what is required."""
-    return [piece.strip("{}").replace("...}...", "...") for piece in pieces]
-
-
-def _write_examples(formatter: Any, epilog: str | None) -> None:
+def _write_examples(formatter: Any, examples: str) -> None:
     """Write calls that can be pasted: folded lines go on after a backslash."""
-    title, *lines = (epilog or "").split("\n\n")
-    if lines:
-        formatter.write(f"\n{title}\n")
-    for line in lines:
-        words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line.strip("`"))  # an option with its value
+    if examples:
+        formatter.write("\nExamples:\n")
+    for line in examples.splitlines():
+        words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line)  # an option with its value
         parts = textwrap.wrap(
             words, formatter.width - 8, break_long_words=False, break_on_hyphens=False
         )
@@ -487,10 +511,7 @@ def _write_groups(
     formatter: Any, groups: Mapping[str, Iterable[str]], rows: Mapping[str, _Row], kind: str,
     total: int,
 ) -> None:  # fmt: skip
-    """Write rows by their groups, and those of no group under a title of their own.
-
-    Few in `total` are in one list.
-    """
+    """Write rows by their groups, and the others under a title; few in `total` in one list."""
     groups, rest = groups if total > _MANY else {}, dict(rows)
     for title, names in groups.items():
         _write_rows(formatter, title, [rest.pop(name) for name in names if name in rest])

@@ -51,10 +51,7 @@ class Writes:
 
 
 def within(*names: str, unless: Sequence[str] = (), opened: bool = False) -> Writes:
-    """Marks an option whose folder gets files of these names.
-
-    Nothing is written if one of the parameters `unless` is given. `opened` as in `Writes`.
-    """
+    """Marks an option whose folder gets files of these names, unless one of `unless` is given."""
 
     def files(folder: Path, given: Given) -> Iterable[Path]:
         return () if any(map(given.get, unless)) else [folder / name for name in names]

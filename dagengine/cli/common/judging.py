@@ -26,13 +26,10 @@ _IMPORTED, _AT_WORK = 500_000, 50_000
 
 
 class Access:
-    """Ends a run whose judge accepts no call, as it is given up: every row would say the same.
-
-    `accepted` tells whether a call was accepted so far.
-    """
+    """Ends a run whose judge accepts no call, as it is given up: every row would say the same."""
 
     def __init__(self, accepted: Callable[[], bool]) -> None:
-        self._accepted = accepted
+        self._accepted = accepted  # whether a call was accepted so far
         self._granted = self._ended = False
         self._error: JudgeSetupError | None = None
         self._held: list[tuple[CaseResult, Callable[[CaseResult], object]]] = []
@@ -135,10 +132,7 @@ def collector_at_rest() -> Iterator[None]:
 
 
 def collector_at_work() -> None:
-    """From here on look at what is new, and leave alone what has been imported by now.
-
-    Nothing happens where the collector is not at rest.
-    """
+    """Wake a collector at rest: it looks at what is new, and leaves alone what is imported."""
     young, *older = gc.get_threshold()
     if young == _IMPORTED:
         gc.freeze()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +18,10 @@ from dagengine.redaction import public_text
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
-    from dagengine.graph.judging import Quotes
     from dagengine.limits import Limits
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.question import Judge
+    from dagengine.store.answers import Store
 
 DEFAULT_IN_FLIGHT = 64
 _TRACES = "otel"
@@ -31,10 +31,7 @@ OFFLINE = ("lexical", "gguf:")
 
 
 def judge_names(incomplete: str) -> list[str]:
-    """Complete a value of `--judge`: providers, and behind one of them its models.
-
-    Models are those of the public price list. Where nothing fits, the shell offers files.
-    """
+    """Complete a value of `--judge`: providers, and their models in the public price list."""
     from genai_prices.data import providers
 
     from dagengine.judges.resolve import PROVIDERS
@@ -49,15 +46,6 @@ def judge_names(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-Metrics = Annotated[
-    str,
-    Argument(
-        metavar="METRICS.py[:NAME]",
-        help="A Python file with metrics at module level, a tree file (.json), a module "
-        "(`pkg.metrics:NAME`), or a name that a package offers; NAME selects a metric or a list.",
-    ),
-    Reads(metrics=True),
-]
 AllowCode = Annotated[
     bool,
     Option(
@@ -71,72 +59,11 @@ ALLOWED: dict[str, tuple[Any, Any]] = {
     "allow_code": (AllowCode, False), "allow_model": (AllowModel, False),
 }  # fmt: skip
 """Options of every command that takes metrics, with their defaults."""
-Mapped = Annotated[
-    list[str] | None,
-    Option(
-        "--map",
-        metavar="COLUMN=FIELD|TOOL",
-        help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo`, "
-        "`openai` and `healthbench` map the columns of such files, `otel` reads traces; packages "
-        "offer others. Repeatable.",
-    ),
-]
-UnitOfTraces = Annotated[
-    str,
-    Option(
-        "--unit",
-        metavar="trace|session|span:KIND",
-        help="With --map otel: what one case is. A session is a conversation of its traces.",
-    ),
-]
-Delimiters = Annotated[
-    list[str] | None,
-    Option(
-        "--delimiter",
-        metavar="COLUMN=TEXT",
-        help="The separator of the items in a column of lists; the default is JSON. Repeatable.",
-    ),
-]
-Destinations = Annotated[
-    list[str] | None,
-    Option(
-        "--to",
-        metavar="KIND[=URL]",
-        help="Write the scores to where the traces are: otlp, phoenix, langfuse, mlflow or opik, "
-        "with an address if it is not the usual one. Keys come from the environment. Repeatable.",
-    ),
-]
-JudgeName = Annotated[
-    str | None,
-    Option(
-        metavar="MODEL",
-        autocompletion=judge_names,
-        help="The judge: an OpenAI model (`gpt-4o`), another provider's model "
-        "(`anthropic/claude-sonnet-4-5`), a model file (`gguf:model.gguf`), an object in a "
-        "Python file (`judge.py:judge`) or a package (`pkg.judges:judge`, a name that it offers), "
-        "or `lexical` (no model, compares words). Default: each metric's own judge, else gpt-4o.",
-    ),
-    Reads(),
-]
+METRICS = Argument(metavar="METRICS.py[:NAME]")
+JUDGE = Option(metavar="MODEL", autocompletion=judge_names)
 BaseUrl = Annotated[
     str | None,
     Option(help="URL of an OpenAI-compatible server, for instance http://localhost:11434/v1."),
-]
-StorePath = Annotated[
-    Path | None,
-    Option(
-        "--store",
-        help="A file that keeps every answer. Questions with a stored answer are not asked again.",
-    ),
-    Writes(opened=True),
-]
-MaxInFlight = Annotated[
-    int | None,
-    Option(
-        min=1,
-        help="Maximum number of concurrent judge calls. Default: what `judge check` saved, "
-        "else 64.",
-    ),
 ]
 MaxTokens = Annotated[
     int | None,
@@ -153,9 +80,6 @@ SealedShare = Annotated[
     float, Option(min=0.1, max=0.9, help="The share of the labelled cases that is sealed.")
 ]
 PlanOnly = Annotated[bool, Option("--plan", help="Only say how many calls this takes; make none.")]
-Replayed = Annotated[
-    bool, Option("--replay", help="Read every answer from --store; make no judge calls.")
-]
 
 
 def command_line() -> str:
@@ -172,13 +96,6 @@ def _pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{option} {value!r}: write COLUMN=…")
         values[column] = value
     return values
-
-
-def in_flight(number: int | None, judge: str | None, base_url: str | None) -> int:
-    """`--max-in-flight`: what was typed, else what was saved of the default judge, else 64."""
-    from dagengine.judges.default import tuning_of
-
-    return number or tuning_of(judge, base_url).max_in_flight or DEFAULT_IN_FLIGHT
 
 
 def sole_metric(target: str) -> BaseMetric:
@@ -204,11 +121,26 @@ def two_numbers(text: str, option: str) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MetricOptions:
+    """What names the metrics."""
+
+    metrics: Annotated[str, METRICS, Reads(metrics=True)]
+    """A Python file with metrics at module level, a tree file (.json), a module
+    (`pkg.metrics:NAME`), or a name that a package offers; NAME selects a metric or a list.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
     """How the columns of a file become the fields of cases."""
 
-    mapped: Mapped = None
-    delimiter: Delimiters = None
+    mapped: Annotated[list[str] | None, Option("--map", metavar="COLUMN=FIELD|TOOL")] = None
+    """Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo`, `openai` and
+    `healthbench` map the columns of such files, `otel` reads traces; packages offer others.
+    Repeatable.
+    """
+    delimiter: Annotated[list[str] | None, Option(metavar="COLUMN=TEXT")] = None
+    """The separator of the items in a column of lists; the default is JSON. Repeatable."""
 
     def columns(self) -> dict[str, str]:
         """The fields of `--map`, by column, without the name of a tool."""
@@ -223,7 +155,7 @@ class ColumnOptions:
         from dagengine.data.cases import read_cases
 
         tools = [text for text in self.mapped or () if "=" not in text]
-        if list(self.mapped or ()) == [_TRACES]:
+        if self.mapped == [_TRACES]:
             if self.delimiter or goldens:
                 raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
             from dagengine.traces import read_traces  # which loads the client of openai
@@ -239,70 +171,83 @@ class ColumnOptions:
         if len(tools) > 1:
             raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
         preset = next(iter(tools), None)
-        path = next(iter(files))
+        (path,) = files
         return read_cases(path, map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaseOptions(ColumnOptions):
+class TraceOptions(ColumnOptions):
+    """How traces become cases, too."""
+
+    unit: Annotated[str, Option(metavar="trace|session|span:KIND")] = "trace"
+    """With --map otel: what one case is. A session is a conversation of its traces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseOptions(TraceOptions, MetricOptions):
     """Metrics, and the cases to judge."""
 
-    metrics: Metrics
-    data: Annotated[
-        list[Path],
-        Option(
-            help="Test cases: a .jsonl, .json, .csv, .tsv or .parquet file. Columns have the names "
-            "of the fields of a test case. Repeatable for files of traces (`--map otel`)."
-        ),
-        Reads(),
-    ]
-    unit: UnitOfTraces = "trace"
+    data: Annotated[list[Path], Option(), Reads()]
+    """Test cases: a .jsonl, .json, .csv, .tsv or .parquet file. Columns have the names of the
+    fields of a test case. Repeatable for files of traces (`--map otel`).
+    """
+
+    def cases(self, *, goldens: bool = False) -> Cases:
+        """Read the cases of --data."""
+        return self.cases_in(*self.data, goldens=goldens, unit=self.unit)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuoteOptions:
     """Whether verdicts quote what they are based on."""
 
-    quotes: Annotated[
-        str | None,
-        Option(
-            "--quotes",
-            metavar="required|if_any",
-            help="Make every verdict quote the words that it is based on, and check the quotes.",
-        ),
-    ] = None
-    unsupported: Annotated[
-        str,
-        Option(
-            "--unsupported",
-            metavar="fail|keep",
-            help="With --quotes: what becomes of a verdict whose quotes are not in the material.",
-        ),
-    ] = "fail"
+    quotes: Annotated[str | None, Option("--quotes", metavar="required|if_any")] = None
+    """Make every verdict quote the words that it is based on, and check the quotes."""
+    unsupported: Annotated[str, Option("--unsupported", metavar="fail|keep")] = "fail"
+    """With --quotes: what becomes of a verdict whose quotes are not in the material."""
 
-    def quoting(self) -> Quotes | None:
-        """The quotes to demand; raises InputError for unknown values."""
+    def load_metrics(self, target: str) -> list[BaseMetric]:
+        """Load METRICS.py with the quotes to demand; raises InputError for unknown values."""
         from dagengine.graph.judging import Quotes
+        from dagengine.loading import load_metrics
 
-        return Quotes.of(self.quotes, self.unsupported, names=("--quotes", "--unsupported"))
+        names = ("--quotes", "--unsupported")
+        return load_metrics(target, Quotes.of(self.quotes, self.unsupported, names=names))
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions:
-    """The judge of metrics that name none, and how quickly and at what price it is asked."""
+class StoreOptions:
+    """Where answers are kept."""
 
-    judge: JudgeName = None
+    store: Annotated[Path | None, Writes(opened=True)] = None
+    """A file that keeps every answer. Questions with a stored answer are not asked again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaceOptions:
+    """How many calls are made at the same time."""
+
+    max_in_flight: Annotated[int | None, Option(min=1)] = None
+    """Maximum number of concurrent judge calls. Default: what `judge check` saved, else 64."""
+
+    def in_flight(self, judge: str | None, base_url: str | None) -> int:
+        """The number that was typed, else what was saved of the default judge, else 64."""
+        from dagengine.judges.default import tuning_of
+
+        return self.max_in_flight or tuning_of(judge, base_url).max_in_flight or DEFAULT_IN_FLIGHT
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedJudge:
+    """The judge of metrics that name none."""
+
+    judge: Annotated[str | None, JUDGE, Reads()] = None
+    """The judge: an OpenAI model (`gpt-4o`), another provider's model
+    (`anthropic/claude-sonnet-4-5`), a model file (`gguf:model.gguf`), an object in a Python file
+    (`judge.py:judge`) or a package (`pkg.judges:judge`, a name that it offers), or `lexical` (no
+    model, compares words). Default: each metric's own judge, else gpt-4o.
+    """
     base_url: BaseUrl = None
-    max_in_flight: MaxInFlight = None
-    price: Annotated[
-        str | None,
-        Option(
-            "--price",
-            metavar="IN,OUT",
-            help="Price in US dollars per million input and output tokens; replaces the public "
-            "price list.",
-        ),
-    ] = None
 
     def chosen_judge(self) -> Judge | None:
         """The judge of `--judge` and `--base-url`; None where neither is given."""
@@ -310,32 +255,53 @@ class JudgeOptions:
 
         return chosen_judge(self.judge, self.base_url)
 
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(PaceOptions, NamedJudge):
+    """The judge of metrics that name none, and how quickly and at what price it is asked."""
+
+    price: Annotated[str | None, Option("--price", metavar="IN,OUT")] = None
+    """Price in US dollars per million input and output tokens; replaces the public price list."""
+
     def prices(self) -> dict[str, tuple[float, float]]:
         """The prices of `--price`, for every model; raises InputError for invalid ones."""
         return {} if self.price is None else {"*": two_numbers(self.price, "--price is IN,OUT")}
 
     def limits(self, **settings: Any) -> Limits:
-        """The limits of all calls; raises InputError for invalid values."""
+        """The limits of all calls, as options and `settings` say; raises InputError for others."""
         from dagengine.limits import Limits
 
-        calls = in_flight(self.max_in_flight, self.judge, self.base_url)
-        return Limits(**{"max_in_flight": calls, "prices": self.prices(), **settings})
+        typed = {field.name for field in fields(self)} & {field.name for field in fields(Limits)}
+        own: dict[str, Any] = {name: getattr(self, name) for name in typed}
+        own["max_in_flight"] = self.in_flight(self.judge, self.base_url)
+        return Limits(**{**own, "prices": self.prices(), **settings})
 
 
 @dataclass(frozen=True, kw_only=True)
-class LimitOptions(JudgeOptions):
+class LimitOptions(StoreOptions, JudgeOptions):
     """The judge, the store of its answers, and what the calls of a command may take."""
 
-    max_calls: Annotated[
-        int | None, Option(min=0, help="Stop after this number of judge calls.")
-    ] = None
-    budget: Annotated[
-        float | None, Option(help="Stop before the judge calls cost more than this, in US dollars.")
-    ] = None
+    max_calls: Annotated[int | None, Option(min=0)] = None
+    """Stop after this number of judge calls."""
+    budget: float | None = None
+    """Stop before the judge calls cost more than this, in US dollars."""
     max_tokens: MaxTokens = None
-    store: StorePath = None
 
-    def limits(self, **settings: Any) -> Limits:
-        """The limits of the whole command; raises InputError for invalid values."""
-        own = {name: getattr(self, name) for name in ("max_calls", "budget", "max_tokens")}
-        return super().limits(**own, **settings)
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions(LimitOptions):
+    """The limits and the store of a command that may also live on its store alone."""
+
+    replay: Annotated[bool, Option("--replay")] = False
+    """Read every answer from --store; make no judge calls."""
+
+    def require_store(self) -> None:
+        """Raise BadParameter where the store is missing."""
+        if self.replay and self.store is None:
+            raise typer.BadParameter("--replay needs --store")
+
+    def answers(self) -> Store | None:
+        """The answers of --store; None without it."""
+        from dagengine.store.answers import Store
+
+        return None if self.store is None else Store(self.store, replay=self.replay)

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,14 +24,7 @@ from dagengine.system.terminal import plain
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
-class Format(StrEnum):
-    """How results are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
+Format = Literal["table", "json", "csv"]
 _HELP = "Output format; JSON is one document."
 TableOrJson = Annotated[Literal["table", "json"], Option("--format", help=_HELP)]
 FORMATS: dict[str, tuple[Any, Any]] = {
@@ -108,21 +100,13 @@ def print_json(values: Iterable[Any]) -> None:
     typer.echo("[]" if before == "[\n" else "\n]")
 
 
-def print_csv(columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> None:
+def print_csv(columns: Sequence[str], lines: Iterable[Iterable[Any]]) -> None:
     """A table with a head; on a terminal without the characters that it would obey."""
-    table = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    table.writeheader()
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(columns)
     fit = plain if sys.stdout.isatty() else _utf8
     for line in lines:
-        table.writerow({name: fit(v) if isinstance(v, str) else v for name, v in line.items()})
-
-
-def print_lines(format: Format, columns: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> None:
-    """Print lines as JSON or as CSV."""
-    if format is Format.JSON:
-        print_json(lines)
-    else:
-        print_csv(columns, lines)
+        table.writerow([fit(cell) if isinstance(cell, str) else cell for cell in line])
 
 
 def _utf8(text: str) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.output import fail_if_any, print_csv
+from dagengine.cli.common.output import Format, fail_if_any, print_csv
 from dagengine.errors import InputError
 from dagengine.system.terminal import counted, one_line, text_if
 
@@ -43,35 +45,29 @@ _SHORT = {
 _KINDS = ("worse", "better", "lost", "gained", "score", "path")
 
 
-def diff(
-    old: Annotated[Path, Argument(metavar="OLD", help="The folder of the earlier run."), Reads()],
-    new: Annotated[Path, Argument(metavar="NEW", help="The folder of the later run."), Reads()],
-    metric: Annotated[
-        str | None, Option(metavar="NAME", help="Only this metric. Default: all metrics.")
-    ] = None,
-    card: Annotated[
-        Path | None,
-        Option(
-            metavar="CARD.json",
-            help="A judge card (`dagengine benchmark`); it tells how many flips are only noise of "
-            "the judge.",
-        ),
-        Reads(),
-    ] = None,
-    form: Annotated[
-        Literal["table", "json", "csv"],
-        Option("--format", help="Text, JSON with everything, or CSV with one line per case."),
-    ] = "table",
-    limit: Annotated[int, Option(min=0, help="Maximum number of cases to list per metric.")] = 20,
-    fail_if: Annotated[
-        list[str] | None,
-        Option(
-            metavar="[METRIC.]MEASURE>NUMBER",
-            help=f"Exit with 1 if this condition holds; measures are {', '.join(MEASURES)}. "
-            "Repeatable.",
-        ),
-    ] = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class DiffOptions:
+    """The options of `dagengine diff`."""
+
+    old: Annotated[Path, Argument(metavar="OLD"), Reads()]
+    """The folder of the earlier run."""
+    new: Annotated[Path, Argument(metavar="NEW"), Reads()]
+    """The folder of the later run."""
+    metric: Annotated[str | None, Option(metavar="NAME")] = None
+    """Only this metric. Default: all metrics."""
+    card: Annotated[Path | None, Option(metavar="CARD.json"), Reads()] = None
+    """A judge card (`dagengine benchmark`); it tells how many flips are only noise of the judge."""
+    form: Annotated[Format, Option("--format")] = "table"
+    """Text, JSON with everything, or CSV with one line per case."""
+    limit: Annotated[int, Option(min=0)] = 20
+    """Maximum number of cases to list per metric."""
+    fail_if: Annotated[list[str] | None, Option(metavar="[METRIC.]MEASURE>NUMBER")] = None
+    """Exit with 1 if this condition holds; measures are flips, worse, better, lost, gained,
+    same-question. Repeatable.
+    """
+
+
+def diff(options: DiffOptions) -> None:
     """Compare two runs: which cases flipped, at which node, and why.
 
     Cases are matched by content, not by order or name. Makes no judge calls.
@@ -82,14 +78,16 @@ def diff(
     from dagengine.record.run import load_run
     from dagengine.reliability.card.faces import read_card
     from dagengine.reliability.changes import change_report
+    from dagengine.results.passing import parse_condition
 
-    conditions = list(map(_condition_of, fail_if or ()))
-    judge_card = None if card is None else read_card(card)
-    compared = compare_runs(load_run(old), load_run(new), metric=metric)
-    report = change_report(compared, judge_card)
-    if form == "table":
-        _print_changes(report, limit)
-    elif form == "json":
+    parse = partial(parse_condition, example="'worse>0'", measures=MEASURES, counts=MEASURES)
+    conditions = list(map(parse, options.fail_if or ()))
+    judge_card = None if options.card is None else read_card(options.card)
+    runs = load_run(options.old), load_run(options.new)
+    report = change_report(compare_runs(*runs, metric=options.metric), judge_card)
+    if options.form == "table":
+        _print_changes(report, options.limit)
+    elif options.form == "json":
         typer.echo(json.dumps(report, indent=1))
     else:
         print_csv(_COLUMNS, _csv_lines(report["metrics"]))
@@ -111,33 +109,15 @@ def _failing(condition: Condition, report: Mapping[str, Any]) -> Iterator[str]:
             yield f"{condition.text}: {figures['metric']}: {count}"
 
 
-def _condition_of(text: str) -> Condition:
-    """Parse a condition; raises InputError for a measure that this command does not have."""
-    from dagengine.results.passing import parse_condition
-
-    condition = parse_condition(text, "'worse>0'")
-    if condition.measure not in MEASURES:
-        raise InputError(
-            f"--fail-if {text!r}: unknown measure {condition.measure!r}; measures are "
-            f"{', '.join(MEASURES)}"
-        )
-    if condition.bound != "value":
-        raise InputError(
-            f"--fail-if {text!r}: a number of cases has no .{condition.bound}; leave it out"
-        )
-    return condition
-
-
-def _csv_lines(metrics: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _csv_lines(metrics: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
     """One line per case that changed."""
     for metric in metrics:
         for change in metric["changes"]:
-            values = (
+            yield (
                 metric["metric"], change["case"], *change["index"], change["kind"],
                 *change["score"], change["node"], *change["answer"], change["cause"],
                 change["detail"],
             )  # fmt: skip
-            yield dict(zip(_COLUMNS, values, strict=True))
 
 
 def _print_changes(report: Mapping[str, Any], limit: int) -> None:

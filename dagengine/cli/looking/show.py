@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,48 +31,34 @@ _LISTED = 50  # rows of a table, unless so many are asked for
 class ShowOptions:
     """The options of `dagengine show`."""
 
-    folder: Annotated[Path, Argument(metavar="DIR", help="The folder of a run.")]
-    failed: Annotated[bool, Option("--failed", help="Cases that failed a metric.")] = False
-    no_score: Annotated[
-        bool, Option("--no-score", help="Cases without a score for at least one metric.")
-    ] = False
-    metric: Annotated[str | None, Option(help="Only the results of this metric.")] = None
-    case: Annotated[str | None, Option(help="One case, by name or index, with all its steps.")] = (
-        None
-    )
-    at: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NODE[=ANSWER]",
-            help="Cases in which this node ran, or gave this answer. Repeatable.",
-        ),
-    ] = None
-    not_at: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NODE[=ANSWER]",
-            help="Cases in which this node did not run, or did not give this answer. Repeatable.",
-        ),
-    ] = None
-    text: Annotated[
-        str | None, Option(metavar="WORD", help="Cases with this word in a text or a reason.")
-    ] = None
-    worst: Annotated[
-        int | None, Option(min=1, help="Only this number of cases, the worst first.")
-    ] = None
-    times: Annotated[bool, Option("--times", help="Also show the duration of cases and nodes.")] = (
-        False
-    )
-    texts: Annotated[bool, Option("--texts", help="Also the texts of the cases (csv).")] = False
-    tree: Annotated[
-        bool, Option("--tree", help="The metrics themselves, as a tree file has them.")
-    ] = False
-    format: Annotated[Format, Option(help="Output format.")] = Format.TABLE
-    as_cases: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Write the selected test cases as a data set (JSON lines)."),
-        Writes(),
-    ] = None
+    folder: Annotated[Path, Argument(metavar="DIR")]
+    """The folder of a run."""
+    failed: Annotated[bool, Option("--failed")] = False
+    """Cases that failed a metric."""
+    no_score: Annotated[bool, Option("--no-score")] = False
+    """Cases without a score for at least one metric."""
+    metric: str | None = None
+    """Only the results of this metric."""
+    case: str | None = None
+    """One case, by name or index, with all its steps."""
+    at: Annotated[list[str] | None, Option(metavar="NODE[=ANSWER]")] = None
+    """Cases in which this node ran, or gave this answer. Repeatable."""
+    not_at: Annotated[list[str] | None, Option(metavar="NODE[=ANSWER]")] = None
+    """Cases in which this node did not run, or did not give this answer. Repeatable."""
+    text: Annotated[str | None, Option(metavar="WORD")] = None
+    """Cases with this word in a text or a reason."""
+    worst: Annotated[int | None, Option(min=1)] = None
+    """Only this number of cases, the worst first."""
+    times: Annotated[bool, Option("--times")] = False
+    """Also show the duration of cases and nodes."""
+    texts: Annotated[bool, Option("--texts")] = False
+    """Also the texts of the cases (csv)."""
+    tree: Annotated[bool, Option("--tree")] = False
+    """The metrics themselves, as a tree file has them."""
+    format: Format = "table"
+    """Output format."""
+    as_cases: Annotated[Path | None, Option(metavar="FILE"), Writes()] = None
+    """Write the selected test cases as a data set (JSON lines)."""
 
     def selection(self) -> Selection:
         """The selected cases."""
@@ -100,7 +86,7 @@ def show(options: ShowOptions) -> None:
     from dagengine.record.run import load_run
     from dagengine.report.selection import Selected, Selection
 
-    if options.texts and options.format is not Format.CSV:
+    if options.texts and options.format != "csv":
         raise InputError("--texts is for --format csv; of one case --case shows the texts")
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
@@ -114,9 +100,9 @@ def show(options: ShowOptions) -> None:
     rows = selected if options.worst is None else selected.worst(options.worst)
     if options.as_cases is not None:
         _write_cases(run, rows, options.as_cases)
-    elif options.format is Format.JSON:
+    elif options.format == "json":
         print_json({**row.as_dict(), "times": times_of(row)} for row in rows)
-    elif options.format is Format.CSV:
+    elif options.format == "csv":
         _print_csv(run, rows, options.texts)
     elif chosen == Selection() and options.worst is None and not options.times:
         _print_whole(run, rows)
@@ -127,10 +113,9 @@ def show(options: ShowOptions) -> None:
 def _print_trees(run: Run, metric: str | None) -> None:
     from dagengine.trees import text_of
 
-    metrics = [each for each in run.manifest.metrics if metric in (None, each.name)]
-    if not metrics:
-        raise InputError(f"the run has no metric {metric!r:.80}")
-    trees = [each.tree or {"name": each.name, "refused": "not recorded"} for each in metrics]
+    trees = list[Any]()
+    for record in run.manifest.records(metric):
+        trees.append(record.tree or {"name": record.name, "refused": "not recorded"})
     say(text_of(trees[0] if len(trees) == 1 else trees).rstrip("\n"))
 
 
@@ -168,12 +153,17 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
             own = {} if files is None or at is None else files.fields(at) or {}
             return {name: _as_text(value) for name, value in own.items()}
 
-        # The head names every field, so the rows are read twice and never held.
-        more = dict.fromkeys(name for row in rows for name in fields(row)) if texts else {}
-        print_csv(
-            (*COLUMNS, *(name for name in more if name not in COLUMNS)),
-            (fields(row) | flat(row, result) for row in rows for result in row.metrics),
-        )
+        def lines() -> Iterator[Iterable[Any]]:
+            for row in rows:
+                texts_of_row = fields(row)
+                for result in row.metrics:
+                    yield map((texts_of_row | flat(row, result)).get, columns)
+
+        columns = dict.fromkeys(COLUMNS)
+        for row in rows if texts else ():
+            # The head names every field, so the rows are read twice and never held.
+            columns |= dict.fromkeys(fields(row))
+        print_csv([*columns], lines())
 
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:

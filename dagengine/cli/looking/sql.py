@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument
 
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import Format, print_csv, print_json, say
@@ -26,9 +26,12 @@ _WIDTH = 200  # characters of a cell
 class SqlOptions:
     """The options of `dagengine sql`."""
 
-    query: Annotated[str, Argument(metavar="SELECT", help="One SELECT of DuckDB's SQL.")]
-    folders: Annotated[list[Path], Argument(metavar="DIR...", help="Folders of runs."), Reads()]
-    format: Annotated[Format, Option(help="Output format.")] = Format.TABLE
+    query: Annotated[str, Argument(metavar="SELECT")]
+    """One SELECT of DuckDB's SQL."""
+    folders: Annotated[list[Path], Argument(metavar="DIR..."), Reads()]
+    """Folders of runs."""
+    format: Format = "table"
+    """Output format."""
 
 
 def sql(options: SqlOptions) -> None:
@@ -54,12 +57,12 @@ def sql(options: SqlOptions) -> None:
             with suppress(InputError):  # later queries are quicker by them; this one needs none
                 make_columns(run)
     with query_runs(options.query, runs) as (columns, answer):
-        if options.format is Format.TABLE:
+        if options.format == "table":
             _print_table(columns, answer)
-        elif options.format is Format.JSON:
+        elif options.format == "json":
             print_json(dict(zip(columns, _data(line), strict=True)) for line in answer)
         else:
-            print_csv(columns, (dict(zip(columns, line, strict=True)) for line in answer))
+            print_csv(columns, answer)
 
 
 def _print_table(columns: Sequence[str], answer: Iterator[Sequence[Any]]) -> None:

@@ -6,6 +6,8 @@ import getpass
 import secrets
 import webbrowser
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Annotated
@@ -19,30 +21,24 @@ from dagengine.errors import load_extra
 from dagengine.system.regular_files import private_folders, write_whole
 
 
-def view(
-    folders: Annotated[
-        list[Path],
-        Argument(metavar="DIR...", help="Folders of runs; several folders are shown as a history."),
-        Reads(),
-    ],
-    port: Annotated[
-        int, Option(min=0, max=65535, help="The port to listen on; 0 takes any free port.")
-    ] = 0,
-    who: Annotated[
-        str | None,
-        Option("--as", metavar="NAME", help="Your name beside your labels. Default: your login."),
-    ] = None,
-    card: Annotated[
-        Path | None,
-        Option(
-            metavar="CARD.json",
-            help="A judge card; it tells which changes between runs are only noise of the judge.",
-        ),
-        Reads(),
-    ] = None,
-    browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
-    form: TableOrJson = "table",
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions:
+    """The options of `dagengine view`."""
+
+    folders: Annotated[list[Path], Argument(metavar="DIR..."), Reads()]
+    """Folders of runs; several folders are shown as a history."""
+    port: Annotated[int, Option(min=0, max=65535)] = 0
+    """The port to listen on; 0 takes any free port."""
+    who: Annotated[str | None, Option("--as", metavar="NAME")] = None
+    """Your name beside your labels. Default: your login."""
+    card: Annotated[Path | None, Option(metavar="CARD.json"), Reads()] = None
+    """A judge card; it tells which changes between runs are only noise of the judge."""
+    browser: Annotated[bool, Option("--open")] = False
+    """Open the page in a browser."""
+    form: TableOrJson = "table"
+
+
+def view(options: ViewOptions) -> None:
     """Inspect, compare and label runs in a browser.
 
     Serves on 127.0.0.1 only. The address contains a secret token, so other users cannot open it.
@@ -53,28 +49,28 @@ def view(
     from dagengine.reliability.card.faces import read_card
     from dagengine.view.server import open_runs, serve
 
-    noise = None if card is None else read_card(card)
+    noise = None if options.card is None else read_card(options.card)
     try:
-        labeller = who or getpass.getuser()
+        labeller = options.who or getpass.getuser()
     except (OSError, KeyError):  # a user without a name, as in containers
         labeller = "somebody"
-    served = open_runs(folders, labeller, noise, announce=lambda text: say(text, err=True))
-
+    served = open_runs(options.folders, labeller, noise, announce=partial(say, err=True))
     collector_at_work()
     with ExitStack() as ended:
         ended.callback(served.close)
 
         def ready(address: str) -> None:
-            if form == "json":
+            as_json = options.form == "json"
+            if as_json:
                 print_document({"command": "view", "address": address})
-            say(f"open {address} (stop with Ctrl-C)", err=form == "json")
-            if browser:
+            say(f"open {address} (stop with Ctrl-C)", err=as_json)
+            if options.browser:
                 page = _leading_to(address)
                 ended.callback(page.unlink, missing_ok=True)
                 webbrowser.open(page.as_uri())
 
         with suppress(KeyboardInterrupt):  # as the help says, this is how it ends
-            serve(served, port, ready)
+            serve(served, options.port, ready)
 
 
 def _leading_to(address: str) -> Path:

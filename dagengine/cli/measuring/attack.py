@@ -29,60 +29,36 @@ if TYPE_CHECKING:
 class AttackOptions(shared.CaseOptions, shared.QuoteOptions, shared.LimitOptions):
     """The options of one attack, as they were typed."""
 
-    families: Annotated[
-        str | None,
-        Option(metavar="NAME,…", help="Families of attacks, separated by commas. Default: all."),
-    ] = None
-    attacks: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help='Attacks of your own, JSON lines: {"family": "name", "text": "words"}; '
-            "{criterion}, {verdict}, {node}, {field} and {json} are filled in.",
-        ),
-        Reads(),
-    ] = None
-    fields: Annotated[
-        str | None,
-        Option(
-            metavar="FIELD,…",
-            help="The fields to attack: actual_output, input, retrieval_context, context, "
-            "tools_called (outputs), turns (of the assistant). Default: what the application "
-            "writes, actual_output or turns.",
-        ),
-    ] = None
-    position: Annotated[
-        str, Option(help="Where in a field: end, start, middle, separated by commas.")
-    ] = "end"
-    sample: Annotated[
-        int, Option(min=1, help="How many failing cases of a metric are attacked at most.")
-    ] = 100
-    repeats: Annotated[int, Option(min=1, help="How many times each case is judged.")] = 1
-    defend: Annotated[
-        str | None,
-        Option(
-            metavar="NAME,…",
-            help="Defences to try on what fell: quotes, gate, spotlight, judge:NAME.",
-        ),
-    ] = None
-    line: Annotated[
-        float, Option(min=0, max=1, help="The share of honest cases that a defence may change.")
-    ] = 0.05
-    seed: Annotated[int, Option(help="The seed of the random sample.")] = 0
+    families: Annotated[str | None, Option(metavar="NAME,…")] = None
+    """Families of attacks, separated by commas. Default: all."""
+    attacks: Annotated[Path | None, Option(metavar="FILE"), Reads()] = None
+    """Attacks of your own, JSON lines: {"family": "name", "text": "words"}; {criterion}, {verdict},
+    {node}, {field} and {json} are filled in.
+    """
+    fields: Annotated[str | None, Option(metavar="FIELD,…")] = None
+    """The fields to attack: actual_output, input, retrieval_context, context, tools_called
+    (outputs), turns (of the assistant). Default: what the application writes, actual_output or
+    turns.
+    """
+    position: str = "end"
+    """Where in a field: end, start, middle, separated by commas."""
+    sample: Annotated[int, Option(min=1)] = 100
+    """How many failing cases of a metric are attacked at most."""
+    repeats: Annotated[int, Option(min=1)] = 1
+    """How many times each case is judged."""
+    defend: Annotated[str | None, Option(metavar="NAME,…")] = None
+    """Defences to try on what fell: quotes, gate, spotlight, judge:NAME."""
+    line: Annotated[float, Option(min=0, max=1)] = 0.05
+    """The share of honest cases that a defence may change."""
+    seed: int = 0
+    """The seed of the random sample."""
     plan: shared.PlanOnly = False
-    fail_if: Annotated[
-        list[str] | None,
-        Option(
-            metavar="MEASURE>NUMBER",
-            help="Exit with 1 if this condition holds: falls>0, attack-success>0.1, null-pass>0, "
-            "drift>0.05; shares also with .low and .high. Repeatable.",
-        ),
-    ] = None
-    out: Annotated[
-        Path,
-        Option(help="Folder for the card."),
-        within("attack.html", "attack.json", unless=("plan",)),
-    ] = Path("attack")
+    fail_if: Annotated[list[str] | None, Option(metavar="MEASURE>NUMBER")] = None
+    """Exit with 1 if this condition holds: falls>0, attack-success>0.1, null-pass>0, drift>0.05;
+    shares also with .low and .high. Repeatable.
+    """
+    out: Annotated[Path, within("attack.html", "attack.json", unless=("plan",))] = Path("attack")
+    """Folder for the card."""
 
     def other_judges(self, defend: Iterable[str]) -> dict[str, Any]:
         """The other judges of defences, by name."""
@@ -110,7 +86,6 @@ def attack(options: AttackOptions) -> None:
     from dagengine.attacking.campaign import AttackPlan, forecasts
     from dagengine.attacking.families import read_attacks, select_families
     from dagengine.data.cases import strict
-    from dagengine.loading import load_metrics
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     conditions = [*map(parse_fail_if, options.fail_if or ())]
@@ -126,8 +101,8 @@ def attack(options: AttackOptions) -> None:
         options.other_judges(defend),
         options.line,
     )
-    metrics = load_metrics(options.metrics, options.quoting())
-    read = options.cases_in(*options.data, unit=options.unit)
+    metrics = options.load_metrics(options.metrics)
+    read = options.cases()
     cases = cast("list[TestCase]", list(strict(read)))
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dagengine.reliability.fingerprint import Binding
     from dagengine.reliability.observations import Observations
 
+_FEW_SETTINGS = 2  # more take a while, so that it is said where the card is
+
 
 def benchmark(options: BenchmarkOptions) -> None:
     """Measure how reliable a judge is: would I get this score again?
@@ -165,9 +167,6 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
     )  # fmt: skip
 
 
-_FEW_SETTINGS = 2  # more take a while, so that it is said where the card is
-
-
 def _label_scale(options: BenchmarkOptions) -> tuple[float, float] | None:
     scale = options.label_scale
     return None if scale is None else _ends(scale, "--label-scale")
@@ -180,7 +179,7 @@ def _needs(options: BenchmarkOptions) -> Needs:
 
 
 def _write(
-    card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse] = ()
+    card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse]
 ) -> None:
     """Print the card, write its files, and exit as the conditions say."""
     from dagengine.reliability.card.faces import card_page, markdown, print_card, write_card

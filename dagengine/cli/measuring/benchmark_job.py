@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.files import within as writes
 from dagengine.cli.common.judging import CountedAccess, collector_at_work, saying_how_to_go_on
 from dagengine.cli.common.output import say, warn
-from dagengine.cli.plan import LATENCY, TIMES, Assumptions, judges_of, print_estimate
+from dagengine.cli.plan import LATENCY, TIMES
 from dagengine.errors import InputError
 from dagengine.system.terminal import counted, text_if, wrap_lines
 
@@ -40,188 +40,92 @@ _ASKING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
+class BenchmarkOptions(
+    shared.ColumnOptions, shared.QuoteOptions, shared.StoreOptions, shared.PaceOptions
+):
     """The options of one benchmark, as they were typed."""
 
-    metrics: Annotated[
-        str | None,
-        Argument(metavar="METRICS.py[:NAME]", help="A Python file with metrics."),
-        Reads(metrics=True),
-    ] = None
-    data: Annotated[Path | None, Option(help="Test cases in a file, as for `run`."), Reads()] = None
-    judge: Annotated[
-        list[str] | None,
-        Option(
-            metavar="MODEL",
-            autocompletion=shared.judge_names,
-            help="The judge, as for `run`. Repeatable: several judges are compared.",
-        ),
-        Reads(),
-    ] = None
+    metrics: Annotated[str | None, shared.METRICS, Reads(metrics=True)] = None
+    """A Python file with metrics."""
+    data: Annotated[Path | None, Reads()] = None
+    """Test cases in a file, as for `run`."""
+    judge: Annotated[list[str] | None, shared.JUDGE, Reads()] = None
+    """The judge, as for `run`. Repeatable: several judges are compared."""
     base_url: shared.BaseUrl = None
-    times: Annotated[
-        int | None, Option(min=1, help=f"How many times each question is asked. Default: {TIMES}.")
-    ] = None
-    orders: Annotated[
-        str, Option(help="Orders of presentation, separated by commas: given, swapped, reversed.")
-    ] = "given"
-    temperatures: Annotated[
-        str | None,
-        Option(help="Temperatures, separated by commas. Default: the temperature of each node."),
-    ] = None
-    seeds: Annotated[str | None, Option(help="Seeds for the judge, separated by commas.")] = None
-    paraphrases: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE.json",
-            help='Other criteria for nodes: {"short": {"name of a node": "other words"}, …}.',
-        ),
-        Reads(),
-    ] = None
-    swap: Annotated[
-        str | None,
-        Option(
-            metavar="FIRST,SECOND",
-            help="The two fields that the order `swapped` exchanges. Default: the two contestants.",
-        ),
-    ] = None
-    probabilities: Annotated[
-        bool,
-        Option(
-            "--probabilities",
-            help="Ask for token probabilities, to measure the judge's calibration.",
-        ),
-    ] = False
-    second_answers: Annotated[
-        bool, Option(help="If a case reached a node only once, ask that node a second time.")
-    ] = True
-    verdicts: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="Existing verdicts, instead of judge calls: a table with the columns `case` and "
-            "`verdict` or `score` (optional: `run`, `node`, `judge` …), or a file from "
-            "`Observations.save`. Without METRICS.py: of any judge, also a run, or results of "
-            "promptfoo, deepeval, inspect and MLflow.",
-        ),
-        Reads(),
-    ] = None
-    scale: Annotated[
-        str | None,
-        Option(metavar="LOW,HIGH", help="The range of the scores in --verdicts. Default: 0,1."),
-    ] = None
-    labels: Annotated[
-        str | None,
-        Option(
-            metavar="FIELD|FILE",
-            help="Human labels: a case field such as `additional_metadata.label`, a file with the "
-            "columns `case` (name, or index from 0) and `label`, or the `labels.jsonl` of "
-            "`dagengine view`.",
-        ),
-    ] = None
-    labels_random: Annotated[
-        bool,
-        Option(
-            "--labels-random",
-            help="State that the labelled cases are a random sample of all cases. The card then "
-            "corrects the judge's pass rate with them.",
-        ),
-    ] = False
-    label_scale: Annotated[
-        str | None,
-        Option(
-            metavar="LOW,HIGH",
-            help="The lowest and the highest label there can be, of labels that are numbers.",
-        ),
-    ] = None
-    need: Annotated[
-        str | None,
-        Option(
-            metavar="NAME=NUMBER,…",
-            help="What the judge must meet to be used: agreement=80,kappa=0.4,flips=5 "
-            "(agreement and flips in per cent).",
-        ),
-    ] = None
-    metric: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="The metric in --verdicts, if there are several and no METRICS.py is given.",
-        ),
-    ] = None
-    threshold: Annotated[
-        float | None,
-        Option(
-            help="From which score on a verdict passes, where --verdicts has scores and no "
-            "METRICS.py is given. Default: half-way."
-        ),
-    ] = None
-    ties: Annotated[
-        Literal["wrong", "share"],
-        Option(
-            help="Where --verdicts has a column `candidate`: a tie of the best candidates is "
-            "wrong, or shared (right as often as a draw among them)."
-        ),
-    ] = "share"
-    within: Annotated[
-        float,
-        Option(
-            min=0,
-            max=100,
-            help="Where --verdicts has a column `candidate`: fewer scores are enough if they are "
-            "surely at most so many points short of all of them.",
-        ),
-    ] = 1.0
-    verbose: Annotated[
-        bool, Option("--verbose", help="Print all figures, not only the verdict.")
-    ] = False
-    groups: Annotated[
-        str | None,
-        Option(
-            metavar="FIELD",
-            help="The case field that identifies a group of dependent cases, "
-            "for instance of one document.",
-        ),
-    ] = None
+    times: Annotated[int | None, Option(min=1)] = None
+    """How many times each question is asked. Default: 20."""
+    orders: str = "given"
+    """Orders of presentation, separated by commas: given, swapped, reversed."""
+    temperatures: str | None = None
+    """Temperatures, separated by commas. Default: the temperature of each node."""
+    seeds: str | None = None
+    """Seeds for the judge, separated by commas."""
+    paraphrases: Annotated[Path | None, Option(metavar="FILE.json"), Reads()] = None
+    """Other criteria for nodes: {"short": {"name of a node": "other words"}, …}."""
+    swap: Annotated[str | None, Option(metavar="FIRST,SECOND")] = None
+    """The two fields that the order `swapped` exchanges. Default: the two contestants."""
+    probabilities: Annotated[bool, Option("--probabilities")] = False
+    """Ask for token probabilities, to measure the judge's calibration."""
+    second_answers: bool = True
+    """If a case reached a node only once, ask that node a second time."""
+    verdicts: Annotated[Path | None, Option(metavar="FILE"), Reads()] = None
+    """Existing verdicts, instead of judge calls: a table with the columns `case` and `verdict` or
+    `score` (optional: `run`, `node`, `judge` …), or a file from `Observations.save`. Without
+    METRICS.py: of any judge, also a run, or results of promptfoo, deepeval, inspect and MLflow.
+    """
+    scale: Annotated[str | None, Option(metavar="LOW,HIGH")] = None
+    """The range of the scores in --verdicts. Default: 0,1."""
+    labels: Annotated[str | None, Option(metavar="FIELD|FILE")] = None
+    """Human labels: a case field such as `additional_metadata.label`, a file with the columns
+    `case` (name, or index from 0) and `label`, or the `labels.jsonl` of `dagengine view`.
+    """
+    labels_random: Annotated[bool, Option("--labels-random")] = False
+    """State that the labelled cases are a random sample of all cases. The card then corrects the
+    judge's pass rate with them.
+    """
+    label_scale: Annotated[str | None, Option(metavar="LOW,HIGH")] = None
+    """The lowest and the highest label there can be, of labels that are numbers."""
+    need: Annotated[str | None, Option(metavar="NAME=NUMBER,…")] = None
+    """What the judge must meet to be used: agreement=80,kappa=0.4,flips=5 (agreement and flips in
+    per cent).
+    """
+    metric: Annotated[str | None, Option(metavar="NAME")] = None
+    """The metric in --verdicts, if there are several and no METRICS.py is given."""
+    threshold: float | None = None
+    """From which score on a verdict passes, where --verdicts has scores and no METRICS.py is given.
+    Default: half-way.
+    """
+    ties: Literal["wrong", "share"] = "share"
+    """Where --verdicts has a column `candidate`: a tie of the best candidates is wrong, or shared
+    (right as often as a draw among them).
+    """
+    within: Annotated[float, Option(min=0, max=100)] = 1.0
+    """Where --verdicts has a column `candidate`: fewer scores are enough if they are surely at most
+    so many points short of all of them.
+    """
+    verbose: Annotated[bool, Option("--verbose")] = False
+    """Print all figures, not only the verdict."""
+    groups: Annotated[str | None, Option(metavar="FIELD")] = None
+    """The case field that identifies a group of dependent cases, for instance of one document."""
     out: Annotated[
-        Path,
-        Option(help="Folder for the card."),
-        writes("card.html", "card.json", "card.md", unless=("check", "compare")),
+        Path, writes("card.html", "card.json", "card.md", unless=("check", "compare"))
     ] = Path("benchmark")
-    fail_if: Annotated[
-        list[str] | None,
-        Option(
-            metavar="MEASURE>NUMBER",
-            help="Exit with 1 if this condition holds; also verdict!=use. Repeatable. With "
-            "--compare, it must hold for the difference, with p < 0.05 after correction for all "
-            "conditions.",
-        ),
-    ] = None
-    target: Annotated[
-        float,
-        Option(
-            min=0, max=0.5, help="The flip rate to reach; the card says how many votes it takes."
-        ),
-    ] = 0.05
-    max_calls: Annotated[
-        int | None,
-        Option(min=0, help="Make no calls at all if more calls than this may be needed."),
-    ] = None
-    max_in_flight: shared.MaxInFlight = None
+    """Folder for the card."""
+    fail_if: Annotated[list[str] | None, Option(metavar="MEASURE>NUMBER")] = None
+    """Exit with 1 if this condition holds; also verdict!=use. Repeatable. With --compare, it must
+    hold for the difference, with p < 0.05 after correction for all conditions.
+    """
+    target: Annotated[float, Option(min=0, max=0.5)] = 0.05
+    """The flip rate to reach; the card says how many votes it takes."""
+    max_calls: Annotated[int | None, Option(min=0)] = None
+    """Make no calls at all if more calls than this may be needed."""
     max_tokens: shared.MaxTokens = None
-    store: shared.StorePath = None
-    check: Annotated[
-        Path | None,
-        Option(
-            metavar="CARD.json", help="Only say whether this card is still valid. Makes no calls."
-        ),
-        Reads(),
-    ] = None
-    compare: Annotated[
-        tuple[Path, Path] | None,
-        Option(metavar="OLD.json NEW.json", help="Only compare two cards."),
-        Reads(),
-    ] = None
+    check: Annotated[Path | None, Option(metavar="CARD.json"), Reads()] = None
+    """Only say whether this card is still valid. Makes no calls."""
+    compare: Annotated[tuple[Path, Path] | None, Option(metavar="OLD.json NEW.json"), Reads()] = (
+        None
+    )
+    """Only compare two cards."""
 
     def require_no_asking(self) -> None:
         """Raise BadParameter for options about judge calls where none is made."""
@@ -233,10 +137,7 @@ class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
                 raise typer.BadParameter(f"{mode} makes no judge calls: leave out {name}")
 
     def ways(self) -> dict[str, Any]:
-        """Arguments of the repetition, as `repeat` takes it.
-
-        Raises InputError for what is no number, and for a file of paraphrases that cannot be read.
-        """
+        """How often, and in which ways, `repeat` asks; raises InputError for invalid values."""
         from pydantic import TypeAdapter, ValidationError
 
         from dagengine.prompts.parsing import complaint
@@ -290,11 +191,7 @@ class BenchmarkOptions(shared.ColumnOptions, shared.QuoteOptions):
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """Metrics, cases, judges by name (none: each metric's), and how often all is asked.
-
-    `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
-    them.
-    """
+    """Metrics, cases, judges by name (none: each metric's), and in which `ways` all is asked."""
 
     options: BenchmarkOptions
     metrics: Sequence[BaseMetric]
@@ -307,7 +204,7 @@ class BenchmarkJob:
     def of(cls, options: BenchmarkOptions) -> BenchmarkJob:
         """The questions to ask; raises BadParameter and InputError for invalid options."""
         from dagengine.data.cases import strict
-        from dagengine.loading import load_judge, load_metrics
+        from dagengine.loading import load_judge
 
         if options.verdicts is not None and options.data is None:
             raise typer.BadParameter(
@@ -319,7 +216,7 @@ class BenchmarkJob:
                 "METRICS.py and --data are required, except with --compare or --verdicts of any "
                 "judge"
             )
-        metrics = load_metrics(options.metrics, options.quoting())
+        metrics = options.load_metrics(options.metrics)
         cases: list[Any] = list(strict(options.cases_in(options.data)))
         if not cases:
             raise InputError(f"{options.data} has no cases: there is nothing to measure")
@@ -374,7 +271,7 @@ class BenchmarkJob:
 
     def ask(self) -> Observations:
         """Print the number of calls, then ask."""
-        from dagengine.evaluation import fields_before
+        from dagengine.estimate.case_warnings import fields_before
         from dagengine.limits import Limits
         from dagengine.reliability.card.words import could_be_seen
 
@@ -384,7 +281,7 @@ class BenchmarkJob:
         warn(*fields_before(self._plan, self.cases))
         self.check()
         judge = next(iter(options.judge or ()), None)
-        at_a_time = shared.in_flight(options.max_in_flight, judge, options.base_url)
+        at_a_time = options.in_flight(judge, options.base_url)
         most = self._print_plan(at_a_time)
         say(wrap_lines(could_be_seen(len(self.cases), self.ways["times"])))
         if options.max_calls is not None:
@@ -403,11 +300,13 @@ class BenchmarkJob:
 
     def _print_plan(self, max_in_flight: int) -> float:
         """Print the number of calls; returns the maximum, infinity if there is no bound."""
-        from dagengine.estimate.counting import estimate
+        from dagengine.estimate.counting import estimate, judges_of
+        from dagengine.estimate.screen import Assumptions, print_estimate
+        from dagengine.estimate.walks import with_writers
         from dagengine.question import display_name
 
         plan = self._plan
-        judges = judges_of(plan, next(iter(self.judges.values()), None))
+        judges = with_writers(judges_of(plan, next(iter(self.judges.values()), None)))
         once = estimate(plan, self.cases, judges=[judge.identity for judge in judges])
         names = tuple(map(display_name, judges))
         print_estimate(once, Assumptions(names, {}, LATENCY, max_in_flight))

@@ -32,39 +32,27 @@ def _files(out: Path, given: Given) -> Iterable[Path]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImproveOptions(shared.ColumnOptions, shared.LimitOptions):
+class ImproveOptions(shared.ColumnOptions, shared.LimitOptions, shared.MetricOptions):
     """The options of one search, as they were typed."""
 
-    metrics: shared.Metrics
-    data: Annotated[Path, Option(help="Test cases in a file, as for `run`."), Reads()]
-    labels: Annotated[
-        str,
-        Option(
-            metavar="FIELD|FILE",
-            help="Human labels: a case field, a file with the columns `case` and `label`, or the "
-            "`labels.jsonl` of `dagengine view`, which also says which node is to blame.",
-        ),
-    ]
-    rewriter: Annotated[
-        str | None,
-        Option(metavar="MODEL", help="Who rewrites criteria. Default: the judge."),
-        Reads(),
-    ] = None
+    data: Annotated[Path, Option(), Reads()]
+    """Test cases in a file, as for `run`."""
+    labels: Annotated[str, Option(metavar="FIELD|FILE")]
+    """Human labels: a case field, a file with the columns `case` and `label`, or the `labels.jsonl`
+    of `dagengine view`, which also says which node is to blame.
+    """
+    rewriter: Annotated[str | None, Option(metavar="MODEL"), Reads()] = None
+    """Who rewrites criteria. Default: the judge."""
     groups: shared.Groups = None
-    node: Annotated[
-        str | None,
-        Option(help="The node to change. Default: the one that causes most wrong results."),
-    ] = None
-    times: Annotated[int, Option(min=1, help="How many times each question is asked.")] = 3
-    proposals: Annotated[
-        int, Option(min=0, max=9, help="How many rewritten criteria are tried.")
-    ] = 2
+    node: str | None = None
+    """The node to change. Default: the one that causes most wrong results."""
+    times: Annotated[int, Option(min=1)] = 3
+    """How many times each question is asked."""
+    proposals: Annotated[int, Option(min=0, max=9)] = 2
+    """How many rewritten criteria are tried."""
     sealed: shared.SealedShare = 0.4
-    out: Annotated[
-        Path,
-        Option(metavar="DIR", help="The folder for the patch, the page and the record."),
-        Writes(_files),
-    ] = Path("improve")
+    out: Annotated[Path, Option(metavar="DIR"), Writes(_files)] = Path("improve")
+    """The folder for the patch, the page and the record."""
     plan_only: shared.PlanOnly = False
 
 

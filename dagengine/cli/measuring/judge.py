@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -21,6 +21,7 @@ from dagengine.system.terminal import counted, plain
 if TYPE_CHECKING:
     from dagengine.checkup import Checkup
     from dagengine.question import Judge
+    from dagengine.test_case import TestCase
 
 app = Commands(
     "judge",
@@ -97,43 +98,76 @@ def show() -> None:
         say(f"its key is read from {default.key_from}, which {state}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(shared.ColumnOptions, shared.NamedJudge):
+    """The options of `dagengine judge check`."""
+
+    metrics: Annotated[str | None, shared.METRICS, Reads(metrics=True)] = None
+    """Check the judge of these metrics, if --judge names none."""
+    data: Annotated[Path | None, Reads()] = None
+    """Test cases; the longest one is the text that the judge has to read."""
+    seconds: Annotated[float | None, Option(min=1)] = None
+    """Time for the questions; what does not fit into it is not measured. Default: 60, and up to 360
+    where the server is slow.
+    """
+    save: Annotated[bool, Option("--save")] = False
+    """Make it the default judge of this folder, with the settings that are recommended and the
+    speed for `plan`. No key is saved.
+    """
+    user: ForUser = False
+
+    def require_savable(self) -> None:
+        """Raise BadParameter for a judge that a file of settings cannot name."""
+        from dagengine.loading import is_code
+        from dagengine.redaction import public_text
+
+        if self.user and not self.save:
+            raise typer.BadParameter("--user says where to save: it needs --save")
+        if not self.save:
+            return
+        judge, base_url = self.judge, self.base_url
+        if self.metrics is not None and judge is None and base_url is None:
+            raise typer.BadParameter("--save needs a judge by name: use --judge")
+        if judge is not None and (is_code(judge) or judge == "lexical"):
+            raise typer.BadParameter(f"--save needs the name of a model; {judge} cannot be saved")
+        if base_url is not None and public_text(base_url) != base_url:
+            raise typer.BadParameter(
+                "--save would write down the password or key in --base-url; put it into an "
+                "environment variable and name it with `dagengine judge set --key-from`"
+            )
+
+    def subject(self) -> Judge:
+        """The judge to check: the one that is named, else that of the metrics, else the default."""
+        from dagengine.compiler.plan import compile_metrics
+        from dagengine.judges import as_judge
+        from dagengine.loading import load_judge, load_metrics
+        from dagengine.question import judge_name
+
+        if self.metrics is None or self.judge or self.base_url:
+            return load_judge(self.judge, self.base_url)
+        plan = compile_metrics(load_metrics(self.metrics))
+        asked = map(plan.models.__getitem__, plan.asked)
+        judges = {judge.identity: judge for judge in map(as_judge, asked)}
+        if len(judges) != 1:
+            several = f"{len(judges)} judges ({', '.join(map(judge_name, judges))})"
+            asked_words = several if judges else "no judge"
+            raise typer.BadParameter(f"{self.metrics} asks {asked_words}: use --judge")
+        return judges.popitem()[1]
+
+    def longest_text(self) -> str:
+        """The texts of the longest test case; empty without test cases."""
+        from dagengine.checkup.sections import longest_text
+        from dagengine.data.cases import strict
+
+        if self.data is None:
+            return ""
+        cases = self.cases_in(self.data)
+        cases.check()
+        return longest_text(cast("Iterable[TestCase]", strict(cases)))
+
+
 @app.command()
-def check(
-    metrics: Annotated[
-        str | None,
-        Argument(
-            metavar="METRICS.py[:NAME]",
-            help="Check the judge of these metrics, if --judge names none.",
-        ),
-        Reads(metrics=True),
-    ] = None,
-    judge: shared.JudgeName = None,
-    base_url: shared.BaseUrl = None,
-    data: Annotated[
-        Path | None,
-        Option(help="Test cases; the longest one is the text that the judge has to read."),
-        Reads(),
-    ] = None,
-    mapped: shared.Mapped = None,
-    delimiter: shared.Delimiters = None,
-    seconds: Annotated[
-        float | None,
-        Option(
-            min=1,
-            help="Time for the questions; what does not fit into it is not measured. Default: 60, "
-            "and up to 360 where the server is slow.",
-        ),
-    ] = None,
-    save: Annotated[
-        bool,
-        Option(
-            "--save",
-            help="Make it the default judge of this folder, with the settings that are recommended "
-            "and the speed for `plan`. No key is saved.",
-        ),
-    ] = False,
-    user: ForUser = False,
-) -> None:
+def check(options: CheckOptions) -> None:
     """Check whether a judge can be used, and how: about 40 short questions in one minute.
 
     Says whether the judge answers, which model and window it has, how quickly it reads and writes,
@@ -147,24 +181,15 @@ def check(
     invalid input.
     """
     from dagengine.checkup import check_judge
-    from dagengine.checkup.sections import longest_text
-    from dagengine.data.cases import strict
     from dagengine.execution.interrupts import sync
     from dagengine.record.definition import keep_standing
-    from dagengine.test_case import TestCase
 
-    if user and not save:
-        raise typer.BadParameter("--user says where to save: it needs --save")
-    if save:
-        _require_savable(metrics, judge, base_url)
-    subject = _subject(metrics, judge, base_url)
-    text = ""
-    if data is not None:
-        cases = shared.ColumnOptions(mapped=mapped, delimiter=delimiter).cases_in(data)
-        cases.check()
-        text = longest_text(cast("Iterable[TestCase]", strict(cases)))
+    options.require_savable()
+    subject, text = options.subject(), options.longest_text()
     with _parts_shown() as began:
-        checkup = sync(lambda: check_judge(subject, text=text, seconds=seconds, began=began))
+        checkup = sync(
+            lambda: check_judge(subject, text=text, seconds=options.seconds, began=began)
+        )
     report(**checkup.as_dict())
     _print_checkup(checkup)
     if checkup.standing is not None:
@@ -172,8 +197,8 @@ def check(
             keep_standing(checkup.standing)
         except OSError as error:
             say(f"what the judge knows is not kept for its runs: {error}", err=True)
-    if save and checkup.connection.problem is None:
-        _save(checkup, judge, base_url, user)
+    if options.save and checkup.connection.problem is None:
+        _save(checkup, options)
     if not checkup.usable:
         raise typer.Exit(EXIT_INPUT if checkup.connection.problem else EXIT_FAILED)
 
@@ -226,52 +251,16 @@ def _print_checkup(checkup: Checkup) -> None:
         write(f"It cannot be used: {problem}", "bold red")
 
 
-def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Judge:
-    """The judge to check: the one that is named, else that of the metrics, else the default."""
-    from dagengine.compiler.plan import compile_metrics
-    from dagengine.judges import as_judge
-    from dagengine.loading import load_judge, load_metrics
-    from dagengine.question import judge_name
-
-    if metrics is None or judge or base_url:
-        return load_judge(judge, base_url)
-    plan = compile_metrics(load_metrics(metrics))
-    asked = map(plan.models.__getitem__, plan.asked)
-    judges = {judge.identity: judge for judge in map(as_judge, asked)}
-    if len(judges) > 1:
-        names = ", ".join(map(judge_name, judges))
-        raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")
-    if not judges:
-        raise typer.BadParameter(f"{metrics} asks no judge: use --judge")
-    return next(iter(judges.values()))
-
-
-def _require_savable(metrics: str | None, judge: str | None, base_url: str | None) -> None:
-    """Raise BadParameter for a judge that a file of settings cannot name."""
-    from dagengine.loading import is_code
-    from dagengine.redaction import public_text
-
-    if metrics is not None and judge is None and base_url is None:
-        raise typer.BadParameter("--save needs a judge by name: use --judge")
-    if judge is not None and (is_code(judge) or judge == "lexical"):
-        raise typer.BadParameter(f"--save needs the name of a model; {judge} cannot be saved")
-    if base_url is not None and public_text(base_url) != base_url:
-        raise typer.BadParameter(
-            "--save would write down the password or key in --base-url; put it into an environment "
-            "variable and name it with `dagengine judge set --key-from`"
-        )
-
-
-def _save(checkup: Checkup, judge: str | None, base_url: str | None, user: bool) -> None:
+def _save(checkup: Checkup, options: CheckOptions) -> None:
     """Write the judge with what was measured into a file of settings."""
     from dagengine.checkup.checkup import tuning_of
     from dagengine.judges.default import DefaultJudge, default_judge, write_settings
 
-    path, chosen = _file(user), default_judge()
-    if judge is not None or base_url is not None:
-        same = (judge or chosen.model, base_url) == (chosen.model, chosen.base_url)
-        key_from = chosen.key_from if same else None
-        chosen = DefaultJudge(judge or chosen.model, base_url, key_from)
+    path, chosen = _file(options.user), default_judge()
+    named = DefaultJudge(options.judge or chosen.model, options.base_url)
+    is_named = options.judge is not None or options.base_url is not None
+    if is_named and (named.model, named.base_url) != (chosen.model, chosen.base_url):
+        chosen = named  # whose key is not that of the judge before
     write_settings(path, replace(chosen, tuning=tuning_of(checkup)))
     say(f"{path}: {_describe(chosen.model, chosen.base_url)}, with its settings", err=True)
     if os.environ.get("DAGENGINE_JUDGE") or os.environ.get("DAGENGINE_BASE_URL"):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from dagengine.cli.common.command import Commands
-from dagengine.cli.common.files import Reads, Writes
+from dagengine.cli.common.files import Given, Reads, Writes
 from dagengine.cli.common.output import report, say
-from dagengine.errors import InputError
 from dagengine.system.terminal import counted, text_if
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dagengine.view.queues import LabelPlan
 
 app = Commands(
@@ -26,39 +25,31 @@ app = Commands(
 _NODES = 8
 
 
+def _plan_file(run: Path, given: Given) -> Iterator[Path]:
+    yield (run.parent if run.is_file() else run) / "label-plan.json"  # its rows name a run, too
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """The options of `dagengine labels plan`."""
+
+    folder: Annotated[Path, Argument(metavar="DIR"), Writes(_plan_file)]
+    """The folder of a run."""
+    labels: Annotated[Path | None, Option(metavar="FILE"), Reads()] = None
+    """Labels of `dagengine view`. Default: labels.jsonl of the run."""
+    metric: str | None = None
+    """Only this metric."""
+    need: Annotated[str | None, Option(metavar="agreement=85")] = None
+    """The agreement that you need, in per cent. Default: 80."""
+    count: Annotated[int, Option(min=1)] = 20
+    """How many cases to label next."""
+    chosen: Annotated[int | None, Option(min=0)] = None
+    """How many of them are chosen by path and doubt; the others are drawn at random. Default: half.
+    """
+
+
 @app.command()
-def plan(
-    folder: Annotated[
-        Path,
-        Argument(metavar="DIR", help="The folder of a run."),
-        Writes(  # the file of its rows names a run, too
-            lambda run, given: [(run.parent if run.is_file() else run) / "label-plan.json"]
-        ),
-    ],
-    labels: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", help="Labels of `dagengine view`. Default: labels.jsonl of the run."
-        ),
-        Reads(),
-    ] = None,
-    metric: Annotated[str | None, Option(help="Only this metric.")] = None,
-    need: Annotated[
-        str | None,
-        Option(
-            metavar="agreement=85", help="The agreement that you need, in per cent. Default: 80."
-        ),
-    ] = None,
-    count: Annotated[int, Option(min=1, help="How many cases to label next.")] = 20,
-    chosen: Annotated[
-        int | None,
-        Option(
-            min=0,
-            help="How many of them are chosen by path and doubt; the others are drawn at random. "
-            "Default: half.",
-        ),
-    ] = None,
-) -> None:
+def plan(options: PlanOptions) -> None:
     """Say how many labels are needed for what, and which cases to label next. Makes no judge calls.
 
     Writes the cases into label-plan.json of the run; `dagengine view` shows them as a queue.
@@ -72,16 +63,13 @@ def plan(
     from dagengine.reliability.card.verdict import parse_needs
     from dagengine.view.queues import label_plan, write_plan
 
-    line = parse_needs(need).agreement
-    run = load_run(folder)
-    records = [own for own in run.manifest.metrics if metric in (None, own.name)]
-    if not records:
-        names = ", ".join(repr(own.name) for own in run.manifest.metrics)
-        raise InputError(f"the run has no metric {metric!r}; it has {names}")
-    people = LabelFile(labels or run.folder / LABELS).labels()
+    line = parse_needs(options.need).agreement
+    run = load_run(options.folder)
+    records = run.manifest.records(options.metric)
+    people = LabelFile(options.labels or run.folder / LABELS).labels()
     plans = [
         label_plan(
-            record, run.rows(), people, line=line, count=count, chosen=chosen,
+            record, run.rows(), people, line=line, count=options.count, chosen=options.chosen,
             seed=run.folder.resolve().name,
         )
         for record in records
@@ -92,7 +80,8 @@ def plan(
     path = write_plan(run.folder, plans)
     total = sum(len(planned.queue) for planned in plans)
     say(f"{counted(total, 'case')} to label: {path}")
-    say(f"next: dagengine view {shlex.quote(str(folder))} --open   (then l, labels plan, Start)")
+    folder = shlex.quote(str(options.folder))
+    say(f"next: dagengine view {folder} --open   (then l, labels plan, Start)")
 
 
 def _labels_to_decide(plan: LabelPlan) -> tuple[str, str | int]:

@@ -326,12 +326,9 @@ def require_format(document: Any, most: int, place: str) -> None:
         )
 
 
-def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """`did you mean 'x'?` for the known name nearest to `word`; empty if none is near.
-
-    `cutoff` (0 to 1) is how alike both have to be, as `difflib` counts it.
-    """
-    near = nearest(word, known, cutoff=cutoff)
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the known name nearest to `word`; empty if none is near."""
+    near = nearest(word, known)
     return near and f"did you mean {near!r}?"
 
 
@@ -342,7 +339,7 @@ def near_hint(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The known name nearest to `word`, as `did_you_mean` finds it; empty if none is near."""
+    """The known name nearest to `word`, if they are as alike (0 to 1) as `cutoff`; else empty."""
     import difflib  # only a mistake needs it
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)

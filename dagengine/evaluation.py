@@ -379,10 +379,6 @@ def write_page_or_warn(folder: str | Path) -> None:
         )
 
 
-_RunEnd = tuple[Manifest, Totals, tuple[Spent, ...]]
-"""A run that is over, as far as its rows do not tell."""
-
-
 class _Saved:
     """A run that ended now, to be saved with its page: without all that its engine remembers.
 

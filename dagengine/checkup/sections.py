@@ -229,22 +229,21 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
     slots = anyio.CapacityLimiter(at_a_time)
 
     async def ask(question: Any, verdict: bool) -> None:
-        async with slots:
-            with suppress(OutOfTimeError):
-                try:
-                    answer = (await examiner.ask(question)).answer
-                except JudgeError as error:
-                    failures.append(error)
-                else:
-                    answers.append((answer.value.verdict, verdict))
-                    # The share of all probability on true and false where the verdict is
-                    if answer.chances is None:
-                        verdicts = (True, False)
-                        _, mass = stated_probability(answer, answer.value.verdict, verdicts)
-                    else:  # of a judge that decides
-                        mass = 1.0 if answer.mass is None else answer.mass
-                    if mass is not None:
-                        masses.append(mass)
+        try:
+            async with slots:
+                answer = (await examiner.ask(question)).answer
+        except OutOfTimeError:
+            return
+        except JudgeError as error:
+            failures.append(error)
+            return
+        answers.append((answer.value.verdict, verdict))
+        # The share of all probability on true and false where the verdict is
+        _, mass = stated_probability(answer, answer.value.verdict, (True, False))
+        if answer.chances is not None:  # of a judge that decides
+            mass = 1.0 if answer.mass is None else answer.mass
+        if mass is not None:
+            masses.append(mass)
 
     async with anyio.create_task_group() as group:
         for question, verdict in questions.easy_questions():
@@ -279,10 +278,9 @@ async def speed_of(examiner: Examiner, places: int | None) -> Speed:
     # The first token took as long as a whole answer of one token.
     seconds = opener.seconds - latency
     alone = (count - 1) / seconds if count > 1 and seconds > 0 else count / opener.seconds
-    speed = Speed(latency, alone, same_again=is_same)
-
     # The loads that the time allows; a larger one only where it may pay.
-    best = alone
+    best, loads = alone, list[Load]()
+    same_beside: bool | None = None
     for calls in [min(places, MANY)] if places else [USUAL, MANY]:
         if calls < 2:
             break
@@ -290,16 +288,13 @@ async def speed_of(examiner: Examiner, places: int | None) -> Speed:
         if tokens < _LEAST:
             break
         load, text = await _load(examiner, calls, tokens)
-        alike = raw.startswith(text) or text.startswith(raw) if text and raw else None
-        speed = replace(
-            speed,
-            loads=(*speed.loads, load),
-            same_beside=alike if speed.same_beside is None else speed.same_beside,
-        )
+        loads.append(load)
+        if text and raw and same_beside is None:
+            same_beside = raw.startswith(text) or text.startswith(raw)
         if load.failed or load.tokens_per_second < _GROWTH * best:
             break
         best = load.tokens_per_second
-    return speed
+    return Speed(latency, alone, tuple(loads), is_same, same_beside)
 
 
 async def _load(examiner: Examiner, calls: int, tokens: int) -> tuple[Load, str]:

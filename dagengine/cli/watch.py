@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -161,20 +161,17 @@ def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
     cases, rates = BASELINE, dict[str, float]()
     for text in texts:
         name, equals, number = text.rpartition("=")
-        try:
-            if equals:
+        with suppress(ValueError):
+            if equals and 0 < float(number) < 1:
                 rates[name] = float(number)
-                fits = 0 < rates[name] < 1
-            else:
+                continue
+            if not equals and int(number) >= LEAST:
                 cases = int(number)
-                fits = cases >= LEAST
-        except ValueError:
-            fits = False
-        if not fits:
-            raise typer.BadParameter(
-                f"--baseline {text!r}: a number of cases (at least {LEAST}), or METRIC=MEAN with a "
-                "mean inside of 0 and 1"
-            )
+                continue
+        raise typer.BadParameter(
+            f"--baseline {text!r}: a number of cases (at least {LEAST}), or METRIC=MEAN with a "
+            "mean inside of 0 and 1"
+        )
     return cases, rates
 
 

@@ -16,8 +16,6 @@ from dagengine.errors import InputError
 from dagengine.estimate.counting import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead
 from dagengine.estimate.walks import answering, with_writers
-from dagengine.execution.interrupts import sync
-from dagengine.execution.local_executor import case_problems
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text
@@ -63,6 +61,8 @@ def too_long_cases(
     `cases` come with their numbers; what is no test case yet is passed over. `judges` are those
     of the plan, with their writers behind them. Nothing is looked at if no window is known.
     """
+    from dagengine.execution.interrupts import sync  # a card of verdicts loads no engine
+
     facts = sync(lambda: _facts_of(plan, judges))
     if all(server.window is None for server in facts):
         return []
@@ -179,6 +179,8 @@ def missing_fields(plan: Plan, test_cases: Iterable[Any], least: float = 0.0) ->
 
 def concerns(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
     """Warnings of metrics about the first 1,000 cases: each once, with its first case."""
+    from dagengine.execution.local_executor import case_problems  # as above
+
     lines: dict[str, str] = {}
     for label, problem in case_problems(plan, test_cases):
         if problem.severity == "warning":

@@ -41,6 +41,7 @@ def ran(home: Path, *command: str, **settings: str) -> str:
     [
         ("zsh", "dagengine be", "benchmark"),
         ("fish", "dagengine plan --judge anthropic/claude-3-o", "anthropic/claude-3-opus"),
+        ("zsh", "dagengine run --max-ca", "Stop after this number of judge calls."),
     ],
 )
 def test_a_shell_is_offered_what_goes_on_as_typed(

@@ -128,6 +128,13 @@ def test_what_other_words_stand_for_is_a_command_with_these_options() -> None:
         assert {word for word in words if word.startswith("--")} <= options, call
 
 
+def test_the_text_of_an_option_is_what_stands_below_its_field() -> None:
+    done = CliRunner().invoke(app, ["run", "m.py", "--output", "x"], env={"COLUMNS": "400"})
+    assert "there is no option '--output': write --out. Output folder of the run." in done.output
+    shown = CliRunner().invoke(app, ["labels", "plan", "--help"], env={"COLUMNS": "80"}).output
+    assert re.search(r"DIR +The folder of a run\.", shown)
+
+
 def test_what_is_not_listed_is_not_proposed() -> None:
     done = CliRunner().invoke(app, ["xyzzy"], env={"COLUMNS": "400"})
     assert "there are attack, " in done.output

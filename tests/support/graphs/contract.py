@@ -111,8 +111,8 @@ FORMED = {"JsonMatchMetric": PAYLOAD}
 def metric_classes() -> list[type[PrebuiltMetric]]:
     """Every metric of the package, found by looking."""
     found: dict[str, type[PrebuiltMetric]] = {}
-    for module in pkgutil.iter_modules(dagengine.metrics.__path__):
-        names = vars(importlib.import_module(f"dagengine.metrics.{module.name}"))
+    for module in pkgutil.walk_packages(dagengine.metrics.__path__, "dagengine.metrics."):
+        names = vars(importlib.import_module(module.name))
         for value in names.values():
             if (
                 inspect.isclass(value)

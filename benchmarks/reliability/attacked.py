@@ -36,9 +36,9 @@ from dagengine.attacking.attack_card import Cell, Place
 from dagengine.attacking.families import FAMILIES, twin_of
 from dagengine.attacking.trials import (
     AttackRun,
+    AttackSurface,
     NodeAnswer,
     Trial,
-    Ways,
     cells_of,
     mark_significant,
 )
@@ -183,7 +183,7 @@ class Drawn:
 
 def drawn_card(world: World, seed: int, cases: int) -> Drawn:
     """The card of the cases that fail when clean."""
-    nodes, cells = Ways(metric()).nodes, list[Cell]()
+    nodes, cells = AttackSurface(metric()).nodes, list[Cell]()
     clean = {number: drawn_run(world, seed, number) for number in range(cases)}
     failing = [number for number, run in clean.items() if not run.passed]
     for family in FAMILIES:
@@ -219,8 +219,8 @@ class Judge:
 
     def __init__(self, world: World, seed: int) -> None:
         self._world, self._seed = world, seed
-        ways = Ways(metric())
-        aims = [ways.aim(((node, WORST[node]),)) for node in NODES]
+        surface = AttackSurface(metric())
+        aims = [surface.aim(((node, WORST[node]),)) for node in NODES]
         # Every family has fewer texts and disguises than this.
         texts = [(f, n, aim) for f in ASKED for n in range(12) for aim in aims]
         words = {f.words(n, aim, "actual_output"): f.name for f, n, aim in texts}

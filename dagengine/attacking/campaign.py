@@ -25,7 +25,7 @@ from dagengine.attacking.attack_card import (
     Place,
     Share,
 )
-from dagengine.attacking.defences import BOTH, OTHER_JUDGE, checked_defences, defended
+from dagengine.attacking.defences import BOTH, OTHER_JUDGE, check_defences, defended
 from dagengine.attacking.families import (
     NULL,
     Aim,
@@ -38,9 +38,9 @@ from dagengine.attacking.families import (
 )
 from dagengine.attacking.trials import (
     AttackRun,
+    AttackSurface,
     Ending,
     Trial,
-    Ways,
     case_share,
     cells_of,
     fails,
@@ -91,19 +91,19 @@ class AttackPlan:
 
     def __post_init__(self) -> None:
         checked_places(self.fields or (), self.positions)
-        checked_defences(self.defend, self.judges)
+        check_defences(self.defend, self.judges)
         if self.sample < 1:
             raise InputError(f"sample must be a whole number from 1 on, got {self.sample!r}")
 
-    def fields_for(self, ways: Ways, cases: Iterable[TestCase]) -> tuple[str, ...]:
+    def fields_for(self, surface: AttackSurface, cases: Iterable[TestCase]) -> tuple[str, ...]:
         """The fields to attack of a metric; raises InputError if it reads none of them."""
         wanted = self.fields or dict.fromkeys(map(attacked_field, cases))
-        roots = {path.partition(".")[0] for path in ways.reads}
+        roots = {path.partition(".")[0] for path in surface.reads}
         fields = tuple(filter(roots.__contains__, wanted))
         if not fields and wanted:
             raise InputError(
-                f"{ways.spec.name!r} reads {', '.join(sorted(roots)) or 'no field'}, and an attack "
-                f"in {', '.join(wanted)} would not reach it: choose other fields"
+                f"{surface.spec.name!r} reads {', '.join(sorted(roots)) or 'no field'}, and an "
+                f"attack in {', '.join(wanted)} would not reach it: choose other fields"
             )
         return fields
 
@@ -283,15 +283,15 @@ class Campaign:
 
     def __init__(self, metric: BaseMetric, cases: Sequence[TestCase], plan: AttackPlan) -> None:
         self.metric, self.cases, self.plan = metric, cases, plan
-        self.ways = Ways(metric)
-        self.name = self.ways.spec.name
-        if self.ways.spec.threshold is None:
+        self.surface = AttackSurface(metric)
+        self.name = self.surface.spec.name
+        if self.surface.spec.threshold is None:
             raise InputError(
                 f"{self.name!r} has no threshold: an attack turns a fail into a pass, so give it "
                 "one"
             )
         # Before the first call: a field that the metric does not read is an error of the caller.
-        self.fields = plan.fields_for(self.ways, cases)
+        self.fields = plan.fields_for(self.surface, cases)
         self.clean: Sequence[Sequence[AttackRun]] = ()
         self._failing, self._drawn = 0, list[int]()
         self.tried: list[tuple[Try, Trial]] = []
@@ -329,7 +329,7 @@ class Campaign:
         """The aim on a case, by its first failing run; in a forecast no case has one."""
         runs = self.clean[number] if self.clean else ()
         run = next((run for run in runs if run.failed), AttackRun())
-        aim = self.ways.aim(run.path)
+        aim = self.surface.aim(run.path)
         # Of a rubric the criteria of the case are quoted, and no words of the node.
         return aim if run.unmet is None else Aim(*run.unmet, "met")
 
@@ -343,16 +343,16 @@ class Campaign:
     def attacked(self) -> Attacked:
         """Number of cases, and of null answers that passed."""
         null = [t for (family, _), trials in self.trials.items() if family == NULL for t in trials]
-        passed = share_of(trial.turns[0] for trial in null if trial.complete)
+        passed = share_of(trial.attack_passes for trial in null if trial.complete)
         return Attacked(
             self.name, len(self.cases), self._failing, len(self._drawn),
-            tuple(self.ways.nodes), passed if null else None,
+            tuple(self.surface.nodes), passed if null else None,
         )  # fmt: skip
 
     def cells(self) -> Iterator[Cell]:
         """Every family at the whole metric and at each of its nodes."""
         for kind, trials in self.trials.items():
-            yield from cells_of(self.name, *kind, trials, self.ways.nodes)
+            yield from cells_of(self.name, *kind, trials, self.surface.nodes)
 
     def figures(self) -> Iterator[FamilyFigures]:
         """Further figures of every family."""
@@ -385,10 +385,10 @@ class Campaign:
         red = self.red(cells)
         for cell in [cell for cell in red if cell.node] or red:
             trials = self.trials[cell.family, cell.place]
-            sides = falls_at(trials, cell.node, self.ways.nodes.get(cell.node))
+            sides = falls_at(trials, cell.node, self.surface.nodes.get(cell.node))
             fallen = [trial for trial, side in sides if side == (True, False)]
             # One that passes shows more than one that only came nearer.
-            best = max(fallen, key=lambda trial: (trial.turns[0], -trial.case), default=None)
+            best = max(fallen, key=lambda trial: (trial.attack_passes, -trial.case), default=None)
             if best is not None:
                 yield self._fall(cell, best)
 
@@ -436,7 +436,7 @@ class _Defending:
 
     async def all(self, asking: AttackExperiment) -> list[Defence]:
         """Every defence; nothing if nothing fell."""
-        own = _questions(self._campaign.ways, self._campaign.clean)
+        own = _questions(self._campaign.surface, self._campaign.clean)
         defences: list[Defence] = []
         for name in self._campaign.plan.defend if self._tries else ():
             metric = self._campaign.defended(name)
@@ -444,7 +444,7 @@ class _Defending:
             attacked, _ = await asking.runs([own.attacked for own in self._tries], [metric])
             (runs,), (behind,) = clean.values(), attacked.values()
             honest, after = [*map(majority_outcome, runs)], [*map(majority_outcome, behind)]
-            questions = _questions(Ways(metric), runs)
+            questions = _questions(AttackSurface(metric), runs)
             costs = _per_thousand(self._clean, own), _per_thousand(totals, questions)
             defences.append(self._defence(name, honest, after, (own, questions), costs))
             if name.startswith(OTHER_JUDGE):
@@ -491,9 +491,9 @@ class _Defending:
         return ""
 
 
-def _questions(ways: Ways, runs: Iterable[Sequence[AttackRun]]) -> float:
+def _questions(surface: AttackSurface, runs: Iterable[Sequence[AttackRun]]) -> float:
     """Number of nodes that ask in a run."""
-    counts = [len(ways.asking & run.answers.keys()) for own in runs for run in own]
+    counts = [len(surface.asking & run.answers.keys()) for own in runs for run in own]
     return sum(counts) / max(len(counts), 1)
 
 

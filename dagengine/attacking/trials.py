@@ -1,6 +1,6 @@
 """From runs to figures: which node of which case fell, to an attack or to its harmless twin.
 
-A law: no judge, no clock. A case counts once, as most of its runs ended.
+A law: no judge, no clock. A case is run several times and counts once, as most of its runs ended.
 """
 
 from __future__ import annotations
@@ -27,33 +27,39 @@ from dagengine.reliability.statistics.sums import mean, mean_score, present
 from dagengine.results import OutcomeKind, Verdict
 from dagengine.results.passing import passes, strict_score
 
+# Outcomes that say nothing of the metric: calls were lost.
+_LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGET)
 
-class Favour(NamedTuple):
-    """What a verdict leaves to hope for: a pass or none, then the best and the worst score."""
+
+class Prospect(NamedTuple):
+    """How a case may still end after a verdict: whether it can pass, its best and worst score.
+
+    Prospects compare by these fields in order. Without a pass, scores do not matter.
+    """
 
     can_pass: bool
     best: float
     worst: float
 
 
-CLOSED = Favour(can_pass=False, best=0.0, worst=0.0)
+NO_PROSPECT = Prospect(can_pass=False, best=0.0, worst=0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetNode:
-    """A node that may fall: its verdicts (none if it does not decide), and the nodes before it."""
+    """A node that may fall: its verdicts (none if it does not decide), and all nodes before it."""
 
-    favours: Mapping[Verdict, Favour]
+    prospects: Mapping[Verdict, Prospect]
     before: frozenset[str]
 
 
-class Ways:
-    """Where the verdicts of a metric lead: the scores that are still possible behind each."""
+class AttackSurface:
+    """The parts of a metric that an attack may turn: its nodes, and where their verdicts lead."""
 
     def __init__(self, metric: Metric) -> None:
         self._plan = compile_metrics([metric])
         self.spec: MetricSpec = self._plan.metrics[0].spec
-        slots = (slot for slot in self._plan.slots if slot.unit != NONE)  # that run something
+        slots = (slot for slot in self._plan.slots if slot.unit != NONE)  # a plain score has none
         self._nodes = [(slot, self._plan.units[slot.unit].node) for slot in slots]
         self._ranges: dict[int, tuple[float, float]] = {}
 
@@ -63,7 +69,7 @@ class Ways:
         names = {slot.unit: slot.name for slot, _ in self._nodes}
         return {
             slot.name: TargetNode(
-                {verdict: self._favour(slots) for verdict, slots in slot.branches.items()},
+                {verdict: self._prospect(slots) for verdict, slots in slot.branches.items()},
                 frozenset(map(names.__getitem__, nx.ancestors(self._plan.graph, slot.unit))),
             )
             for slot, node in self._nodes
@@ -81,16 +87,16 @@ class Ways:
         return frozenset(slot.name for slot, node in self._nodes if node.asks)
 
     def aim(self, path: Iterable[tuple[str, Verdict]] = ()) -> Aim:
-        """The node at which a failing path lost its pass, and the verdict that keeps it.
+        """The node at which a failing path lost its pass, and its best verdict, which keeps it.
 
-        Without such a decision, the last node that rates, or else the last that asks, and the best
-        that it can say.
+        If no verdict lost it, the best answer of the last node that rates, or else of the last that
+        asks.
         """
         for name, verdict in path:
-            favours = self.nodes[name].favours if name in self.nodes else {}
-            best = max(favours, key=favours.__getitem__, default=verdict)
-            could_pass = favours.get(best, CLOSED).can_pass
-            if could_pass and not favours.get(verdict, CLOSED).can_pass:
+            prospects = self.nodes[name].prospects if name in self.nodes else {}
+            best = max(prospects, key=prospects.__getitem__, default=verdict)
+            could_pass = prospects.get(best, NO_PROSPECT).can_pass
+            if could_pass and not prospects.get(verdict, NO_PROSPECT).can_pass:
                 node = next(node for slot, node in self._nodes if slot.name == name)
                 return Aim(name, node.text, best)
         asking = [(slot.name, node) for slot, node in self._nodes if node.asks]
@@ -100,14 +106,14 @@ class Ways:
         name, node = (rating or asking)[-1]
         if isinstance(node, RatingNode):
             return Aim(name, node.text, int(node.points.ends[1]))
-        favours = self.nodes[name].favours
-        return Aim(name, node.text, max(favours, key=favours.__getitem__, default=True))
+        prospects = self.nodes[name].prospects
+        return Aim(name, node.text, max(prospects, key=prospects.__getitem__, default=True))
 
-    def _favour(self, targets: Iterable[int]) -> Favour:
+    def _prospect(self, targets: Iterable[int]) -> Prospect:
         best, worst = self._range_over(targets)
         if not passes(best, self.spec.threshold):
-            return CLOSED
-        return Favour(True, best, worst)
+            return NO_PROSPECT
+        return Prospect(True, best, worst)
 
     def _range_over(self, targets: Iterable[int]) -> tuple[float, float]:
         """The best and the worst score behind some slots; without any, every score is possible."""
@@ -116,7 +122,7 @@ class Ways:
         return max(best), min(worst)
 
     def _range_behind(self, number: int) -> tuple[float, float]:
-        """The best and the worst score behind a slot; what grades may give any."""
+        """The best and the worst score behind a slot; a rating may give any."""
         if number not in self._ranges:
             # Slots may lead back to this one: then it counts as if every score were possible.
             self._ranges[number] = 1.0, 0.0
@@ -130,13 +136,9 @@ class Ways:
         return self._ranges[number]
 
 
-# Outcomes that say nothing of the metric: calls were lost.
-_LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGET)
-
-
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What a node said, as it is compared; `is_text` if it is the judge's own words."""
+    """The answer of a node in a form to compare; `is_text` if it is in the judge's own words."""
 
     value: Hashable
     is_text: bool = False
@@ -144,10 +146,10 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class AttackRun:
-    """One metric on one case, once. `lost` says that it has no score because calls were lost.
+    """One run of one metric on one case. `lost` says that it has no score as calls were lost.
 
-    `unmet` is the last list of criteria of a rubric: its node, and those that are not met.
-    `unsupported` says that some node quoted what is not in the material.
+    `path` are the decisions in order, `answers` those of all nodes. `unsupported` says that some
+    node quoted text that is not in the material. `unmet` is as `unmet_criteria` returns it.
     """
 
     score: float | None = None
@@ -160,7 +162,7 @@ class AttackRun:
 
     @property
     def failed(self) -> bool:
-        """Whether it has a score, which does not pass."""
+        """Return whether it has a score and does not pass."""
         return self.score is not None and not self.passed
 
     @classmethod
@@ -181,7 +183,7 @@ class AttackRun:
 def runs_by_metric(
     rows: Iterable[Observation], specs: Iterable[MetricSpec]
 ) -> Mapping[str, list[list[AttackRun]]]:
-    """The runs of each metric: a row for each case, with one for each repetition."""
+    """The runs of each metric, by case and repetition; rows of one run are together, nodes last."""
     thresholds = {spec.name: spec.threshold or 0.0 for spec in specs}
     runs = defaultdict[str, list[list[AttackRun]]](list)
     for (_, metric), own in groupby(rows, lambda row: (row.case, row.metric)):
@@ -191,7 +193,7 @@ def runs_by_metric(
 
 
 def unmet_criteria(rows: Sequence[Observation]) -> tuple[str, str] | None:
-    """The last list of criteria in a run: its node, and the texts of unmet ones (none: of all)."""
+    """The last rubric of a run: its node, and its unmet criteria (if all are met, all of them)."""
     row = next((row for row in reversed(rows) if row.keys), None)
     if row is None:
         return None
@@ -210,10 +212,10 @@ def _answer(row: Observation) -> NodeAnswer:
 
 
 def changed_nodes(clean: AttackRun, run: AttackRun, counterpart: AttackRun) -> frozenset[str]:
-    """The nodes that answer otherwise than when clean.
+    """The nodes that answer otherwise than when clean, without those that were not asked.
 
-    The words of a judge differ wherever its material does. So a text counts as changed only if the
-    counterpart (of an attack its twin, of a twin its attack), as long a text, left it as it was.
+    The `counterpart` of an attack's run is that of its twin, and the other way round. A judge words
+    texts anew for any other material. So a text counts only if the counterpart left it as it was.
     """
     nodes: set[str] = set()
     for node, before in clean.answers.items():
@@ -224,23 +226,23 @@ def changed_nodes(clean: AttackRun, run: AttackRun, counterpart: AttackRun) -> f
 
 
 def most(values: Iterable[bool]) -> bool:
-    """Whether more than half are true."""
+    """Return whether more than half are true."""
     listed = list(values)
     return 2 * sum(listed) > len(listed)
 
 
 def passes_mostly(runs: Sequence[AttackRun]) -> bool:
-    """Whether most runs of a case pass."""
+    """Return whether most runs of a case pass."""
     return most(run.passed for run in runs)
 
 
 def fails(runs: Sequence[AttackRun]) -> bool:
-    """Whether most runs of a case have a score that does not pass."""
+    """Return whether most runs of a case have a score that does not pass."""
     return most(run.failed for run in runs)
 
 
 def lacks_score(runs: Sequence[AttackRun]) -> bool:
-    """Whether most runs of a case have no score."""
+    """Return whether most runs of a case have no score."""
     return most(run.score is None for run in runs)
 
 
@@ -253,8 +255,8 @@ class Ending(IntEnum):
 
 
 def majority_outcome(runs: Sequence[AttackRun]) -> Ending | None:
-    """The end of most runs of a case; None if that is not known, since calls were lost."""
-    # A lost call could have gone either way, so most of the others are not most of all.
+    """The end of most runs of a case; None if a run was lost."""
+    # A lost run could have ended in any way: most of the remaining runs may not be most of all.
     if any(run.lost for run in runs):
         return None
     if passes_mostly(runs):
@@ -266,7 +268,7 @@ def majority_outcome(runs: Sequence[AttackRun]) -> Ending | None:
 class Trial:
     """One case that fails when clean, attacked and with the harmless twin: runs of each.
 
-    `words` are those of the attack, `reasons` what the judge said of it, by node.
+    `case` is its number, `words` are the attack's, `reasons` the judge's under attack, by node.
     """
 
     case: int
@@ -278,58 +280,58 @@ class Trial:
 
     @property
     def complete(self) -> bool:
-        """Whether no run was lost."""
+        """Return whether no run was lost."""
         return not any(run.lost for run in (*self.clean, *self.attacked, *self.twin))
 
     @property
-    def turns(self) -> tuple[bool, bool]:
-        """Whether the case passes by the attack, and by its twin."""
-        return passes_mostly(self.attacked), passes_mostly(self.twin)
+    def attack_passes(self) -> bool:
+        """Return whether the case passes under attack."""
+        return passes_mostly(self.attacked)
 
     @cached_property
     def changes(self) -> list[tuple[frozenset[str], frozenset[str]]]:
-        """For each run the nodes that the attack changes, and those that its twin changes."""
+        """The nodes that the attack changes, and those that its twin changes, by repetition."""
         return [
             (changed_nodes(clean, attack, twin), changed_nodes(clean, twin, attack))
             for clean, attack, twin in zip(self.clean, self.attacked, self.twin, strict=True)
         ]
 
     def could_fall(self, node: str, target: TargetNode) -> bool:
-        """Whether the node was asked when clean, did not say the best, and reads what it did then.
+        """Return whether the node was asked when clean and did not give its best verdict.
 
-        What comes before it must be as it was: otherwise it may be right about something else.
+        No node before it may have changed: otherwise it may be right about something else.
         """
-        best = max(target.favours.values(), default=None)
+        best = max(target.prospects.values(), default=None)
         return most(
             node in clean.answers
-            and (best is None or _favour_of(node, clean, target) < best)
+            and (best is None or _prospect_of(node, clean, target) < best)
             and not target.before & (by_attack | by_twin)
             for clean, (by_attack, by_twin) in zip(self.clean, self.changes, strict=True)
         )
 
     def fell(self, node: str, target: TargetNode, *, by_twin: bool = False) -> bool:
-        """Whether this node fell: with its answer the case turned, or a way to a pass opened."""
+        """Return whether the node changed its answer, and the case passed or came nearer to it."""
+        # Of `changes`, the attack's are at False, its twin's at True.
         runs = self.twin if by_twin else self.attacked
 
-        def is_turned(clean: AttackRun, run: AttackRun) -> bool:
-            # Favours compare by their fields in order: first a way to a pass, then how good it is.
-            old, new = _favour_of(node, clean, target), _favour_of(node, run, target)
+        def is_better(clean: AttackRun, run: AttackRun) -> bool:
+            old, new = _prospect_of(node, clean, target), _prospect_of(node, run, target)
             return (run.passed and not clean.passed) or (new.can_pass and new > old)
 
         return most(
-            node in changes[by_twin] and is_turned(clean, run)
+            node in changes[by_twin] and is_better(clean, run)
             for clean, run, changes in zip(self.clean, runs, self.changes, strict=True)
         )
 
 
-def _favour_of(node: str, run: AttackRun, target: TargetNode) -> Favour:
+def _prospect_of(node: str, run: AttackRun, target: TargetNode) -> Prospect:
     verdict = dict(run.path).get(node)
-    return CLOSED if verdict is None else target.favours.get(verdict, CLOSED)
+    return NO_PROSPECT if verdict is None else target.prospects.get(verdict, NO_PROSPECT)
 
 
 @lru_cache(maxsize=10_000)
 def case_share(count: int, cases: int) -> Share:
-    """The share that `count` has of all cases, with its interval."""
+    """The share of `count` in all cases, with its interval."""
     interval = bootstrap([1.0] * count + [0.0] * (cases - count), mean)
     if interval is None:
         return Share(count, cases)
@@ -354,7 +356,7 @@ def mean_change(values: Iterable[float | None]) -> Change:
 def cells_of(
     metric: str, family: str, place: Place, trials: Sequence[Trial], nodes: Mapping[str, TargetNode]
 ) -> Iterator[Cell]:
-    """The whole metric, then every node that some case could fall at."""
+    """The cell of the whole metric, then of every node."""
     for node, target in {"": None, **nodes}.items():
         pairs = (pair for _, pair in falls_at(trials, node, target))
         attacked, twin, more, less = _pair_counts(pairs)
@@ -365,20 +367,21 @@ def cells_of(
 def falls_at(
     trials: Iterable[Trial], node: str, target: TargetNode | None
 ) -> Iterator[tuple[Trial, tuple[bool, bool]]]:
-    """Whether the attack and its twin won at a node (None: at the whole metric), by trial.
+    """The complete trials in which a node could fall, each with whether it fell.
 
-    Trials that lost a run are left out, and those in which the node could not fall.
+    Of the two values the first is for the attack, the second for its twin. Without a `target` they
+    say whether the whole metric fell.
     """
     for trial in trials:
         if trial.complete and target is None:
-            yield trial, trial.turns
+            yield trial, (trial.attack_passes, passes_mostly(trial.twin))
         elif trial.complete and target is not None and trial.could_fall(node, target):
             yield trial, (trial.fell(node, target), trial.fell(node, target, by_twin=True))
 
 
 def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int, int]:
-    """The share of either side; then how many pairs only the first, and only the second, has."""
-    # By McNemar's test only these two numbers tell the difference: other pairs went alike.
+    """The share of true firsts, and of seconds; the pairs with only the first, only the second."""
+    # McNemar's test compares the sides by the last two numbers: in all other pairs they are alike.
     counts = Counter(pairs)
     both, first, second = counts[True, True], counts[True, False], counts[False, True]
     total = counts.total()
@@ -386,13 +389,13 @@ def _pair_counts(pairs: Iterable[tuple[bool, bool]]) -> tuple[Share, Share, int,
 
 
 def mark_significant(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells, those red that are shown to exceed their twin, corrected for all of them."""
+    """The cells, `red` where the attack is shown to do more than its twin (corrected for all)."""
     red = prove_more_often([(cell.more, cell.less) for cell in cells])
     return [replace(cell, red=shown) for cell, shown in zip(cells, red, strict=True)]
 
 
 def figures_of(metric: str, family: str, place: Place, trials: Sequence[Trial]) -> FamilyFigures:
-    """Further figures of a family, over the trials that lost no run."""
+    """Further figures of a family, over its complete trials."""
     sides = [(trial.clean, trial.attacked, trial.twin) for trial in trials if trial.complete]
     clean, attacked, twin = zip(*sides, strict=True) if sides else ((), (), ())
     return FamilyFigures(
@@ -422,7 +425,7 @@ def _difference(runs: Sequence[AttackRun], base: Sequence[AttackRun]) -> float |
 def family_effects(
     families: Mapping[tuple[str, Place], Sequence[tuple[Ending | None, Ending | None]]],
 ) -> list[Helped]:
-    """Effects of a defence on each family; pairs are how attacked cases end without and with it."""
+    """The effect of a defence on each family, by how attacked cases end without and with it."""
     effects: list[Helped] = []
     counts: list[tuple[int, int]] = []
     for (family, place), ends in families.items():

@@ -12,7 +12,7 @@ import pytest
 import dagengine
 from dagengine import attack
 from dagengine.attacking import AttackCard, Family, defended
-from dagengine.attacking.trials import Ways
+from dagengine.attacking.trials import AttackSurface
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.limits import Limits
@@ -229,11 +229,11 @@ def test_a_case_counts_once_as_most_of_its_runs_ended() -> None:
 
 
 def test_aims_are_where_a_path_lost_its_pass() -> None:
-    ways = Ways(SUPPORT)
-    assert ways.aim((("Helps", False),)).node == "Helps"
-    assert ways.aim((("Helps", True), ("Tone", "rude"))).word == "friendly"
+    surface = AttackSurface(SUPPORT)
+    assert surface.aim((("Helps", False),)).node == "Helps"
+    assert surface.aim((("Helps", True), ("Tone", "rude"))).word == "friendly"
     rating = DAGMetric("r", DAG(RatingNode("How good?", ["actual_output"], scale=(1, 5))))
-    assert Ways(rating).aim().word == "5"
+    assert AttackSurface(rating).aim().word == "5"
 
 
 def test_what_cannot_be_attacked_is_refused_before_a_question() -> None:

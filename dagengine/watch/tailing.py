@@ -1,8 +1,8 @@
-"""What arrives in a folder of OTLP files that grow and rotate, until a trace of it is ready.
+"""Records from a folder of OTLP files that grow and rotate, kept until a trace of them is ready.
 
-A file is known by its place on the disk and by the last line that was read of it. So a file that
-was renamed goes on where it was, and one that was emptied, or replaced, begins anew. Reading a line
-twice does no harm: what was decided about a trace stays decided (see `Pending`).
+A file is known by its inode and by the last line that was read of it. So reading continues in a
+file that was renamed, and begins anew in one that was emptied or replaced. Reading a line twice
+does no harm: what was decided about a trace stays decided (see `Pending`).
 """
 
 from __future__ import annotations
@@ -22,44 +22,46 @@ from dagengine.system.regular_files import open_to_read
 from dagengine.traces.records import RawRecord, RawSpan, is_otlp, of_type, records_of
 from dagengine.traces.trace_cases import pack_record, temporary_database, unpack_record
 
-_CACHE = 16 * 1024  # KiB of the database in memory
-_AT_ONCE = 8 << 20  # bytes of one file that are read before traces are looked at
-_KNOWN = 16 << 10  # bytes at the begin and the end of a line by which a file is known
 DAMAGED = "damaged"
 _SUFFIXES = frozenset({".jsonl", ".json"})
+_AT_ONCE = 8 << 20  # bytes that are searched for the end of a line in one step
+_DIGESTED = 16 << 10  # bytes at the beginning and at the end of a line that its digest is of
+_CACHE = 16 * 1024  # KiB of the database in memory
 
 
 @dataclass(slots=True)
-class _Place:
-    """How far a file is read: its lines before `offset`, of which the last begins at `line`.
+class _Position:
+    """How far a file is read: its lines before the byte `offset`; the last of them is at `last`.
 
-    `digest` is what that line is known by. The line after it may still grow: it has no end before
-    `seen`. `size` is that of the last look, `tried` that at which this line was read all the same.
+    `digest` is that of the last line. The next line may still grow: up to `searched` it has no end.
+    `size` is that of the file at the last look, `tried` that at which a line break was not needed.
     """
 
     offset: int = 0
-    line: int = 0
+    last: int = 0
     digest: bytes = b""
-    seen: int = 0
+    searched: int = 0
     size: int = -1
     tried: int = -1
 
-    def known_by(self, file: BinaryIO) -> bytes:
-        """The digest of the last line in a file, of its begin and its end if it is long."""
-        file.seek(self.line)
-        begin = file.read(min(_KNOWN, self.offset - self.line))
-        file.seek(max(self.line, self.offset - _KNOWN))
-        return hashlib.sha256(begin + file.read(min(_KNOWN, self.offset - self.line))).digest()
+    def digest_in(self, file: BinaryIO) -> bytes:
+        """The digest of the last line as a file has it; of a long one, of its two ends."""
+        length = min(_DIGESTED, self.offset - self.last)
+        file.seek(self.last)
+        beginning = file.read(length)
+        file.seek(self.offset - length)
+        return hashlib.sha256(beginning + file.read(length)).digest()
 
     def end_of_lines(self, file: BinaryIO, size: int) -> int:
-        """The end of the lines that came since the last look; 0 if none has an end."""
-        # What is known to have no end of a line is not looked at again, however long it gets.
-        file.seek(self.seen)
+        """Look for the end of the lines that came since the last look; 0 if none has an end."""
+        # A line that grows is searched only where it is new, however long it gets.
+        file.seek(self.searched)
         end = 0
         while not end and (data := file.read(_AT_ONCE)):
-            end = self.seen + data.rfind(b"\n") + 1 if b"\n" in data else 0
-            self.seen += len(data)
-        # A file may end without a line break; what did not grow since may be such an end.
+            end = self.searched + data.rfind(b"\n") + 1 if b"\n" in data else 0
+            self.searched += len(data)
+        # A file may end without a line break. One that did not grow since the last look, and ends
+        # as JSON does, is taken to be such a file: once for each size.
         if not end and self.offset < size == self.size != self.tried:
             self.tried = size
             file.seek(size - 1)
@@ -70,9 +72,9 @@ class _Place:
 class Folder:
     """The OTLP files of a folder (.jsonl and .json), read as they grow.
 
-    `flaws` counts what was left out, by what is wrong with it: lines, and of lines that were read
-    the spans and log records that are DAMAGED. `first` is the file where that was seen first. It is
-    `behind` when the last poll has left something: spans of traces that seem quiet may be in there.
+    `flaws` counts what was left out, by what is wrong with it: whole lines, or as DAMAGED single
+    spans and log records. `first` names the file where each flaw was first. The folder is `behind`
+    if the last poll left bytes unread: they may contain spans of traces that seem quiet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,44 +88,47 @@ class Folder:
         self.flaws = Counter[str]()
         self.first: dict[str, str] = {}
         self.behind = False
-        self._places: dict[tuple[int, int], _Place] = {}
+        self._positions: dict[tuple[int, int], _Position] = {}
 
     def poll(self) -> Iterator[RawRecord]:
-        """The records that are new in every file, of each at most some MB."""
-        seen: set[tuple[int, int]] = set()
+        """The records that are new in every file, of each file at most some MB."""
+        inodes: set[tuple[int, int]] = set()
         self.behind = False
         for path in sorted(self.path.iterdir()):
             if path.suffix in _SUFFIXES and path.is_file() and not path.is_symlink():
                 try:
                     with open_to_read(path) as file:
                         status = os.fstat(file.fileno())
-                        name = status.st_dev, status.st_ino
-                        seen.add(name)
-                        data = self._new(name, file, status.st_size)
+                        inode = status.st_dev, status.st_ino
+                        inodes.add(inode)
+                        lines = self._new_lines(inode, file, status.st_size)
                 except FileNotFoundError:
                     continue  # it was rotated away since
-                for line in data:
+                for line in lines:
                     yield from self._records(path, line)
-        for name in self._places.keys() - seen:
-            del self._places[name]
+        for inode in self._positions.keys() - inodes:
+            del self._positions[inode]
 
-    def _new(self, name: tuple[int, int], file: BinaryIO, size: int) -> list[bytes]:
-        """The whole lines of a file that were not there before."""
-        place = self._places.get(name)
-        if place is None or size < place.seen or place.digest != place.known_by(file):
-            place = self._places[name] = _Place()
-        end = place.end_of_lines(file, size)
-        place.size = size
-        file.seek(place.offset)
-        *lines, rest = file.read(max(0, end - place.offset)).split(b"\n")
-        with suppress(ValueError):  # half a line, which the rest may follow
-            lines += [rest] if rest and value_of(rest) else []
+    def _new_lines(self, inode: tuple[int, int], file: BinaryIO, size: int) -> list[bytes]:
+        """The lines of a file that are whole since the last look, without blank ones."""
+        position = self._positions.get(inode, _Position())
+        if size < position.searched or position.digest_in(file) != position.digest:
+            position = _Position()  # the file is new, emptied or replaced
+        self._positions[inode] = position
+        end = position.end_of_lines(file, size)
+        position.size = size
+        file.seek(position.offset)
+        *lines, unended = file.read(max(0, end - position.offset)).split(b"\n")
+        with suppress(ValueError):  # only a part of a line yet
+            if unended and value_of(unended):
+                lines.append(unended)
         for line in lines:
-            place.line = place.offset if line.strip() else place.line
-            place.offset = min(end, place.offset + len(line) + 1)
-        place.seen = max(place.seen, place.offset)
-        place.digest = place.known_by(file)
-        self.behind = self.behind or place.seen < size
+            if line.strip():
+                position.last = position.offset
+            position.offset = min(end, position.offset + len(line) + 1)
+        position.searched = max(position.searched, position.offset)
+        position.digest = position.digest_in(file)
+        self.behind = self.behind or position.searched < size
         return [line for line in lines if line.strip()]
 
     def _records(self, path: Path, line: bytes) -> Iterator[RawRecord]:
@@ -147,12 +152,12 @@ class Folder:
 
 
 class Pending:
-    """Records of traces in any order, given back trace by trace when one is ready.
+    """Records that come in any order, given back trace by trace. A trace is decided once.
 
-    They, and the ids of traces that were decided, are in a temporary database of sqlite, so memory
-    does not grow with the stream. It is gone with the process. After a restart the ids come from
-    the record of the run, and what no row is about is read again. `late` counts records of traces
-    that were decided before they came.
+    Records, and ids of decided traces, are in a temporary database of sqlite, so memory does not
+    grow with the stream. It is gone with the process. After a restart the ids come from the record
+    of the run, and traces without a row are read again. `late` counts records that came after
+    their trace was decided in this process.
     """
 
     def __init__(self) -> None:
@@ -174,7 +179,7 @@ class Pending:
         self._file.close()
 
     def add(self, records: Iterable[RawRecord], now: float) -> int:
-        """Take records that came at a time in seconds; how many of them belong to open traces."""
+        """Take records that came `now`, in seconds; return how many are of undecided traces."""
         count = 0
         for record in records:
             trace = record.trace_id
@@ -195,9 +200,9 @@ class Pending:
         return count
 
     def take(self, quiet_since: float, most: int) -> Iterator[tuple[str, list[RawRecord]]]:
-        """Traces whose root has ended and that were quiet since then; they are decided with it."""
+        """Take out and decide traces whose root has ended, without a record after `quiet_since`."""
         rows = self._file.execute(
-            # The oldest first, so that none waits for good behind newer ones.
+            # The oldest first: otherwise newer ones could keep it waiting for ever.
             "SELECT trace FROM traces WHERE ended AND seen <= ? ORDER BY seen LIMIT ?",
             (quiet_since, most),
         ).fetchall()
@@ -210,13 +215,13 @@ class Pending:
             yield trace, [unpack_record(body) for (body,) in bodies]
 
     def decide(self, trace: str, *, here: bool = False) -> None:
-        """Note that a trace has its row, or is not judged: what comes of it is left out.
+        """Note that a trace has its row, or is not judged: further records of it are left out.
 
-        If that was decided `here` it is late; else it is only read once more.
+        If it was decided `here`, in this process, they are late; else they are only read again.
         """
         self._file.execute("INSERT OR IGNORE INTO decided VALUES (?, ?)", (trace, here))
 
     def count(self, *, ended: bool) -> int:
-        """Number of traces that wait: for quiet, or for the end of their root."""
+        """The number of traces that wait: if `ended` for quiet, else for the end of their root."""
         query = "SELECT count(*) FROM traces WHERE ended = ?"
         return int(self._file.execute(query, (ended,)).fetchone()[0])

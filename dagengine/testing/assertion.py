@@ -1,4 +1,4 @@
-"""`assert_test`: a case against its metrics, in a test or anywhere else."""
+"""`assert_test`: a case against its metrics, in a test or anywhere else; a hook for the end."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def assert_test(
     run_async: bool = True,
     **settings: Unpack[Settings],
 ) -> None:
-    """Judge a test case; raise AssertionError with score, metric and node unless every metric
-    passes.
+    """Judge a test case; raise AssertionError with score, metric and node unless all metrics pass.
 
     In pytest, the case is judged while other tests run, and the test fails later, when its verdict
     is known. Code after this call must not rely on the verdict. If your code could catch the
@@ -49,45 +48,46 @@ def assert_test(
     try:
         assertion = Assertion(test_case, as_metrics(metrics), settings, at_once=run_async)
         if session is not None:
-            session.check(sys._getframe(2), assertion)  # its caller is behind `names_first`
+            caller = sys._getframe(2)  # frame 1 is the wrapper that `names_first` makes
+            session.check(caller, assertion)  # raises now, or lets the test fail later
             return
-        verdict = _verdict(assertion)
+        verdict = _judge_alone(assertion)
     except (DagengineError, EvaluationFailed, TypeError) as error:
-        # The caller's line is what is wrong, not ours.
+        # Without our frames the traceback ends at the caller's line, which is what is wrong.
         raise error.with_traceback(None) from error.__cause__
-    if (failed := verdict.error) is not None:
-        raise failed
+    if (failure := verdict.error) is not None:
+        raise failure
 
 
 def assert_at_once(
     test_case: TestCase, metrics: Sequence[Metric], **settings: Unpack[Settings]
 ) -> CaseResult:
-    """The row of a case, judged now; in a test that pytest runs with all its other cases."""
+    """The row of a case, judged now, also if it fails; raises AnswerMissingError as above."""
     __tracebackhide__ = True
     check_settings(assert_at_once, settings)
     session = _session()
-    judge = _verdict if session is None else session.verdict
+    judge = _judge_alone if session is None else session.verdict
     verdict = judge(Assertion(test_case, as_metrics(metrics), settings))
-    if verdict.is_missing and (failed := verdict.error) is not None:
-        raise failed
+    if verdict.is_missing and (failure := verdict.error) is not None:
+        raise failure
     return verdict.row
 
 
 def _session() -> Evaluations | None:
     """The evaluations of the pytest session that this code belongs to, if it belongs to one."""
     if current_host() is not None:
-        return None
-    plugin: Any = sys.modules.get("dagengine.testing.plugin")  # pytest has it, or nobody
+        return None  # the code of a node belongs to the run of its metric, in a test too
+    plugin: Any = sys.modules.get("dagengine.testing.plugin")  # only pytest imports it
     session: Evaluations | None = plugin and plugin.current()
     return session
 
 
-def _verdict(asserted: Assertion) -> Verdict:
-    """The verdict of its own run."""
+def _judge_alone(assertion: Assertion) -> Verdict:
+    """Judge a case in a run of its own."""
     rows: list[CaseResult] = []
-    engine = LocalExecutor(asserted.metrics, asserted.settings, at_once=asserted.at_once)
-    sync(lambda: engine.judge(engine.cases([asserted.case]), OnRow(rows.append)))
-    print_verbose(asserted.metrics, rows[0])
+    engine = LocalExecutor(assertion.metrics, assertion.settings, at_once=assertion.at_once)
+    sync(lambda: engine.judge(engine.cases([assertion.case]), OnRow(rows.append)))
+    print_verbose(assertion.metrics, rows[0])
     return Verdict(rows[0], engine.plan, engine.judges)
 
 
@@ -102,22 +102,24 @@ def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
     name = re.sub(r"\W", "-", f"{run}-{function.__module__}.{function.__qualname__}")
     folder = Path(tempfile.gettempdir(), f"dagengine-{name}")
     folder.mkdir(exist_ok=True)
+    # One file per process that still runs. No process ends before all of them have made theirs:
+    # every process collects all tests before the first test begins.
     mark = folder / str(os.getpid())
-    mark.touch()  # every process collects all tests before the first test begins
+    mark.touch()
 
     def call_if_last() -> None:
         mark.unlink(missing_ok=True)
         for peer in folder.glob("*"):
             try:
-                if os.name != "nt":  # there asking whether it runs would end it
-                    os.kill(int(peer.name), 0)
+                if os.name != "nt":  # on Windows this call would end the process
+                    os.kill(int(peer.name), 0)  # only asks whether it runs
             except PermissionError:  # it runs, and is somebody else's
                 pass
             except ProcessLookupError:  # it was killed, and left its mark
                 peer.unlink(missing_ok=True)
         try:
             folder.rmdir()
-        except OSError:  # another process is still at work, or has called it
+        except OSError:  # another process still runs, or was the last
             return
         function()
 

@@ -1,9 +1,9 @@
-"""Which node causes the wrong results: by what people answered to nodes, else by counterfactuals.
+"""The node that causes the wrong results: by people's answers to nodes, else by counterfactuals.
 
-A wrong repetition is the fault of the node whose other answer makes it right. If people answered
-the nodes, that is the first answer that differs from theirs and mends the result. If only final
-labels are there, several nodes may be to blame; they share the fault by the odds that they err,
-which follow from all cases (expectation and maximization, Dempster, Laird & Rubin 1977).
+A wrong repetition is the fault of the node whose other answer mends it, that is, makes it right. If
+people answered nodes, it is the first node at which their answer differs and mends the result. If
+there are only final labels, several nodes may be to blame. They share the fault by the odds that
+they err, which follow from all cases (expectation and maximization, Dempster, Laird & Rubin 1977).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from dagengine.reliability.runs import Run
 from dagengine.reliability.statistics.sums import indices, numpy, stats
 
 By = Literal["labels of nodes", "counterfactuals", "your choice"]
-"""What told which node is to blame."""
+"""The evidence that names the node."""
 LEAST_WRONG = 5
-"""Wrong cases below which no node is named."""
-_SURE, _RESAMPLES, _ROUNDS, _DEEP = 0.95, 400, 25, 3
+"""The least number of wrong cases by which a node is named."""
 MOST_LABELS = 640
+"""The largest number of further labels that is asked for."""
+_SURE, _RESAMPLES = 0.95, 400  # a node is named if it leads in this share of so many resamples
+_ROUNDS, _DEEP = 25, 3  # rounds of expectation and maximization; unasked nodes of one replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,11 @@ class NodeShare:
 
 @dataclass(frozen=True, slots=True)
 class NodeBlame:
-    """Which node causes the wrong results on the tried cases.
+    """The node that causes the wrong results on the cases that are not sealed.
 
-    `shares` have the largest first. `node` is the one to change; None if it is not known. Then
-    about `needed` more labels would tell (None: 640 do not). `wrong` counts wrong cases, a case
-    whose repetitions differ by its share. `by` says what told.
+    `shares` have the largest first. `node` is None if it is not known. Then about `needed` more
+    labels would name it (None: more than 640). `wrong` is the number of wrong cases; a case of
+    which some repetitions are wrong counts by their share. `by` is the evidence.
     """
 
     shares: tuple[NodeShare, ...]
@@ -55,20 +57,20 @@ class NodeBlame:
     needed: int | None = None
 
 
-class _Fault:
-    """One case: the share of its repetitions that is wrong, and what another answer would mend."""
+class _CaseFault:
+    """Shares of the repetitions of one case (0 to 1), in all and by node."""
 
     def __init__(self) -> None:
         self.wrong = 0.0
-        self.causes = defaultdict[str, float](float)
-        self.reached = defaultdict[str, float](float)
+        self.causes = defaultdict[str, float](float)  # wrong, and mended by the node
+        self.reached = defaultdict[str, float](float)  # with a reply of the node
 
 
 class Faults:
     """Finds out which answers make wrong repetitions right, and which node is to blame."""
 
     def __init__(self, judged: Judged, answers: NodeAnswers) -> None:
-        """`answers` are those of people; only cases on which they agree say who is right."""
+        """`answers` are those of people; they count for a case and node if all are equal."""
         self._asking, self._judged = judged.asking, judged
         self._replay = Counterfactual(judged.metric)
         self._read = reader_of(judged.metric, self._asking.labels)
@@ -80,6 +82,7 @@ class Faults:
                     answer: Any = own[0]
                     reply = Reply(answer) if decides else Reply(score=answer)
                     self._people[number][node] = reply
+        # Code whose answer follows from other nodes (`reads`) is never to blame itself.
         self.nodes = [speaker.node for speaker in self._replay.speakers if not speaker.reads]
         self._pooled: defaultdict[str, Counter[Reply]] = defaultdict(Counter)
         for run in chain.from_iterable(judged.runs.values()):
@@ -90,18 +93,18 @@ class Faults:
         """The node with the largest share of the wrong results, if the cases tell.
 
         It is named if it has the largest share in 95 of 100 resamples of the cases, by odds and
-        also if nodes share evenly what several of them could mend. `tried_share` is the share of
-        labels that are tried on: the others would be sealed.
+        also if nodes share evenly what several of them could mend. Of further labels, only
+        `tried_share` (0 to 1) would be used for this: the rest would be sealed.
         """
         numbers = self._judged.runs.keys()
-        faults = [*map(self.of, numbers)]
+        faults = [*map(self.fault_of, numbers)]
         nodes = [node for node in self.nodes if any(node in fault.causes for fault in faults)]
         wrong = sum(fault.wrong for fault in faults)
         by: By = "labels of nodes" if numbers & self._people.keys() else "counterfactuals"
         if not nodes or wrong < LEAST_WRONG:
             if not (self.nodes and 0 < wrong < LEAST_WRONG):
                 return NodeBlame((), None, wrong, by)
-            # As many results of new cases are wrong as of these; sealed labels name nothing.
+            # If as large a share of new cases is wrong; only the labels tried on help.
             labels = math.ceil(len(faults) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
             return NodeBlame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
         groups = [self._asking.groups.get(number, number) for number in numbers]
@@ -111,13 +114,13 @@ class Faults:
         return NodeBlame(shares, None, wrong, by, _further_labels(lead, len(faults), tried_share))
 
     def wrong_at(self, node: str, shown: Iterable[int]) -> list[int]:
-        """Of the cases that may be shown, those that a node may have made wrong, surest first."""
-        causes = {n: self.of(n).causes[node] for n in shown if n in self._judged.runs}
+        """The cases among `shown` that a node may have made wrong, surest first."""
+        causes = {n: self.fault_of(n).causes[node] for n in shown if n in self._judged.runs}
         return sorted(filter(causes.get, causes), key=lambda n: (-causes[n], n))
 
-    def of(self, number: int) -> _Fault:
+    def fault_of(self, number: int) -> _CaseFault:
         """The fault of one case."""
-        fault, runs = _Fault(), self._judged.runs[number]
+        fault, runs = _CaseFault(), self._judged.runs[number]
         label = self._asking.labels.by_case[number]
         for run in runs:
             share = 1 / len(runs)
@@ -138,12 +141,13 @@ class Faults:
             return self._possible_causes(number, run, label)
         differing = [n for n in self.nodes if n in labelled and run.replies[n] != people[n]]
         for node in differing:
+            # One reply is changed. Nodes that the run did not ask reply as people did.
             if self._mends(number, {**people, **run.replies, node: people[node]}, label):
                 return [(node, 1.0)]
-        return [(node, 1.0) for node in differing[:1]]
+        return [(node, 1.0) for node in differing[:1]]  # no single change mends it
 
     def _possible_causes(self, number: int, run: Run, label: Vote) -> Iterator[tuple[str, float]]:
-        """The nodes whose other answers mend a result, where people answered none of them."""
+        """The nodes whose other answers mend a result, each with the chance of its best one."""
         for node, reply in run.replies.items():
             if node in self.nodes:
                 # A rating has no other answer by name: both ends of its scale are tried.
@@ -160,12 +164,12 @@ class Faults:
     def _mends(
         self, number: int, replies: Mapping[str, Reply], label: Vote, deep: int = 0
     ) -> float:
-        """The chance that these replies give the label; those of unasked nodes are as elsewhere."""
+        """The chance that these replies give the label; unasked nodes reply as in other runs."""
         try:
             result = self._replay.result(replies, self._asking.cases[number])
         except NoReplyError as missing:
             usual = self._pooled[missing.node]
-            # Each unasked node multiplies the replays by its answers: too deep, nothing is known.
+            # Each unasked node multiplies the replays by its replies: too deep, nothing is known.
             if deep >= _DEEP or not usual:
                 return 0.5
             chance = 0.0
@@ -182,20 +186,21 @@ class Faults:
 
 
 def _ranked_shares(
-    nodes: Sequence[str], faults: Sequence[_Fault], groups: Sequence[Hashable]
+    nodes: Sequence[str], faults: Sequence[_CaseFault], groups: Sequence[Hashable]
 ) -> tuple[tuple[NodeShare, ...], Any]:
     """The shares of nodes, the largest first; its lead in each resample of the groups of cases."""
-    table = [[(fault.causes[node], fault.reached[node]) for node in nodes] for fault in faults]
-    causes, reached = numpy.moveaxis(numpy.array(table, float), -1, 0).copy()
+    # Tables of cases (rows) and nodes (columns); resamples have a weight for each case (columns).
+    causes = numpy.array([[fault.causes[node] for node in nodes] for fault in faults])
+    reached = numpy.array([[fault.reached[node] for node in nodes] for fault in faults])
     columns = indices(groups)
     random, size = numpy.random.default_rng(0), max(columns) + 1
     resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, columns]
-    shares = _shares(causes, reached, numpy.ones((1, len(columns))))[0]
-    samples = _shares(causes, reached, resamples)
+    shares = _blame_shares(causes, reached, numpy.ones((1, len(columns))))[0]
+    samples = _blame_shares(causes, reached, resamples)
     order = sorted(range(len(nodes)), key=lambda index: -shares[index])
     top, runners_up = order[0], order[1:]
-    # If every mistake could be mended at either of two nodes, odds alone blame the one that is
-    # asked less often, however sure. Nothing tells: with even shares none of them is first.
+    # If each of two nodes could mend every mistake, nothing says which one is to blame. But odds
+    # alone surely blame the one that is asked less often. With even shares neither leads.
     whole = numpy.maximum(causes.sum(axis=1, keepdims=True), 1e-9)
     even = resamples @ (causes / whole * causes.max(axis=1, keepdims=True))
     blames = numpy.stack([samples, even / numpy.maximum(even.sum(axis=1, keepdims=True), 1e-9)])
@@ -203,7 +208,7 @@ def _ranked_shares(
     if not _is_sure(lead):
         samples = numpy.concatenate(blames)
     wrong = sum(fault.wrong for fault in faults)
-    return tuple(_share(nodes[n], float(shares[n]), samples[:, n], wrong) for n in order), lead
+    return tuple(_node_share(nodes[n], float(shares[n]), samples[:, n], wrong) for n in order), lead
 
 
 def _is_sure(lead: Any) -> bool:
@@ -212,26 +217,26 @@ def _is_sure(lead: Any) -> bool:
 
 
 def _further_labels(lead: Any, cases: int, tried_share: float) -> int | None:
-    """Further labels that probably name the node: its lead at 95 %, with a chance of 80 %."""
+    """The further labels by which the node leads surely (95 %), with a chance of 80 %."""
     mean, error = float(lead.mean()), float(lead.std())
     if mean <= 0:
         return None
-    # 2.49 = 1.645 + 0.842, and the error falls with the root of the number of cases.
+    # 2.49 = 1.645 + 0.842, normal quantiles; the error falls with the root of the number of cases.
     labels = cases * ((2.49 * error / mean) ** 2 - 1) / tried_share
     return None if labels > MOST_LABELS else max(10, 10 * math.ceil(labels / 10))
 
 
-def _share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
-    """With the interval of resamples, widened to Jeffreys' for that many wrong cases."""
+def _node_share(node: str, share: float, samples: Any, wrong: float) -> NodeShare:
+    """A share with the interval of resamples, widened to Jeffreys' for that many wrong cases."""
     part, tails = share * wrong, (0.025, 0.975)
     jeffreys = stats.beta.ppf(tails, part + 0.5, max(wrong - part, 0.0) + 0.5)
     lows, highs = zip(jeffreys, numpy.quantile(samples, tails), strict=True)
     return NodeShare(node, share, float(min(*lows, share)), float(max(*highs, share)))
 
 
-def _shares(causes: Any, reached: Any, weights: Any) -> Any:
+def _blame_shares(causes: Any, reached: Any, weights: Any) -> Any:
     """The share of each node (column) in each resample (row), by the odds that nodes err."""
-    # What may be mended only with a chance counts by its chance, whoever is to blame.
+    # All nodes share as much of a case as the likeliest of them could mend.
     size = causes.max(axis=1)
     base = weights @ reached
     # Shares of the blame follow from the odds that nodes err, and these from the shares: both are

@@ -1,6 +1,6 @@
 """The folder of a run that has no last case: the next process continues it, also after a kill.
 
-Beside its record is what a day has spent, and its old cases are read to be asked again.
+It also has what was spent today, and old cases that are asked again to see if the judge changed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GrowingRun(RunWriter):
         manifest: Manifest,
         spent: Callable[[], tuple[Totals, Sequence[Spent]]],
     ) -> None:
-        """Raises InputError for a folder of another run."""
+        """`spent` tells what this process spent. Raises InputError for a folder of another run."""
         super().__init__(folder, manifest, spent, held=True, emptied=False)
         self._earlier: Manifest | None = None
         if is_there(self.folder / MANIFEST):
@@ -60,7 +60,7 @@ class GrowingRun(RunWriter):
             facts: dict[str, Callable[[Manifest], object]] = {
                 "another kind of run": lambda run: "watch" in run.settings,
                 "other metrics": lambda run: [metric.hash for metric in run.metrics],
-                # In the end a run adds the judges that code of nodes has asked.
+                # When a run ends, it adds those that code of nodes asked: they are left out here.
                 "another judge": lambda run: [
                     judge.identity for judge in run.judges[: len(manifest.judges)]
                 ],
@@ -73,22 +73,22 @@ class GrowingRun(RunWriter):
             self.manifest = self.manifest.model_copy(update={"started": earlier.started})
 
     def take_up(self, take: Callable[[CaseResult], None]) -> None:
-        """Hand the rows that are there to `take`, in order; before the first `add`.
+        """Hand the rows of earlier processes to `take`, in order; call it before the first `add`.
 
-        What a kill left of a row that it did not finish is removed.
+        Parts of a row that a kill left are removed.
         """
-        self._begun = True  # else the first row would remove what is there
+        self._begun = True  # else the first row would empty the folder
         self.folder.mkdir(parents=True, exist_ok=True)
-        count = shorten(self.folder / ROWS, lambda line, number: index_of(line) == number)
-        for name in (CASES, TIMES):
-            shorten(self.folder / name, lambda line, number: index_in(line) == number, count)
+        count = mend_lines(self.folder / ROWS, lambda line, number: index_of(line) == number)
+        for name in (CASES, TIMES):  # written before the row, so there may be one more
+            mend_lines(self.folder / name, lambda line, number: index_in(line) == number, count)
         if count:
             for row in read_rows(self.folder / ROWS):
                 self._summing.add(row)
                 self._costs.add(row)
                 self._last = row.index
                 take(row)
-        # Until this process ends, the record says what those before have spent.
+        # Until this process ends, the record has only what earlier ones spent.
         spent = {} if self._earlier is None else spent_together([self._earlier])
         self._replace(self.manifest.model_copy(update={"ended": None, **spent}))
 
@@ -113,8 +113,8 @@ def today_in_utc() -> str:
 class DailyAccount(Account):
     """Calls and US dollars of the day (UTC); each day begins with none.
 
-    `save` writes them to `spent.json` of the run folder after every row. So calls in progress at a
-    kill are not counted.
+    They are saved in `spent.json` of the run folder after every row. So calls in progress at a kill
+    are not counted.
     """
 
     def __init__(self, folder: Path, today: Callable[[], str] = today_in_utc) -> None:
@@ -133,7 +133,7 @@ class DailyAccount(Account):
                 raise InputError(f"{self._path} does not say what was spent: {error!r}") from None
 
     def __enter__(self) -> Account:
-        # Whoever reads or changes the sums enters first, so the next day begins here.
+        # Sums are only read or changed inside of `with account`, so the next day begins here.
         day = self._today()
         if day != self._day:
             self._day, self.calls, self.spent = day, 0, 0.0
@@ -147,11 +147,11 @@ class DailyAccount(Account):
 
 
 class OldCases:
-    """The cases of a record that were not asked again yet, from the beginning of its files.
+    """The cases of a record that were not asked again yet, read from the beginning of its files.
 
-    If the answers to old questions have changed, the judge has. Each is asked again at most once,
-    the oldest first: so the changes are independent of each other, and their mean is 0 as long as
-    the judge is as it was.
+    If the answers to old questions changed, the judge did. Each case is asked again at most once,
+    the oldest first. So changes are independent of each other, and their mean is 0 as long as the
+    judge is as it was.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -165,10 +165,11 @@ class OldCases:
             pass
 
     def take(self, most: int, before: float = math.inf) -> Iterator[tuple[CaseResult, LLMTestCase]]:
-        """The next cases that have a score, at most `most`, with their rows, all < `before`."""
+        """At most `most` next cases with a score, and their rows; only rows before `before`."""
         count = 0
         while count < most and self._next_row < before and (lines := self._read_lines()):
-            row = row_of(value_of(lines[0]), f"{self._paths[0]} row {self._next_row - 1}")
+            source = f"{self._paths[0]} row {self._next_row - 1}"  # the row that was just read
+            row = row_of(value_of(lines[0]), source)
             case = value_of(lines[1])
             judged = JudgedTrace.of(row)
             if case.get("type") == LLMTestCase.__name__ and judged is not None and judged.scores:
@@ -176,7 +177,7 @@ class OldCases:
                 yield row, LLMTestCase(**fields_in(case))
 
     def _read_lines(self) -> list[bytes] | None:
-        """Read the lines of the next row and of its case; None if one is not there as a whole."""
+        """Read the lines of the next row and of its case; None if either is not yet complete."""
         lines: list[bytes] = []
         for path, offset in zip(self._paths, self._offsets, strict=True):
             if not is_there(path):
@@ -186,13 +187,13 @@ class OldCases:
                 lines.append(file.readline())
             if not lines[-1].endswith(b"\n"):
                 return None
-        self._offsets = [end + len(line) for end, line in zip(self._offsets, lines, strict=True)]
+        self._offsets = [old + len(line) for old, line in zip(self._offsets, lines, strict=True)]
         self._next_row += 1
         return lines
 
 
 def score_changes(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:
-    """The change of each score that a case has both times, weighed by the traces it stands for."""
+    """The change of each score that both rows have, weighed by the traces the case stands for."""
     judged = JudgedTrace.of(old)
     assert judged is not None  # `OldCases` takes only such rows
     scores = {result.metric: result.score for result in new.metrics}
@@ -203,11 +204,11 @@ def score_changes(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreCha
     ]
 
 
-def shorten(path: Path, fits: Callable[[bytes, int], bool], most: float = math.inf) -> int:
-    """Shorten a file to its first `most` whole lines; returns the number of those that stay.
+def mend_lines(path: Path, fits: Callable[[bytes, int], bool], most: float = math.inf) -> int:
+    """Cut a file to its first `most` whole lines; returns how many are left.
 
-    A kill leaves half a line, and nothing else. So a whole line that does not fit its number (from
-    0) is damage: raises InputError.
+    Raises InputError for a whole line that does not fit its number (from 0). That is damage, since
+    a kill only leaves a part of a line.
     """
     if not is_there(path):
         return 0
@@ -225,8 +226,8 @@ def shorten(path: Path, fits: Callable[[bytes, int], bool], most: float = math.i
 
 
 def mend_and_read(path: Path, kind: type[T]) -> list[T]:
-    """Remove half a line that a kill left, and read the others; raises InputError for damage."""
-    shorten(path, lambda line, number: True)
+    """Remove the part of a line that a kill left, read the rest; raises InputError for damage."""
+    mend_lines(path, lambda line, number: True)
     read, items = TypeAdapter(kind).validate_json, list[T]()
     for source, line in complete_lines(path, whole=True):
         try:

@@ -1,7 +1,8 @@
 """Texts that say the same: passages that repeat others, and goldens that may ask for one answer.
 
-A law: no clock, no I/O. Likeness only nominates. Two questions on one topic are often nearer than
-two ways to put one question, so that no bound parts them: a judge confirms (see `generation`).
+A law: no clock, no I/O. For goldens, likeness only nominates pairs, and a judge confirms (see
+`generation`). No bound would do: two questions on one topic are often more alike than two wordings
+of one question.
 """
 
 from __future__ import annotations
@@ -19,75 +20,74 @@ from typing import Any
 from dagengine.errors import load_extra
 
 ALIKE = 0.8
-"""The cosine from which on two texts are alike. Generous: a judge confirms."""
+"""The least cosine of the vectors of two texts that are alike. It is low, as a judge confirms."""
 ALIKE_WORDS = 0.8
-"""The share of common word triples from which on two texts are alike."""
+"""The least share of common word triples of two texts that are alike."""
 NEAREST = 3
-"""How many others a text is compared with at most."""
-_HASHES, _WORDS = 64, 3  # hashes that estimate the share, words of a triple
-_ROWS = 64  # of vectors, to begin with
-_DIGITS = 6  # of a cosine: how a product is summed must not change an order
-# Scripts without blanks between words count by their signs.
+"""The largest number of texts that a judge compares a text with."""
+_HASHES = 64  # by which the share of common word triples is estimated
+_WORDS = 3  # of a triple
+_ROWS = 64  # of a table of vectors, to begin with
+_DIGITS = 6  # of a cosine: rounding errors must not change an order
+# In scripts without blanks between words each character counts as a word.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 _ENDS = " .?\u2026\u3002\uff1f\u00bf"
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text in lower case; single signs where no spaces part them."""
+    """The words of a text in lower case; single characters of scripts without blanks."""
     return _WORD.findall(text.lower())
 
 
 class NearDuplicates:
     """Finds texts that are nearly equal to one that was added before (MinHash, LSH).
 
-    Linear in the number of texts. Broder 1997, https://doi.org/10.1109/SEQUEN.1997.666900.
+    The time is linear in the number of texts. Broder 1997, https://doi.org/10.1109/SEQUEN.1997.666900.
     """
 
     def __init__(self) -> None:
         """Raises MissingExtraError."""
         datasketch = load_extra("datasketch", "goldens need", "documents")
         self._empty: Any = datasketch.MinHash(num_perm=_HASHES, hashfunc=zlib.crc32)
-        self._seen: Any = datasketch.MinHashLSH(threshold=ALIKE_WORDS, num_perm=_HASHES)
-        self._kept: list[array[int]] = []
-        # A text is asked for, and then mostly added.
-        self._last: tuple[str, tuple[array[int], Any]] | None = None
+        self._buckets: Any = datasketch.MinHashLSH(threshold=ALIKE_WORDS, num_perm=_HASHES)
+        self._triples: list[array[int]] = []  # of each text
+        self._latest: tuple[str, tuple[array[int], Any]] | None = None  # a text with its hashes
 
     def is_new(self, text: str) -> bool:
-        """Whether no text before was nearly the same; the text then counts for later ones."""
+        """Add a text and return True, unless a text before is nearly the same."""
         if any(share >= ALIKE_WORDS for share in self.shares(text).values()):
             return False
         self.add(text)
         return True
 
     def shares(self, text: str) -> dict[int, float]:
-        """By its place, the share of common word triples (0 to 1) of each text that is about so
-        alike."""
+        """The shares of common word triples (0 to 1) with all texts that may be alike, by place."""
         triples, hashes = self._hashes(text)
-        # The buckets also bring texts that are alike in half; counting tells them apart.
-        mine, shares = set(triples), dict[int, float]()
-        for index in self._seen.query(hashes):
-            theirs = set(self._kept[index])
-            shares[index] = len(mine & theirs) / len(mine | theirs)
+        # The buckets also bring texts that share only half of them, so they are counted.
+        own, shares = set(triples), dict[int, float]()
+        for index in self._buckets.query(hashes):
+            theirs = set(self._triples[index])
+            shares[index] = len(own & theirs) / len(own | theirs)
         return shares
 
     def add(self, text: str) -> int:
-        """Let a text count for later ones; returns its place, from 0 on."""
+        """Add a text that later ones are compared with; returns its place, from 0 on."""
         triples, hashes = self._hashes(text)
-        self._seen.insert(len(self._kept), hashes)
-        self._kept.append(triples)
-        return len(self._kept) - 1
+        self._buckets.insert(len(self._triples), hashes)
+        self._triples.append(triples)
+        return len(self._triples) - 1
 
     def remove(self, place: int) -> None:
-        """Let a text count no longer."""
-        self._seen.remove(place)
-        self._kept[place] = array("L")
+        """Remove a text; its place stays empty."""
+        self._buckets.remove(place)
+        self._triples[place] = array("L")
 
     def _hashes(self, text: str) -> tuple[array[int], Any]:
-        """The numbers of a text's triples of words, and the smallest of their hashes."""
-        # A text is compared first and added next: it is hashed once.
-        if self._last is not None and text == self._last[0]:
-            return self._last[1]
+        """The hash of each triple of words in a text, and their MinHash."""
+        # A text is mostly compared first and added next: it is hashed once.
+        if self._latest is not None and text == self._latest[0]:
+            return self._latest[1]
         words = words_in(text)
         count = max(1, len(words) - _WORDS + 1)
         triples = sorted({" ".join(words[index : index + _WORDS]) for index in range(count)})
@@ -95,25 +95,26 @@ class NearDuplicates:
         hashes = self._empty.copy()
         hashes.update_batch(pieces)
         hashed = array("L", map(zlib.crc32, pieces)), hashes
-        self._last = text, hashed
+        self._latest = text, hashed
         return hashed
 
 
 class Directions:
-    """Vectors by where they point; every one is compared with all others of its length.
+    """The directions of the vectors of texts; each is compared with all that have as many numbers.
 
-    Vectors of different lengths are of different models, and never alike.
+    Vectors with different numbers of numbers are of different models, and never alike.
     """
 
     def __init__(self) -> None:
         import numpy
 
         self._numpy: Any = numpy
-        self._rows: dict[int, Any] = {}  # by length; the first rows are in use
+        # Both by the size of vectors: a table, of which the first rows are used, and their texts.
+        self._rows: dict[int, Any] = {}
         self._places: dict[int, list[int]] = {}
 
     def nearest(self, vector: Sequence[float] | None, most: int) -> dict[int, float]:
-        """The cosines (above 0, at most 1) of at most so many others by place, nearest first."""
+        """The cosines (above 0, at most 1) of the `most` nearest texts by place, nearest first."""
         direction = self._direction(vector)
         if direction is None or len(direction) not in self._rows:
             return {}
@@ -123,24 +124,24 @@ class Directions:
         return {indices[row]: float(cosines[row]) for row in nearest if cosines[row] > 0}
 
     def add(self, place: int, vector: Sequence[float] | None) -> None:
-        """Let a vector count for later ones."""
+        """Add the vector of the text at a place, if it has a direction."""
         direction = self._direction(vector)
         if direction is None:
             return
         size = len(direction)
         indices, rows = self._places.setdefault(size, []), self._rows.get(size)
         if rows is None or len(rows) == len(indices):
-            # Twice as many rows each time: adding one by one would copy all of them for each.
+            # Twice as many rows each time: one more each time would copy the table as often.
             larger = self._numpy.zeros((max(_ROWS, len(indices)), size))
             self._rows[size] = larger if rows is None else self._numpy.concatenate([rows, larger])
         self._rows[size][len(indices)] = direction
         indices.append(place)
 
     def remove(self, place: int) -> None:
-        """Let a vector count no longer."""
+        """Remove the vector of the text at a place."""
         for size, indices in self._places.items():
             if place in indices:
-                self._rows[size][indices.index(place)] = 0.0  # points nowhere
+                self._rows[size][indices.index(place)] = 0.0  # its cosines are 0
 
     def _direction(self, vector: Sequence[float] | None) -> Any:
         """The vector with the length 1; None if it has no direction."""
@@ -162,8 +163,7 @@ class TextPair:
 class GoldenTexts:
     """The texts of goldens and drafts, and for each the few that are most like it.
 
-    Texts are equal whatever their case, their blanks and the mark at their end; equal texts have
-    one place.
+    Texts that differ only in case, in blanks and in the mark at the end have one place, a number.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
@@ -174,38 +174,38 @@ class GoldenTexts:
             self.add(text)
 
     def __len__(self) -> int:
-        """Number of indices, also of texts that were removed."""
+        """Number of places, also of texts that were removed."""
         return len(self._texts)
 
     def add(self, text: str, vector: Sequence[float] | None = None) -> int:
-        """The place of a text, which counts from now on."""
-        evened = _normalise(text)
-        if evened not in self._places:
-            index = self._places[evened] = self._words.add(text)
+        """Add a text that later ones are compared with; returns its place."""
+        normal = _normalise(text)
+        if normal not in self._places:
+            index = self._places[normal] = self._words.add(text)
             self._directions.add(index, vector)
             self._texts.append(text)
-        return self._places[evened]
+        return self._places[normal]
 
     def __getitem__(self, place: int) -> str:
-        """The text that came first to a place."""
+        """The text at a place, as it was first added."""
         return self._texts[place]
 
     def remove(self, place: int) -> None:
-        """Let a text count no longer."""
+        """Remove the text at a place, which stays empty."""
         del self._places[_normalise(self._texts[place])]
         self._words.remove(place)
         self._directions.remove(place)
 
     def nearest(self, place: int, vector: Sequence[float] | None) -> list[TextPair]:
-        """A text with each of the `NEAREST` others that are most like it, the most alike first."""
+        """The pairs of a text with the `NEAREST` that are most like it, the most alike first."""
         words = self._words.shares(self._texts[place])
-        meaning = self._directions.nearest(vector, NEAREST + 1)  # it is its own nearest
+        meaning = self._directions.nearest(vector, NEAREST + 1)  # the text itself is among them
         likeness: dict[int, tuple[float, float]] = {}
         for neighbour in (words.keys() | meaning.keys()) - {place}:
             likeness[neighbour] = words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)
         pairs: list[TextPair] = []
         for neighbour in nsmallest(NEAREST, likeness, lambda at: (-max(likeness[at]), at)):
-            # The same pair from either side, so that it is asked about once.
+            # Either text comes to the same pair, so a judge is asked once.
             first, second = sorted((place, neighbour), key=lambda at: (self._texts[at], at))
             texts = self._texts[first], self._texts[second]
             pairs.append(TextPair((first, second), texts, *likeness[neighbour]))

@@ -32,10 +32,7 @@ _LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGE
 
 
 class Prospect(NamedTuple):
-    """How a case may still end after a verdict: whether it can pass, its best and worst score.
-
-    Prospects compare by these fields in order. Without a pass, scores do not matter.
-    """
+    """The ends that a case may still come to; prospects compare by these fields, in order."""
 
     can_pass: bool
     best: float
@@ -367,10 +364,9 @@ def cells_of(
 def falls_at(
     trials: Iterable[Trial], node: str, target: TargetNode | None
 ) -> Iterator[tuple[Trial, tuple[bool, bool]]]:
-    """The complete trials in which a node could fall, each with whether it fell.
+    """The complete trials in which a node could fall: whether it fell to the attack, to the twin.
 
-    Of the two values the first is for the attack, the second for its twin. Without a `target` they
-    say whether the whole metric fell.
+    Without a `target` it is the whole metric, which can always fall.
     """
     for trial in trials:
         if trial.complete and target is None:

@@ -1,4 +1,4 @@
-"""What there is to ask about: documents read and cut into passages, contexts, what was left out."""
+"""Material for goldens: documents are read and cut into passages, and passages become contexts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from dagengine.system.terminal import text_if
 
 _REPEATED = "they repeat others"
 _CHARACTERS = 4  # of a token, about
-_LEADERS = 4  # dots in a row that lead to a page
-_LISTED = 5  # titles with pages that are more than an accident
+_LEADERS = 4  # dots between a title and its page, at least
+_LISTED = 5  # titles with pages in order that make a table of contents, at least
 _LONGEST = 40  # letters of a word; encoded data has longer runs
 _LINK = re.compile(r"(?:[-*+] |\d{1,3}[.)] )?\[[^\]]*\]\([^)]*\)")
 _PAGE = re.compile(r"[^\W\d].{0,120}?\s(\d{1,4})")
-# Words of a passage that look for its neighbours (the rarest tell most), and passages of a word.
-_TELLING, _NEAREST = 24, 32
+_TELLING = 24  # words of a passage, the rarest, by which its neighbours are found
+_NEAREST = 32  # passages with such a word that are looked at
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCES = ("```", "~~~")
 _CONVERTERS = {
@@ -52,11 +52,11 @@ _MARKED = (".md", ".markdown")
 _TEXT = (".txt", ".text", ".rst", ".csv", ".json")
 SUFFIXES = (*_TEXT, *_MARKED, ".pdf", *_CONVERTED)
 _UNPACKED = 200_000_000  # bytes of what an archive unpacks to
-Read = Document | Unreadable
+ReadResult = Document | Unreadable
 
 
 class NoTextError(InputError):
-    """Raised when no document holds a text to ask about; `report` says of each why."""
+    """Raised when no document contains a text to ask about; `report` says why, for each."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -65,7 +65,7 @@ class NoTextError(InputError):
 
 @dataclass(slots=True)
 class Sources:
-    """The contexts of a run, and a report that tells what gave none."""
+    """The contexts of a run, and a report on what was left out."""
 
     contexts: list[Context]
     report: Report
@@ -74,7 +74,7 @@ class Sources:
 def document_sources(documents: Iterable[Any], config: ContextConstructionConfig | None) -> Sources:
     """The passages of documents as contexts, without poor ones and near duplicates.
 
-    Raises NoTextError when no document holds a text, and what `read_documents` raises.
+    Raises NoTextError when no document contains a text, and what `read_documents` raises.
     """
     config, report = config or ContextConstructionConfig(), Report()
     passages: list[Passage] = []
@@ -86,9 +86,9 @@ def document_sources(documents: Iterable[Any], config: ContextConstructionConfig
         else:
             report.unreadable.append(document)
     report.passages = len(passages)
-    new, distinct = NearDuplicates(), list[Passage]()
+    seen, distinct = NearDuplicates(), list[Passage]()
     for passage in passages:
-        why = flaw(passage.text) or (None if new.is_new(passage.text) else _REPEATED)
+        why = flaw(passage.text) or (None if seen.is_new(passage.text) else _REPEATED)
         if why is None:
             distinct.append(passage)
         else:
@@ -96,18 +96,18 @@ def document_sources(documents: Iterable[Any], config: ContextConstructionConfig
     chosen_passages = _limit(distinct, config)
     if not chosen_passages:
         raise NoTextError(report)
-    near = Neighbours(chosen_passages)
+    neighbours = Neighbours(chosen_passages)
     contexts: list[Context] = []
     for passage in chosen_passages:
-        # A passage without a neighbour cannot be asked about together with another one.
-        neighbour = near.of(passage)
+        # Some questions need two passages. One without a neighbour is not used for these.
+        neighbour = neighbours.of(passage)
         wider = () if neighbour is None else (passage, neighbour)
         contexts.append(Context(passage.document, (passage,), wider))
     return Sources(contexts, report)
 
 
 def _limit(passages: list[Passage], config: ContextConstructionConfig) -> list[Passage]:
-    """At most so many passages of each document, spread over it, always the same."""
+    """A random sample of the passages of each document, in order; the same in every run."""
     most = config.max_contexts_per_document
     if most is None:
         return passages
@@ -119,9 +119,9 @@ def _limit(passages: list[Passage], config: ContextConstructionConfig) -> list[P
     return kept
 
 
-def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] | None) -> Sources:
-    """Contexts that a caller gives, each a list of texts; raises InputError for anything else."""
-    if not is_listed(contexts):
+def text_sources(contexts: Iterable[Sequence[str]], source_files: Sequence[str] | None) -> Sources:
+    """The caller's own contexts, each a list of texts; raises InputError for anything else."""
+    if not is_list_like(contexts):
         raise InputError(f"contexts must be lists of texts, got {contexts!r:.60}")
     lists = list(contexts)
     if not lists:
@@ -131,7 +131,7 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
         raise InputError(f"{len(lists)} contexts need as many source_files, got {len(names)}")
     made: list[Context] = []
     for number, (texts, name) in enumerate(zip(lists, names, strict=True), 1):
-        if not (is_listed(texts) and all(isinstance(text, str) for text in texts)):
+        if not (is_list_like(texts) and all(isinstance(text, str) for text in texts)):
             raise InputError(f"context {number} must be a list of texts, got {texts!r:.60}")
         passages = tuple(Passage(text, name) for text in filter(str.strip, texts))
         if not passages:
@@ -141,20 +141,20 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
     return Sources(made, Report(passages=sum(len(context.passages) for context in made)))
 
 
-def is_listed(value: Any) -> bool:
-    """Return whether it has items; a text is no list of its characters."""
+def is_list_like(value: Any) -> bool:
+    """Return whether a value has items; a text is no list of its characters."""
     return isinstance(value, Iterable) and not isinstance(value, str)
 
 
 def passages_of(document: Document, config: ContextConstructionConfig) -> list[Passage]:
     """The passages of a document, in its order; none goes beyond a heading or a page."""
     make = load_extra("semchunk", "documents need", "documents").chunkerify
-    # Tokens are counted as so many characters each, so no tokenizer has to be loaded.
+    # Tokens are estimated by characters (rounded up), so no tokenizer has to be loaded.
     cut = make(lambda text: -(-len(text) // _CHARACTERS), config.chunk_size, memoize=False)
+    # With a larger overlap, chunks hardly advance, and cutting would not end.
+    overlap = min(config.chunk_overlap, config.chunk_size // 2) or None
     passages: list[Passage] = []
     for section in document.sections:
-        # A text that is cut in halves that overlap by more than half never ends.
-        overlap = min(config.chunk_overlap, config.chunk_size // 2) or None
         texts, offsets = cut(section.text, offsets=True, overlap=overlap)
         for text, (start, _) in zip(texts, offsets, strict=True):
             passage = text.strip()
@@ -165,10 +165,10 @@ def passages_of(document: Document, config: ContextConstructionConfig) -> list[P
 
 
 def flaw(text: str) -> str | None:
-    """Why nothing can be asked about a passage; None when it may be a text.
+    """The reason why nothing can be asked about a passage, for the report; None for a text.
 
-    Careful with languages: only what is a table of contents, a heading without a text, or
-    holds hardly a letter or hardly a word.
+    It has to hold in all languages. So it finds only tables of contents, headings without a text,
+    and passages with hardly a letter or hardly a word.
     """
     lines = list(filter(None, map(str.strip, text.splitlines())))
     if len(lines) > 2 and _lists_titles(lines):
@@ -185,106 +185,94 @@ def flaw(text: str) -> str | None:
 
 
 def _lists_titles(lines: Sequence[str]) -> bool:
-    """Return whether lines are titles with dots and a page, or with only a link.
-
-    Or titles whose pages never fall behind a first line.
-    """
-    leads = 0
+    """Return whether lines are a table of contents: links, dots with a page, or ascending pages."""
+    titles = 0
     for line in lines:
         title = line.rstrip("0123456789")
         ending = "".join(title.rstrip()[-_LEADERS * 2 :].split())
         has_page = title != line and ending.endswith("." * _LEADERS)
-        leads += has_page or bool(_LINK.fullmatch(line))
-    if leads * 2 > len(lines):
+        titles += has_page or bool(_LINK.fullmatch(line))
+    if titles * 2 > len(lines):
         return True
+    # Titles without dots: behind the first line, each has a page, and no page is less than before.
     matches = list(map(_PAGE.fullmatch, lines[1:]))
     pages = [int(match[1]) for match in matches if match]
     return len(pages) == len(matches) >= _LISTED and pages == sorted(pages)
 
 
 class Neighbours:
-    """For a passage the other one that shares most of its telling words, the rarest ones.
+    """Finds for a passage the other one that shares most of its rarest words.
 
-    Linear in the number of passages: of a word that many share, only those that stand nearest
-    are looked at. Words weigh as in BM25 (Robertson and Zaragoza 2009,
+    The time is linear in the number of passages: of those that share a word, only the nearest in
+    order are looked at. Words weigh as in BM25 (Robertson and Zaragoza 2009,
     https://doi.org/10.1561/1500000019).
     """
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self._passages = passages
         self._numbers = dict(zip(passages, itertools.count(), strict=False))
-        vocabulary: dict[str, int] = {}  # numbers, in the order of the texts: sets have none
+        vocabulary: dict[str, int] = {}  # words get numbers in the order in which texts have them
         self._words: list[array[int]] = []  # of each passage
-        self._places: list[array[int]] = []  # of each word
+        self._passages_with: list[array[int]] = []  # of each word, ascending
         for index, passage in enumerate(passages):
             self._words.append(array("L"))
-            for word in dict.fromkeys(words_in(passage.text)):
-                number = vocabulary.setdefault(word, len(vocabulary))
-                if number == len(self._places):
-                    self._places.append(array("L"))
-                self._places[number].append(index)
-                self._words[-1].append(number)
+            for text in dict.fromkeys(words_in(passage.text)):
+                word = vocabulary.setdefault(text, len(vocabulary))
+                if word == len(self._passages_with):
+                    self._passages_with.append(array("L"))
+                self._passages_with[word].append(index)
+                self._words[-1].append(word)
 
     def of(self, passage: Passage) -> Passage | None:
         """The nearest other passage; None when no other shares a word."""
         index = self._numbers[passage]
-        shared = [word for word in self._words[index] if len(self._places[word]) > 1]
-        telling = sorted(shared, key=lambda word: (len(self._places[word]), word))[:_TELLING]
+        counts = {word: len(self._passages_with[word]) for word in self._words[index]}
+        shared = [word for word, count in counts.items() if count > 1]
         scores: dict[int, float] = {}
-        for word in telling:
-            offsets = self._places[word]
+        for word in sorted(shared, key=lambda word: (counts[word], word))[:_TELLING]:
             # The inverse document frequency of BM25: a word of few passages says most.
-            count = len(offsets)
-            weight = math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
-            start = max(0, bisect_left(offsets, index) - _NEAREST // 2)
-            for neighbour in offsets[start : start + _NEAREST + 1]:
+            weight = math.log1p((len(self._passages) - counts[word] + 0.5) / (counts[word] + 0.5))
+            passages = self._passages_with[word]
+            start = max(0, bisect_left(passages, index) - _NEAREST // 2)
+            for neighbour in passages[start : start + _NEAREST + 1]:
                 scores[neighbour] = scores.get(neighbour, 0.0) + weight
         scores.pop(index, None)
         if not scores:
             return None
-        best = min(
-            scores, key=lambda neighbour: (-scores[neighbour], abs(neighbour - index), neighbour)
-        )
+        best = min(scores, key=lambda near: (-scores[near], abs(near - index), near))
         return self._passages[best]
 
 
-def read_documents(sources: Any) -> list[Read]:
-    """Documents in their order: files, folders, and objects of other libraries.
+def read_documents(sources: Any) -> list[ReadResult]:
+    """Read files and folders, and objects of other libraries; documents of objects come last.
 
-    Objects are taken by their shape: `page_content` and `metadata` (LangChain), `text` or
+    Objects are known by their attributes: `page_content` and `metadata` (LangChain), `text` or
     `get_content()` and `metadata` (LlamaIndex). Several pages of one source are one document. A
     document without text is `Unreadable`, with the cause. Raises InputError, before any is read,
     for a file that is not there or of an unknown kind. Raises MissingExtraError if a package for
     its kind is missing.
     """
-    listed = _source_list(sources)
-    files = [_files(source) if isinstance(source, str | Path) else source for source in listed]
-    documents: list[Read] = []
+    # One path is taken as a list of it: as an iterable it would give its characters.
+    listed = [sources] if isinstance(sources, str | Path) else sources
+    if not isinstance(listed, Iterable):
+        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
+    if not (listed := list(listed)):
+        raise InputError("there is no document: the list is empty")
+    files = [_files(source) if isinstance(source, str | Path) else None for source in listed]
+    documents: list[ReadResult] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
-    for origin, source in zip(listed, files, strict=True):
-        if isinstance(source, list):
-            documents += map(_read, source, itertools.repeat(Path(origin).is_dir()))
+    for source, paths in zip(listed, files, strict=True):
+        if paths is not None:
+            documents += map(_read, paths, itertools.repeat(Path(source).is_dir()))
         else:
             name, text, page = _page(source, len(pages))
             pages.setdefault(name, []).append((text, page))
-    for name, parts in pages.items():
-        documents.append(_document(name, _in_a_row(parts)))
-    # Quotas and provenance call documents by their names.
+    documents += [_document(name, _page_sections(parts)) for name, parts in pages.items()]
+    # Quotas and provenance refer to documents by name.
     (name, count), *_ = Counter(document.name for document in documents).most_common(1) or [("", 0)]
     if count > 1:
         raise InputError(f"two documents are called {name!r}: give each its own name")
     return documents
-
-
-def _source_list(sources: Any) -> list[Any]:
-    # One path may stand for a list of it; a text is iterable, too, but by its characters.
-    if isinstance(sources, str | Path):
-        return [sources]
-    if not isinstance(sources, Iterable):
-        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
-    if not (listed := list(sources)):
-        raise InputError("there is no document: the list is empty")
-    return listed
 
 
 def _files(source: str | Path) -> list[Path]:
@@ -305,8 +293,8 @@ def _files(source: str | Path) -> list[Path]:
     return [path]
 
 
-def _read(path: Path, of_folder: bool) -> Read:
-    """Read a file; one `of_folder`, which nobody named, only if it is in the folder itself."""
+def _read(path: Path, of_folder: bool) -> ReadResult:
+    """Read a file; of a folder, whose files nobody named, only a regular one: no link, no pipe."""
     suffix, name = path.suffix.lower(), str(path)
     if of_folder:
         try:
@@ -323,12 +311,12 @@ def _read(path: Path, of_folder: bool) -> Read:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return Unreadable(name, "broken", f"it is not UTF-8 text (byte {error.start:,})")
-    return _document(name, _split(text) if suffix in _MARKED else [Section(text, 0)])
+    return _document(name, _heading_sections(text) if suffix in _MARKED else [Section(text, 0)])
 
 
-def _pdf(path: Path) -> Read:
+def _pdf(path: Path) -> ReadResult:
     pypdf = load_extra("pypdf", f"{path} needs", "documents")
-    # What the parser remarks on broken files is in the report.
+    # The parser's log shall not reach the terminal: the report says what is wrong.
     logging.getLogger("pypdf").addHandler(logging.NullHandler())
     name = str(path)
     try:
@@ -345,10 +333,10 @@ def _pdf(path: Path) -> Read:
         has = "its only page has" if blank == 1 else f"its {blank} pages have"
         return Unreadable(name, "scanned", f"{has} no text, only pictures")
     remark = text_if(blank, f"{blank} of its {len(pages)} pages have no text")
-    return _document(name, _in_a_row(pages), remark)
+    return _document(name, _page_sections(pages), remark)
 
 
-def _convert(path: Path) -> Read:
+def _convert(path: Path) -> ReadResult:
     markitdown = load_extra("markitdown", f"{path} needs", "documents")
     suffix = path.suffix.lower()
     if suffix in _CONVERTERS:
@@ -358,8 +346,8 @@ def _convert(path: Path) -> Read:
         if unpacked > _UNPACKED:
             sizes = f"{unpacked / 1e6:,.0f} MB, and at most {_UNPACKED / 1e6:,.0f} MB are read"
             return Unreadable(str(path), "broken", f"it unpacks to {sizes}; split it")
-    # One converter, and not the whole of `MarkItDown`. That takes a broken file, or one whose
-    # parser is not installed, for a plain archive, and the listing would pass as the text.
+    # The converter itself, and not `MarkItDown`. That takes a broken file, or one whose parser is
+    # not installed, for a plain archive, and gives the list of its files as the text.
     converter = getattr(markitdown.converters, _CONVERTERS.get(suffix, "HtmlConverter"))()
     try:
         with path.open("rb") as file:
@@ -370,7 +358,7 @@ def _convert(path: Path) -> Read:
     except Exception as error:  # noqa: BLE001 - the parsers meet any bytes
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return Unreadable(str(path), "broken", f"it is no {suffix} that can be read ({why})")
-    return _document(str(path), _split(text))
+    return _document(str(path), _heading_sections(text))
 
 
 def _unpacked_size(path: Path) -> int:
@@ -378,12 +366,12 @@ def _unpacked_size(path: Path) -> int:
     try:
         with zipfile.ZipFile(path) as archive:
             return sum(part.file_size for part in archive.infolist())
-    except (OSError, ValueError, zipfile.BadZipFile):  # its reader says what is wrong
+    except (OSError, ValueError, zipfile.BadZipFile):  # the converter says what is wrong
         return 0
 
 
-def _split(text: str) -> list[Section]:
-    """Parts of a Markdown text, each from its heading on; a # inside a code block is none."""
+def _heading_sections(text: str) -> list[Section]:
+    """The sections of a Markdown text, each from a heading on; in a code block a # is none."""
     starts, fence, offset = [0], "", 0
     for line in text.split("\n"):
         mark = line[:3]
@@ -397,17 +385,17 @@ def _split(text: str) -> list[Section]:
     return [Section(text[a:b], a) for a, b in itertools.pairwise([*starts, len(text)]) if a < b]
 
 
-def _in_a_row(pages: Sequence[tuple[str, int | None]]) -> list[Section]:
-    """Pages one after another, a line apart; those that count from 0 are counted from 1."""
+def _page_sections(pages: Sequence[tuple[str, int | None]]) -> list[Section]:
+    """A section for each page, with offsets as if a line break were between pages."""
     sections, offset = list[Section](), 0
-    more = int(any(page == 0 for _, page in pages))  # LangChain's begin with 0
+    shift = int(any(page == 0 for _, page in pages))  # to count from 1; LangChain counts from 0
     for text, page in pages:
-        sections.append(Section(text, offset, None if page is None else page + more))
+        sections.append(Section(text, offset, None if page is None else page + shift))
         offset += len(text) + 1
     return sections
 
 
-def _document(name: str, sections: Iterable[Section], remark: str = "") -> Read:
+def _document(name: str, sections: Iterable[Section], remark: str = "") -> ReadResult:
     texts = tuple(section for section in sections if section.text.strip())
     return Document(name, texts, remark) if texts else Unreadable(name, "empty", "it has no text")
 

@@ -21,7 +21,7 @@ from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
-from dagengine.synthesis.contexts import Sources, contexts_of, document_sources, is_listed
+from dagengine.synthesis.contexts import Sources, document_sources, is_list_like, text_sources
 from dagengine.synthesis.generation import AnyGolden, Generation, Goldens, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.likeness import ALIKE
@@ -144,7 +144,7 @@ def quotas_of(quotas: Any) -> list[Quota]:
 
 def topics_of(subject: Any) -> list[str]:
     """A subject, or several, each once; raises InputError for something that is not a text."""
-    topics: list[Any] = list(subject) if is_listed(subject) else [subject]
+    topics: list[Any] = list(subject) if is_list_like(subject) else [subject]
     if not topics or not all(isinstance(topic, str) and topic.strip() for topic in topics):
         raise InputError(f"subject must be a text, or a list of texts, got {subject!r:.80}")
     return list(dict.fromkeys(topics))
@@ -281,7 +281,7 @@ class Synthesizer(Answering):
         quotas: Sequence[Quota] = (),
     ) -> Generation:
         """Goldens about contexts that are there, each a list of texts."""
-        sources = contexts_of(contexts, source_files)
+        sources = text_sources(contexts, source_files)
         return self._from_contexts(
             sources, include_expected_output, quotas, max_goldens_per_context
         )
@@ -330,7 +330,7 @@ class Synthesizer(Answering):
         inputs = list(dict.fromkeys(golden.input for golden in originals))
         if all(contexts):
             made = self._from_contexts(
-                contexts_of(contexts, None), include_expected_output, (), count
+                text_sources(contexts, None), include_expected_output, (), count
             )
         else:
             quotas = [Quota(count, document=text) for text in inputs]
@@ -358,7 +358,7 @@ class Synthesizer(Answering):
         source_files: Sequence[str] | None = None,
     ) -> Generation:
         """Conversational goldens about contexts that are there."""
-        return self._conversations(contexts_of(contexts, source_files), max_goldens_per_context)
+        return self._conversations(text_sources(contexts, source_files), max_goldens_per_context)
 
     @door
     def a_generate_conversational_goldens_from_scratch(

@@ -48,8 +48,7 @@ def assert_test(
     try:
         assertion = Assertion(test_case, as_metrics(metrics), settings, at_once=run_async)
         if session is not None:
-            caller = sys._getframe(2)  # frame 1 is the wrapper that `names_first` makes
-            session.check(caller, assertion)  # raises now, or lets the test fail later
+            session.check(sys._getframe(2), assertion)  # frame 1 is the wrapper of `names_first`
             return
         verdict = _judge_alone(assertion)
     except (DagengineError, EvaluationFailed, TypeError) as error:

@@ -15,7 +15,7 @@ from dagengine import Limits, evaluate
 from dagengine.errors import RefusedError
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
-from dagengine.synthesis.contexts import contexts_of
+from dagengine.synthesis.contexts import text_sources
 from dagengine.synthesis.generators import duplicates, pair_case
 from dagengine.synthesis.likeness import TextPair
 from dagengine.synthesizer import EvolutionConfig, Quota, Synthesizer
@@ -220,7 +220,7 @@ def test_likeness_asks_and_only_the_judge_says_yes(
 def test_a_plan_counts_what_is_asked_about_pairs() -> None:
     oracle, contexts = Oracle(), [["Topic 0"], ["Topic 1"]]
     made = Synthesizer(**oracle.settings(), max_tries=1)
-    generation = made._from_contexts(contexts_of(contexts, None), False, [Quota(8)], 4)
+    generation = made._from_contexts(text_sources(contexts, None), False, [Quota(8)], 4)
     plan = generation.plan()
     (pairs,) = (metric for metric in plan.metrics if metric.metric == "Duplicates")
     assert (pairs.asked.least, pairs.asked.most) == (0, 0 + 1 + 2 + 5 * 3)

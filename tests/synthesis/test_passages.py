@@ -18,7 +18,7 @@ from markitdown import converters
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.synthesis.contexts import (
     Neighbours,
-    _split,
+    _heading_sections,
     document_sources,
     flaw,
     passages_of,
@@ -145,7 +145,8 @@ def test_a_parser_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_heading_in_code_is_none_even_where_the_code_has_no_end() -> None:
     text = "a\n# One\n~~~\n# no\n```\n~~~\n## Two\n```\n# no\n"
-    assert [section.text.split("\n")[0] for section in _split(text)] == ["a", "# One", "## Two"]
+    headings = [section.text.split("\n")[0] for section in _heading_sections(text)]
+    assert headings == ["a", "# One", "## Two"]
 
 
 def test_objects_of_other_libraries_are_documents_by_their_shape() -> None:
@@ -174,6 +175,7 @@ def test_objects_of_other_libraries_are_documents_by_their_shape() -> None:
     [
         (["nowhere.md"], "there is no document nowhere.md"),
         ([7], "7 is not a document"),
+        ([["a.md"]], r"'a.md'\] is not a document"),
         ([SimpleNamespace(text="a", metadata={"source": "x"}), Path(__file__)], "not '.py'"),
     ],
 )

@@ -96,6 +96,7 @@ class AttackSurface:
             if could_pass and not prospects.get(verdict, NO_PROSPECT).can_pass:
                 node = next(node for slot, node in self._nodes if slot.name == name)
                 return Aim(name, node.text, best)
+        # No verdict lost the pass: a rating did, or no path is known.
         asking = [(slot.name, node) for slot, node in self._nodes if node.asks]
         rating = [(name, node) for name, node in asking if isinstance(node, RatingNode)]
         if not asking:  # the metric itself is all that there is to name

@@ -101,12 +101,12 @@ class Faults:
         nodes = [node for node in self.nodes if any(node in fault.causes for fault in faults)]
         wrong = sum(fault.wrong for fault in faults)
         by: By = "labels of nodes" if numbers & self._people.keys() else "counterfactuals"
-        if not nodes or wrong < LEAST_WRONG:
-            if not (self.nodes and 0 < wrong < LEAST_WRONG):
-                return NodeBlame((), None, wrong, by)
-            # If as large a share of new cases is wrong; only the labels tried on help.
+        if self.nodes and 0 < wrong < LEAST_WRONG:
+            # So many if as large a share of new cases is wrong; labels that are sealed do not help.
             labels = math.ceil(len(faults) * (LEAST_WRONG / max(wrong, 0.5) - 1) / tried_share)
             return NodeBlame((), None, wrong, by, labels if labels <= MOST_LABELS else None)
+        if not nodes or not wrong:
+            return NodeBlame((), None, wrong, by)
         groups = [self._asking.groups.get(number, number) for number in numbers]
         shares, lead = _ranked_shares(nodes, faults, groups)
         if _is_sure(lead):

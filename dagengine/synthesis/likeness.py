@@ -32,7 +32,7 @@ _DIGITS = 6  # of a cosine: rounding errors must not change an order
 # In scripts without blanks between words each character counts as a word.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
-_ENDS = " .?\u2026\u3002\uff1f\u00bf"
+_ENDS = " .?\u2026\u3002\uff1f\u00bf"  # marks that do not count at the ends of a golden's text
 
 
 def words_in(text: str) -> list[str]:
@@ -43,7 +43,7 @@ def words_in(text: str) -> list[str]:
 class NearDuplicates:
     """Finds texts that are nearly equal to one that was added before (MinHash, LSH).
 
-    The time is linear in the number of texts. Broder 1997, https://doi.org/10.1109/SEQUEN.1997.666900.
+    Takes linear time. Broder 1997, https://doi.org/10.1109/SEQUEN.1997.666900.
     """
 
     def __init__(self) -> None:
@@ -100,16 +100,16 @@ class NearDuplicates:
 
 
 class Directions:
-    """The directions of the vectors of texts; each is compared with all that have as many numbers.
+    """The directions of the vectors of texts; each is compared with all of as many dimensions.
 
-    Vectors with different numbers of numbers are of different models, and never alike.
+    Vectors of different dimensions are of different models, and never alike.
     """
 
     def __init__(self) -> None:
         import numpy
 
         self._numpy: Any = numpy
-        # Both by the size of vectors: a table, of which the first rows are used, and their texts.
+        # Both by the dimensions of vectors: a table, whose first rows are used, and their texts.
         self._rows: dict[int, Any] = {}
         self._places: dict[int, list[int]] = {}
 

@@ -99,6 +99,7 @@ class GrowingRun(RunWriter):
 
     def _end(self, error: BaseException | None) -> None:
         super()._end(error)
+        # The record of this process now says what it spent; those before are added.
         if self._earlier is not None and self._earlier.totals is not None:
             spent = spent_together([self._earlier, self.manifest])
             self.manifest = self.manifest.model_copy(update=spent)

@@ -96,13 +96,12 @@ class _Spotlight:
     def __call__(self, node: BaseNode) -> None:
         if not isinstance(node, AskingNode) or node.prompted:
             return
-        texts = (name for name in ("criteria", "instructions") if hasattr(node, name))
-        attribute = next(texts, None)
-        if attribute is None or not set(self._fields) & set(node.evaluation_params):
+        text = next((name for name in ("criteria", "instructions") if hasattr(node, name)), None)
+        if text is None or not set(self._fields) & set(node.evaluation_params):
             return
         node.name = node.title  # without a name the title comes from the text, which changes now
         note = _MARK_NOTE.format(fields=" and ".join(f"`{field}`" for field in self._fields))
-        setattr(node, attribute, getattr(node, attribute) + note)
+        setattr(node, text, getattr(node, text) + note)
         node.around = (*node.around, self._wrap)
 
     def _wrap(self, work: Work) -> Work:

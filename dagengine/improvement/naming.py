@@ -189,9 +189,9 @@ def _ranked_shares(
     nodes: Sequence[str], faults: Sequence[_CaseFault], groups: Sequence[Hashable]
 ) -> tuple[tuple[NodeShare, ...], Any]:
     """The shares of nodes, the largest first; its lead in each resample of the groups of cases."""
-    # Tables of cases (rows) and nodes (columns); resamples have a weight for each case (columns).
-    causes = numpy.array([[fault.causes[node] for node in nodes] for fault in faults])
-    reached = numpy.array([[fault.reached[node] for node in nodes] for fault in faults])
+    # Two tables of cases (rows) and nodes (columns). In resamples, cases are columns of weights.
+    table = [[(fault.causes[node], fault.reached[node]) for node in nodes] for fault in faults]
+    causes, reached = numpy.moveaxis(numpy.array(table, float), -1, 0).copy()
     columns = indices(groups)
     random, size = numpy.random.default_rng(0), max(columns) + 1
     resamples = random.multinomial(size, [1 / size] * size, size=_RESAMPLES)[:, columns]

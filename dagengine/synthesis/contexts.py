@@ -226,13 +226,14 @@ class Neighbours:
     def of(self, passage: Passage) -> Passage | None:
         """The nearest other passage; None when no other shares a word."""
         index = self._numbers[passage]
-        counts = {word: len(self._passages_with[word]) for word in self._words[index]}
-        shared = [word for word, count in counts.items() if count > 1]
+        shared = [word for word in self._words[index] if len(self._passages_with[word]) > 1]
+        shared.sort(key=lambda word: (len(self._passages_with[word]), word))
         scores: dict[int, float] = {}
-        for word in sorted(shared, key=lambda word: (counts[word], word))[:_TELLING]:
-            # The inverse document frequency of BM25: a word of few passages says most.
-            weight = math.log1p((len(self._passages) - counts[word] + 0.5) / (counts[word] + 0.5))
+        for word in shared[:_TELLING]:
             passages = self._passages_with[word]
+            # The inverse document frequency of BM25: a word of few passages says most.
+            count = len(passages)
+            weight = math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
             start = max(0, bisect_left(passages, index) - _NEAREST // 2)
             for neighbour in passages[start : start + _NEAREST + 1]:
                 scores[neighbour] = scores.get(neighbour, 0.0) + weight
@@ -267,7 +268,8 @@ def read_documents(sources: Any) -> list[ReadResult]:
         else:
             name, text, page = _page(source, len(pages))
             pages.setdefault(name, []).append((text, page))
-    documents += [_document(name, _page_sections(parts)) for name, parts in pages.items()]
+    for name, parts in pages.items():
+        documents.append(_document(name, _page_sections(parts)))
     # Quotas and provenance refer to documents by name.
     (name, count), *_ = Counter(document.name for document in documents).most_common(1) or [("", 0)]
     if count > 1:

@@ -134,7 +134,7 @@ class DailyAccount(Account):
                 raise InputError(f"{self._path} does not say what was spent: {error!r}") from None
 
     def __enter__(self) -> Account:
-        # Sums are only read or changed inside of `with account`, so the next day begins here.
+        # Sums are only read or changed within `with account:`, so the next day begins here.
         day = self._today()
         if day != self._day:
             self._day, self.calls, self.spent = day, 0, 0.0

@@ -61,7 +61,7 @@ def assert_test(
 def assert_at_once(
     test_case: TestCase, metrics: Sequence[Metric], **settings: Unpack[Settings]
 ) -> CaseResult:
-    """The row of a case, judged now, also if it fails; raises AnswerMissingError as above."""
+    """The row of a case, judged now, also if it fails; raises AnswerMissingError, too."""
     __tracebackhide__ = True
     check_settings(assert_at_once, settings)
     session = _session()

@@ -66,6 +66,8 @@ __all__ = [
     "supported_default_criteria",
 ]
 
+# By the name that tests of LangChain's evaluators import.
+_SUPPORTED_CRITERIA = supported_default_criteria()
 _RULES = (
     "What is judged is `actual_output`, an answer to `input`. Y: it meets the criterion, or "
     "where the criterion is a question, the answer to that question is yes. N: it does not, "

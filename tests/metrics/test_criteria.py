@@ -237,6 +237,7 @@ def test_there_are_54_principles_and_they_cannot_be_changed() -> None:
     for name, principle in PRINCIPLES.items():
         assert principle.name == name
         assert principle.critique_request
+        assert principle.revision_request
     with pytest.raises(TypeError):
         PRINCIPLES["harmful1"] = PRINCIPLES["harmful2"]  # type: ignore[index]
 

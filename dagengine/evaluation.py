@@ -393,7 +393,7 @@ class _Saved:
 
     def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool = True) -> None:
         """Write the folder of the run; raises InputError if it cannot be written."""
-        manifest, totals, spent = self._end
+        manifest, totals, spent = self.end
         with RunWriter(folder, manifest, lambda: (totals, spent)) as writer:
             for row in rows:
                 writer.add(row)
@@ -401,11 +401,11 @@ class _Saved:
             write_page_or_warn(folder)
 
     @cached_property
-    def _end(self) -> tuple[Manifest, Totals, tuple[Spent, ...]]:
+    def end(self) -> tuple[Manifest, Totals, tuple[Spent, ...]]:
         """The record without its rows, and what the run spent."""
         manifest = self._target.manifest(self._run, self._data)
         ended = manifest.model_copy(update={"ended": self._ended})
         return ended, self._run.totals, self._run.spent
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_end": self._end}
+        return {"end": self.end}

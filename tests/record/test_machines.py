@@ -62,7 +62,7 @@ def test_the_summary_in_the_folder_is_that_of_the_result(
 def test_a_condition_fails_a_run_exactly_where_it_holds(
     result: EvaluationResult, condition: str, fails: bool
 ) -> None:
-    manifest = result.record.end()[0]  # type: ignore[union-attr]
+    manifest = result.record.end[0]  # type: ignore[union-attr]
     costs = Costs(manifest)
     for row in result:
         costs.add(row)

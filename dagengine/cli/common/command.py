@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, get_type_hints
 
 import typer
@@ -248,10 +248,11 @@ class _PlainCommand(TyperCommand):
         callback: Any = self.callback
         options = _options_class(inspect.unwrap(callback))
         params: list[Any] = self.params
-        for kind in inspect.getmro(options)[:-1] if options else ():
-            texts = _field_texts(kind.__module__).get(kind.__name__, {})
-            for param in params:
-                param.help = param.help or texts.get(param.name)
+        with suppress(OSError):  # an installation without sources has no texts
+            for kind in inspect.getmro(options)[:-1] if options else ():
+                texts = _field_texts(kind.__module__).get(kind.__name__, {})
+                for param in params:
+                    param.help = param.help or texts.get(param.name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         self.read_texts()

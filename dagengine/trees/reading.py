@@ -350,14 +350,16 @@ class _Tree:
     def _target(self, data: Mapping[str, Any], where: str) -> Any:
         """The score, node or metric that a verdict leads to."""
         score, child = data.get("score"), data.get("child")
-        if (child is None) != ("score" in data and (child is None or score is not None)):
-            count = "neither" if child is None else "both"
-            raise InputError(f"{where}: a verdict has a score or a child; this one has {count}")
+        mistake = f"{where}: a verdict has a score or a child; this one has"
         if child is None:
+            if "score" not in data:
+                raise InputError(f"{mistake} neither")
             if score is not None and (type(score) is not int or not 0 <= score <= 10):
                 path = key(where, "score")
                 raise InputError(f"{path}: a whole number from 0 to 10; got {score!r:.80}")
             return score
+        if score is not None:
+            raise InputError(f"{mistake} both")
         path = key(where, "child")
         if _require_kind(child, dict, path).get("type") == "node":
             return self._node_at(_reference(child, path), key(path, "ref"))

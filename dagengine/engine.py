@@ -262,8 +262,8 @@ class Engine(_Judges):
         """The error of whoever gets no row, with what ended the run as its cause."""
         cause: BaseException | None = None
         for holder in (self._root._kept, self._kept):
-            if holder is not None and holder.over.is_set():
-                cause = holder.error or cause
+            if holder is not None and holder.over.is_set() and holder.error is not None:
+                cause = holder.error
         closed = EngineClosedError(f"the engine has ended: {cause}" if cause else _CLOSED)
         closed.__cause__ = cause
         return closed

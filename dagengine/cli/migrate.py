@@ -255,25 +255,30 @@ def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
     of_ragas = name in RENAMED["ragas"] or name in ("FactualCorrectness", "evaluate")
     if "llm" in named and of_ragas:
         yield f"{name}: llm= is model= here, a name or an object with `generate`"
-    match name, first:
-        case "ArenaGEval", _:
+    if name in ("pull", "push"):  # a data set by its name in a service
+        if "alias" in named or (isinstance(first, ast.Constant) and isinstance(first.value, str)):
+            yield f"{name}: {why_no_name(name)}"
+    elif name in ("load_evaluator", "load_evaluators"):
+        yield from _evaluator_notes(first)
+    else:
+        yield from _metric_notes(name, first or named.get("threshold"), named, deepeval)
+
+
+def _metric_notes(
+    name: str, threshold: ast.expr | None, named: Mapping[str, ast.expr], deepeval: Version | None
+) -> Iterator[str]:
+    """Notes on a metric whose scores are others than deepeval's were, by its version."""
+    match name:
+        case "ArenaGEval":
             yield "ArenaGEval: a win needs more than half of the orders, else a tie"
-        case "GEval", _ if "rubric" in named and _is_before(_OWN_RANGE, deepeval):
+        case "GEval" if "rubric" in named and _is_before(_OWN_RANGE, deepeval):
             when = f"in deepeval {_version_words(deepeval)}" if deepeval else "up to deepeval 3.3.6"
             yield (
                 f"GEval: {when} the score was divided by 10; here it is the share of the rubric's "
                 f"own range, as from 3.3.9 on{text_if(not deepeval, f' {_ASK}')}"
             )
-        case "load_evaluator" | "load_evaluators", _:
-            yield from _evaluator_notes(first)
-        case "pull" | "push", ast.Constant(value=str()):  # a data set by its name in a service
-            yield f"{name}: {why_no_name(name)}"
-        case "pull" | "push", _ if "alias" in named:
-            yield f"{name}: {why_no_name(name)}"
-        case _ if name in _REVERSED and _is_before(_ONE_IS_BEST, deepeval):
-            threshold = first or named.get("threshold")
-            if threshold is not None:
-                yield f"{name}: {_threshold_note(threshold, deepeval)}"
+        case _ if name in _REVERSED and threshold and _is_before(_ONE_IS_BEST, deepeval):
+            yield f"{name}: {_threshold_note(threshold, deepeval)}"
 
 
 def _is_before(first: Version, deepeval: Version | None) -> bool:

@@ -106,8 +106,11 @@ class AbsentAttributeError(AttributeError):
         message = f"{shown} has no attribute {self._name!r}"
         if self._name.startswith("__"):
             return message
-        hint = self._hint or answer_attribute(self._name) or _public_names(self._owner)
-        return f"{message}; {hint}"
+        if hint := self._hint or answer_attribute(self._name):
+            return f"{message}; {hint}"
+        parts = vars(kind)
+        names = parts.get("__pydantic_fields__") or parts.get("_member_map_") or dir(self._owner)
+        return f"{message}; it has {', '.join(name for name in names if not name.startswith('_'))}"
 
 
 def answer_argument(name: str) -> str | None:
@@ -178,12 +181,6 @@ def _is_imported() -> bool:
     while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "dagengine":
         frame = frame.f_back
     return frame is not None and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
-
-
-def _public_names(owner: Any) -> str:
-    parts = vars(owner if isinstance(owner, type) else type(owner))
-    names = parts.get("__pydantic_fields__") or parts.get("_member_map_") or dir(owner)
-    return f"it has {', '.join(name for name in names if not name.startswith('_'))}"
 
 
 def _what_is_there(module: str, name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from dagengine import metrics as _metrics
 from dagengine.data.app import App
-from dagengine.data.cases import read_cases, strict
+from dagengine.data.cases import read_cases, valid_cases
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
 from dagengine.graph.judging import Quotes
@@ -335,7 +335,7 @@ def load_function(target: str, name: str) -> Any:
 
 def load_cases(path: str | Path) -> list[TestCase]:
     """All test cases of a file; raises InputError that names the first invalid line."""
-    cases: list[Any] = list(strict(read_cases(path)))
+    cases: list[Any] = list(valid_cases(read_cases(path)))
     if not cases:
         raise InputError(f"{path} has no test cases")
     return cases

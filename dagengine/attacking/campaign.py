@@ -53,7 +53,7 @@ from dagengine.attacking.trials import (
     share_of,
 )
 from dagengine.compiler.plan import compile_metrics
-from dagengine.data.cases import AsyncCases, read_cases, strict
+from dagengine.data.cases import AsyncCases, read_cases, valid_cases
 from dagengine.errors import InputError
 from dagengine.estimate.counting import forecast, judges_of
 from dagengine.estimate.estimates import Forecast
@@ -199,7 +199,7 @@ async def a_attack(
     read = read_cases(test_cases)
     if isinstance(read, AsyncCases):
         raise InputError("attacks need all cases before the first: give a file or a list")
-    cases = cast(list[TestCase], [*strict(read)])
+    cases = cast(list[TestCase], [*valid_cases(read)])
     plan = AttackPlan(
         select_families(families, attacks), None if fields is None else tuple(fields),
         tuple(positions), sample, seed, tuple(defend), judges or {}, line,

@@ -82,7 +82,7 @@ def check(options: CheckOptions) -> None:
 
 def _data_problems(plan: Plan, cases: Cases, is_table: bool) -> Iterator[Problem]:
     """Problems of cases for metrics; raises InputError for cases that cannot be read."""
-    from dagengine.data.cases import strict
+    from dagengine.data.cases import valid_cases
     from dagengine.estimate.case_warnings import concerns, example_lines, missing_fields
     from dagengine.execution.local_executor import check_cases
     from dagengine.traces.trace_cases import TraceCases
@@ -91,9 +91,9 @@ def _data_problems(plan: Plan, cases: Cases, is_table: bool) -> Iterator[Problem
         for line in cases.mapping():
             say(line)
     check_cases(plan, cases.check())
-    for line in (*missing_fields(plan, strict(cases)), *concerns(plan, strict(cases))):
+    for line in (*missing_fields(plan, valid_cases(cases)), *concerns(plan, valid_cases(cases))):
         yield Problem("missing-field", cases.name, line, "", "warning")
-    for line in example_lines(plan, enumerate(strict(cases))):
+    for line in example_lines(plan, enumerate(valid_cases(cases))):
         yield Problem("example-in-data", cases.name, line, "", "warning")
 
 

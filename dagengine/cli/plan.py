@@ -77,7 +77,7 @@ def plan(options: PlanOptions) -> None:
     run itself.
     """
     from dagengine.compiler.plan import compile_metrics
-    from dagengine.data.cases import read_cases, strict
+    from dagengine.data.cases import read_cases, valid_cases
     from dagengine.estimate.case_warnings import example_lines, fields_before, too_long_cases
     from dagengine.estimate.counting import estimate, judges_of, verdicts_of
     from dagengine.estimate.screen import Assumptions, as_dict, print_estimate
@@ -105,7 +105,7 @@ def plan(options: PlanOptions) -> None:
         "asked": judges if any(asked.capabilities.decides for asked in judges) else (),
         "max_in_flight": limits.max_in_flight,
     }
-    forecast = estimate(compiled, cast("Iterable[TestCase]", strict(cases)), **settings)
+    forecast = estimate(compiled, cast("Iterable[TestCase]", valid_cases(cases)), **settings)
     latency, speeds = options.pace(judges)
     answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
     names = tuple(map(display_name, judges))
@@ -153,7 +153,7 @@ def _in_batches(
 ) -> list[str]:
     """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
     from dagengine.compiler.plan import compile_metrics
-    from dagengine.data.cases import strict
+    from dagengine.data.cases import valid_cases
     from dagengine.estimate.counting import estimate
     from dagengine.estimate.estimates import Forecast
     from dagengine.graph.rewriting import Rewriting, SpecMetric
@@ -171,7 +171,7 @@ def _in_batches(
         copies = [SpecMetric(rewriting.spec(metric.spec())) for metric in metrics]
         if not rubrics:
             return []
-        readable = cast("Iterable[TestCase]", strict(cases))
+        readable = cast("Iterable[TestCase]", valid_cases(cases))
         forecast = estimate(compile_metrics(copies), readable, **settings)
         money = Forecast(words, forecast, budget.names).cost(budget.prices)
         paid = "" if money is None else f", {money:,.2f} US dollars"

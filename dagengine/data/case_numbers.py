@@ -1,8 +1,8 @@
-"""Which case a row of another table is about, and which cases are one and the same to a judge.
+"""The case that a row of labels or verdicts is about, and a digest of what judges read of a case.
 
-Rows of labels and verdicts call a case by its name or by its place (its number in the data set,
-from 0). All rows of one file do it in the same way. Two cases are equal if everything that is read
-of them is equal; their names do not matter.
+Such a row calls its case by name or by place (its number in the data set, from 0). All rows of one
+file do it in the same way. Two cases are equal to a judge if everything that it reads of them is
+equal; their names do not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dagengine.prompts.evidence import as_data
 from dagengine.test_case import TestCase, case_label, read_field
 
 _LISTED = 4  # places that a message lists
-_NAME, _PLACE = "the name of a case", "only a place (from 0)"
+_NAME, _PLACE = "the name of a case", "only a place (from 0)"  # what a cell is, in messages
 # Also of a column with gaps (3.0), and with zeros that a spreadsheet takes away (007).
 _WHOLE = re.compile(r"\s*\+?0*(\d+)(?:\.0*)?\s*")
 JUDGED = (
@@ -41,16 +41,17 @@ def whole_number(cell: Any) -> int | None:
 
 def is_gap(cell: Any) -> bool:
     """Whether a cell says nothing: None, an empty text, or NaN."""
-    return math.isnan(cell) if isinstance(cell, float) else cell is None or cell == ""
+    return cell is None or cell == "" or (isinstance(cell, float) and math.isnan(cell))
 
 
 def named_cells(row: Mapping[Any, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The cells of a row by column, of `names` those that it has; None for a cell that is a gap.
+    """The cells in the columns called `names`, by name; None for a gap, nothing without a column.
 
-    Small and capital letters are equal. Raises ValueError if a name may mean two columns.
+    `names` are in small letters; the letters of columns may be capital, with blanks around them.
+    Raises ValueError if a name may mean two columns.
     """
-    columns = _columns_of(tuple(names), tuple(row))
-    return {name: None if is_gap(row[own]) else row[own] for name, own in columns.items()}
+    cells = {name: row[column] for name, column in _columns_of(tuple(names), tuple(row)).items()}
+    return {name: None if is_gap(cell) else cell for name, cell in cells.items()}
 
 
 @lru_cache(64)  # All rows of a table have the same columns.
@@ -61,11 +62,11 @@ def _columns_of(names: tuple[str, ...], columns: tuple[Any, ...]) -> dict[str, A
         by_spelling.setdefault(str(column).strip().casefold(), []).append(column)
     columns_by_name: dict[str, Any] = {}
     for name in names:
-        own = [name] if name in columns else by_spelling.get(name, [])
-        if len(own) > 1:
-            raise ValueError(f"{' and '.join(map(repr, own))} may both be `{name}`: rename one")
-        if own:
-            columns_by_name[name] = own[0]
+        matches = [name] if name in columns else by_spelling.get(name, [])
+        if len(matches) > 1:
+            raise ValueError(f"{' and '.join(map(repr, matches))} may both be `{name}`: rename one")
+        if matches:
+            columns_by_name[name] = matches[0]
     return columns_by_name
 
 
@@ -74,15 +75,16 @@ class Places:
 
     def __init__(self, cases: Sequence[TestCase]) -> None:
         self._end = len(cases) or math.inf  # without any cases every whole number is a place
-        self._by_name: dict[str | int | None, list[int]] = {}
+        self._by_name: dict[str, list[int]] = {}
+        # Names that are whole numbers, in all their forms (7, "007"); None is never a key.
+        self._by_number: dict[int | None, list[int]] = {}
+        self._by_cell: dict[str, int] = {}  # the answers of `of` so far
         self._first_rows: dict[str, str] = {}  # in words, the first by name and the first by place
-        self._by_cell: dict[str, int] = {}  # of cells that were looked up before
         for index, case in enumerate(cases):
             name = case_label(case, index)
             self._by_name.setdefault(name, []).append(index)
-            # A name that is a whole number is also found in its other forms (7, "007").
             if (number := whole_number(name)) is not None:
-                self._by_name.setdefault(number, []).append(index)
+                self._by_number.setdefault(number, []).append(index)
 
     def has_name(self, cell: Any) -> bool:
         """Return whether a case is called so."""
@@ -90,10 +92,10 @@ class Places:
 
     def _places_of_name(self, cell: Any) -> list[int]:
         """All cases of a name; the very same text goes before another form of the number."""
-        return self._by_name.get(str(cell)) or self._by_name.get(whole_number(cell), [])
+        return self._by_name.get(str(cell)) or self._by_number.get(whole_number(cell), [])
 
     def of(self, cell: Any, where: str = "a row") -> int:
-        """The place of the case that a cell names; without any cases every whole number is a place.
+        """The place of the case that a cell calls by name or by place.
 
         `where` is the position of the row in its file. Raises ValueError for what is no name and no
         place, for the name of several cases, and for a name after rows with places, or the reverse.
@@ -112,28 +114,28 @@ class Places:
                 "in every row"
             )
         if named:
-            kind, number = _NAME, named[0]
+            kind, opposite, number = _NAME, _PLACE, named[0]
         elif number is not None and number < self._end:
-            kind = _PLACE
+            kind, opposite = _PLACE, _NAME
         else:
-            hint = near_hint(name, (key for key in self._by_name if isinstance(key, str)))
+            hint = near_hint(name, self._by_name)
             raise ValueError(f"no case has the name or the place {name!r}{hint}")
-        row = self._first_rows.get(_PLACE if named else _NAME)
-        if row is not None:
+        if opposite in self._first_rows:
             raise ValueError(
-                f"{name!r} is {kind}, but {row}: write names in all rows, or places in all rows"
+                f"{name!r} is {kind}, but {self._first_rows[opposite]}: write names in all rows, "
+                "or places in all rows"
             )
         self._first_rows.setdefault(kind, f"{name!r} ({where}) is {kind}")
         return self._by_cell.setdefault(name, number)
 
 
 def read_digest(case: TestCase, paths: Collection[str], *, blanks: bool = True) -> str:
-    """SHA-256 (hex) of what is read of a case: its values at `paths`, or all of `JUDGED`.
+    """SHA-256 (hex) of what is read of a case: its values at `paths`; if there are none, `JUDGED`.
 
     Equal in every process. Without `blanks`, texts that differ in blanks only have one digest.
     """
     text = json.dumps([as_data(read_field(case, path)) for path in sorted(paths) or JUDGED])
     if not blanks:
-        # JSON writes the blanks inside of a text as \n, \r and \t.
+        # JSON writes line breaks and tabs inside of a text as \n, \r and \t.
         text = re.sub(r"(?:\\[nrt]|\s)+", "", text)
     return hashlib.sha256(text.encode()).hexdigest()

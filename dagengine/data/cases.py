@@ -1,4 +1,4 @@
-"""Test cases and goldens from any source: `read_cases`.
+"""Test cases and goldens from any source (`read_cases`), and the parts of a data set (`Shard`).
 
 A row that is not a test case becomes an `InvalidCase` in its place. So one invalid line near the
 end of a long file costs one row of the results and not the run. The first rows are checked before
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from dagengine.data.converter import Converter, Item, guess, no_case
+from dagengine.data.converter import Converter, Item, no_case, suggest_mapping
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.presets import preset_called
 from dagengine.data.readers import Record, Table, table_by, table_of
@@ -44,22 +44,22 @@ class Cases:
         return self._table.count()
 
     def check(self) -> list[Item]:
-        """The cases in the first 1000 rows (of a list: in all); none is invalid.
+        """Check the first 1000 rows (of a list: all), and return the cases in them.
 
-        A source that can be read only once is left alone. Raises InputError for the first
-        invalid row, for an empty file and for a mapped column that no row has.
+        Raises InputError for the first invalid row, for an empty file and for a mapped column that
+        no row has. A source that can be read only once is left alone, and gives no case.
         """
-        if self._table.checked == 0:
+        if self._table.checkable == 0:
             return []
-        records = list(itertools.islice(self._table.read(), self._table.checked))
+        records = list(itertools.islice(self._table.read(), self._table.checkable))
         if not records and self._table.name:
             raise InputError(f"{self._table.name} has no test cases")
         self._convert.check_columns(records)
         items = list(map(self._convert, records))
         try:
-            return list(strict(items))
+            return list(valid_cases(items))
         except InputError as error:
-            raise InputError(f"{error}{guess(self._convert, records)}") from None
+            raise InputError(f"{error}{suggest_mapping(self._convert, records)}") from None
 
 
 class AsyncCases:
@@ -75,7 +75,7 @@ class AsyncCases:
         return self
 
     async def __anext__(self) -> Item:
-        # Not before somebody reads, so that a source that nobody reads is not begun.
+        # A source that nobody reads is not begun.
         if self._rows is None:
             self._rows = aiter(self._source)
         row = await anext(self._rows)
@@ -88,7 +88,7 @@ class AsyncCases:
             await close()
 
 
-class _Reading(TypedDict, total=False):
+class _Reading(TypedDict, total=False):  # the keyword arguments of `read_cases`
     map: Mapping[str, str | None] | None
     delimiters: Mapping[str, str] | None
     goldens: bool
@@ -129,29 +129,33 @@ def read_cases(
         return source
     if isinstance(source, (*CASE_TYPES, *GOLDEN_TYPES)):
         raise InputError(f"test_cases must be a list of test cases, got {source!r:.80}")
-    if isinstance(source, type) or hasattr(source, "spec"):
+    if isinstance(source, type) or hasattr(source, "spec"):  # a class, or a metric
         raise InputError(f"test_cases must be a list of test cases: {no_case(source)}")
-    renamed = {column: field or None for column, field in (map or {}).items()}
-    convert = Converter(renamed, dict(delimiters or {}), goldens, others, preset)
+    fields = {column: field or None for column, field in (map or {}).items()}  # "" is as None
+    convert = Converter(fields, dict(delimiters or {}), goldens, others, preset)
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)
-    if (read := preset_called(preset).read) and isinstance(source, str | Path):
-        return Cases(table_by(read, Path(source), str(preset)), convert)
+    read_file = preset_called(preset).read  # packages may offer a function instead of columns
+    if read_file and isinstance(source, str | Path):
+        return Cases(table_by(read_file, Path(source), str(preset)), convert)
     return Cases(table_of(source), convert)
 
 
-def strict(cases: Iterable[Item]) -> Iterator[TestCase | Golden | ConversationalGolden]:
-    """All cases; raises InputError at the first invalid row, and skips those without texts."""
-    for case in cases:
-        if not isinstance(case, InvalidCase):
-            yield case
-        elif not case.nothing_to_judge:
-            raise InputError(str(case))
+def valid_cases(items: Iterable[Item]) -> Iterator[TestCase | Golden | ConversationalGolden]:
+    """The cases; raises InputError at the first invalid row, and skips traces without texts."""
+    for item in items:
+        if not isinstance(item, InvalidCase):
+            yield item
+        elif not item.nothing_to_judge:
+            raise InputError(str(item))
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The part `number` (1, 2, …) of `count` parts; raises InputError for one there is not."""
+    """Every `count`-th case, from the case `number` (1 is the first) on.
+
+    Raises InputError unless `number` is from 1 to `count`.
+    """
 
     number: int = 1
     count: int = 1
@@ -165,7 +169,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """From what people type: `2/4`; raises InputError for anything else."""
+        """Read a shard as people type it, `2/4`; raises InputError for anything else."""
         if not re.fullmatch(r"\d{1,9}/\d{1,9}", text, re.ASCII):
             raise InputError(
                 f"write a shard as I/N, for instance 2/4 (the second of four), not {text}"
@@ -178,13 +182,13 @@ class Shard:
 
     @property
     def first(self) -> int:
-        """The index of its first case; every `count`-th from there on belongs to it."""
+        """The index, from 0, of its first case."""
         return self.number - 1
 
     def part_of(self, items: Iterable[T]) -> Iterator[T]:
-        """Its items of all."""
+        """The items that are in this shard, of the `items` of all shards."""
         return itertools.islice(items, self.first, None, self.count)
 
     def size(self, total: int | None) -> int | None:
-        """Number of items, of so many, in this shard."""
+        """The number of items in this shard, if all shards have `total` together."""
         return None if total is None else len(range(self.first, total, self.count))

@@ -312,7 +312,7 @@ def pair(column: str, value: str) -> str:
     return shlex.quote(f"{column}={value}")
 
 
-def guess(convert: Converter, records: Sequence[Record]) -> str:
+def suggest_mapping(convert: Converter, records: Sequence[Record]) -> str:
     """Words for an error about rows: a mapping with which all are cases; empty for none."""
     rows: list[Any] = [record.value for record in records]
     if not convert.others or not all(isinstance(row, Mapping) for row in rows):

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel
 
-from dagengine.data.cases import read_cases, strict
+from dagengine.data.cases import read_cases, valid_cases
 from dagengine.data.converter import FIELD_OF
 from dagengine.data.golden import GOLDEN_TYPES
 from dagengine.data.json_lines import finite
@@ -90,7 +90,7 @@ def load_named(
     }
     cases = read_cases(source, map=every, delimiters=split, goldens=goldens, others=False)
     cases.check()
-    return list(strict(cases))
+    return list(valid_cases(cases))
 
 
 def hugging_face(dataset: Any, split: str | None) -> Any:

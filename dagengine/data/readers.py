@@ -139,13 +139,13 @@ class Record(NamedTuple):
 class Table:
     """A source of records.
 
-    `checked` is how many rows may be looked at beforehand: none of a source that can be read
+    `checkable` is how many rows may be looked at beforehand: none of a source that can be read
     only once, all (None) of a list. `count` gives the number of rows without reading them as
     cases (None: unknown). `typed` and `plain` are as a Converter has them.
     """
 
     read: Callable[[], Iterator[Record]]
-    checked: int | None
+    checkable: int | None
     count: Callable[[], int | None]
     name: str = ""
     typed: bool = True
@@ -173,8 +173,8 @@ def table_of(source: Any, word: str = "case") -> Table:
         rows = partial(_frame_rows, source, names)
         return Table(lambda: _number_rows(rows()), CHECKED, lambda: len(source), typed=False)
     if isinstance(source, Iterable) and not isinstance(source, Mapping):
-        checked = None if isinstance(source, Sequence) else 0
-        return Table(lambda: _number_rows(source, word), checked, lambda: _length(source))
+        checkable = None if isinstance(source, Sequence) else 0
+        return Table(lambda: _number_rows(source, word), checkable, lambda: _length(source))
     raise InputError(
         f"cannot read cases from {source!r:.80}: give a file, a list or an (async) iterable of "
         "test cases or dicts, a data frame, or one split of a Hugging Face data set"
@@ -239,8 +239,8 @@ def table_by(reader: Callable[[Path], Iterable[Any]], path: Path, name: str) -> 
 
     if not path.exists():
         raise InputError(f"there is no file {path}")
-    checked = CHECKED * path.is_file()  # a pipe can be read only once
-    return Table(lambda: _number_rows(rows(), f"{path} row"), checked, lambda: None, str(path))
+    checkable = CHECKED * path.is_file()  # a pipe can be read only once
+    return Table(lambda: _number_rows(rows(), f"{path} row"), checkable, lambda: None, str(path))
 
 
 def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:

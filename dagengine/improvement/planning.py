@@ -19,7 +19,7 @@ import networkx as nx
 
 from dagengine.compiler.plan import Plan, compile_metrics
 from dagengine.data.case_numbers import read_digest
-from dagengine.data.cases import read_cases, strict
+from dagengine.data.cases import read_cases, valid_cases
 from dagengine.errors import InputError
 from dagengine.estimate.counting import estimate, forecast
 from dagengine.estimate.estimates import NO_QUESTIONS, Bounds, Estimate
@@ -104,7 +104,7 @@ class Search:
         sealed: float = 0.4,
     ) -> Search:
         """Read labels and split the cases; raises InputError for what cannot be improved."""
-        cases: list[Any] = list(strict(read_cases(test_cases)))
+        cases: list[Any] = list(valid_cases(read_cases(test_cases)))
         if not isinstance(metric, BaseMetric):
             raise InputError(f"improve takes one metric, got {metric!r:.80}")
         if times < 1 or proposals < 0:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.data import Cases, ConversationalGolden, Golden, read_cases
-from dagengine.data.cases import strict
+from dagengine.data.cases import valid_cases
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.test_case import (
     ArenaTestCase,
@@ -382,7 +382,10 @@ def test_lone_surrogates_and_a_mark_of_the_byte_order_are_read(tmp_path: Path) -
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"input": "a"}\n{"input": "\\ud800"}')
     assert [case.message for case in read_cases(path) if isinstance(case, InvalidCase)] == []
-    assert list(strict(read_cases(path))) == [LLMTestCase(input="a"), LLMTestCase(input="\ud800")]
+    assert list(valid_cases(read_cases(path))) == [
+        LLMTestCase(input="a"),
+        LLMTestCase(input="\ud800"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -405,9 +408,9 @@ def test_a_file_without_cases_is_refused_beforehand(
 
 def test_loading_a_whole_file_stops_at_its_first_bad_line(tmp_path: Path) -> None:
     good = ['{"input": "a"}'] * 1500
-    assert len(list(strict(read_cases(lines(tmp_path / "a.jsonl", *good))))) == 1500
+    assert len(list(valid_cases(read_cases(lines(tmp_path / "a.jsonl", *good))))) == 1500
     with pytest.raises(InputError, match="line 1501: the field 'input' is missing"):
-        list(strict(read_cases(lines(tmp_path / "a.jsonl", *good, "{}"))))
+        list(valid_cases(read_cases(lines(tmp_path / "a.jsonl", *good, "{}"))))
 
 
 @given(st.text(string.printable, max_size=40))

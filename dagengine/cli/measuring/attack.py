@@ -85,7 +85,7 @@ def attack(options: AttackOptions) -> None:
     from dagengine.attacking.attack_report import screen, write_attack
     from dagengine.attacking.campaign import AttackPlan, forecasts
     from dagengine.attacking.families import read_attacks, select_families
-    from dagengine.data.cases import strict
+    from dagengine.data.cases import valid_cases
     from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     conditions = [*map(parse_fail_if, options.fail_if or ())]
@@ -103,7 +103,7 @@ def attack(options: AttackOptions) -> None:
     )
     metrics = options.load_metrics(options.metrics)
     read = options.cases()
-    cases = cast("list[TestCase]", list(strict(read)))
+    cases = cast("list[TestCase]", list(valid_cases(read)))
     if not cases:
         raise InputError(f"{read.name} has no cases: there is nothing to attack")
     require_benchmark_extra()

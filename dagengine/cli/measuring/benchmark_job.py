@@ -203,7 +203,7 @@ class BenchmarkJob:
     @classmethod
     def of(cls, options: BenchmarkOptions) -> BenchmarkJob:
         """The questions to ask; raises BadParameter and InputError for invalid options."""
-        from dagengine.data.cases import strict
+        from dagengine.data.cases import valid_cases
         from dagengine.loading import load_judge
 
         if options.verdicts is not None and options.data is None:
@@ -217,7 +217,7 @@ class BenchmarkJob:
                 "judge"
             )
         metrics = options.load_metrics(options.metrics)
-        cases: list[Any] = list(strict(options.cases_in(options.data)))
+        cases: list[Any] = list(valid_cases(options.cases_in(options.data)))
         if not cases:
             raise InputError(f"{options.data} has no cases: there is nothing to measure")
         names = options.judge or ()

@@ -157,13 +157,13 @@ class CheckOptions(shared.ColumnOptions, shared.NamedJudge):
     def longest_text(self) -> str:
         """The texts of the longest test case; empty without test cases."""
         from dagengine.checkup.sections import longest_text
-        from dagengine.data.cases import strict
+        from dagengine.data.cases import valid_cases
 
         if self.data is None:
             return ""
         cases = self.cases_in(self.data)
         cases.check()
-        return longest_text(cast("Iterable[TestCase]", strict(cases)))
+        return longest_text(cast("Iterable[TestCase]", valid_cases(cases)))
 
 
 @app.command()

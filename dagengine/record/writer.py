@@ -1,4 +1,4 @@
-"""A run folder as it is written: while the run continues, and whole at whatever moment it ends."""
+"""A run folder as it is written: row by row, and readable at whatever moment the run ends."""
 
 from __future__ import annotations
 
@@ -32,10 +32,8 @@ from dagengine.system.regular_files import is_there, remove, write_whole
 
 MANIFEST, ROWS, CASES, TIMES = "run.json", "results.jsonl", "cases.jsonl", "times.jsonl"
 SUMMARY = "summary.json"
-# What is made of a finished run; of an earlier one it would say what is not so any more.
-_MADE = (SUMMARY, "report.html")
-
-
+# Files that are made of all rows: those of an earlier run would say what is not so any more.
+_MADE_OF_ROWS = (SUMMARY, "report.html")
 _MakeLine = Callable[[], dict[str, Any]]
 
 
@@ -44,8 +42,7 @@ class RunWriter:
 
     In an empty folder `run.json` stands from the beginning. What an earlier run left is kept
     until there is a first row; labels are always kept. On the way out `run.json` is replaced as
-    a whole, with how the run ended. `results` is another file for the rows. Inside the block it is
-    the only writer of the folder, unless the caller is (`held`, see `sole_writer`).
+    a whole, with how the run ended. Inside the block it is the only writer of the folder.
     """
 
     def __init__(
@@ -58,12 +55,13 @@ class RunWriter:
         held: bool = False,
         emptied: bool = True,
     ) -> None:
-        """Raises InputError for a results file of an unknown kind, and for a field to hide (the
-        manifest's `redacted`) that no case has. Raises it too if files would be lost that no run
-        has written.
+        """Take a folder for a run, and write nothing yet.
 
-        `spent` is asked in the end for what the run asked and used. Rows of a folder that is not
-        `emptied` stay: see `GrowingRun`.
+        `spent` is asked in the end for what the run asked and used. `results` is another file for
+        the rows. With `held` the caller is the only writer already (`sole_writer`). Without
+        `emptied` the rows in the folder stay (`GrowingRun`). Raises InputError for a results file
+        of an unknown kind, for a field to hide (the manifest's `redacted`) that no case has, and
+        if files would be lost that no run has written.
         """
         self.folder = Path(folder)
         require_own(self.folder)
@@ -80,7 +78,7 @@ class RunWriter:
         # A run that continues an earlier one, and rows that are not lines, have no columns.
         lines = emptied and self.rows.path.suffix == ".jsonl"
         self._columns = ColumnsWriter(self.folder, self.manifest, wanted=lines)
-        self._last = -1
+        self._last = -1  # the index of the last row in the file
         self._summing = Summing()
         self._costs = Costs(self.manifest)
         self._begun = False
@@ -106,11 +104,11 @@ class RunWriter:
         Raises InputError naming the file that cannot be written.
         """
         # The row is last: a kill in between leaves a case without its row, which readers pass over.
-        shown, line = self._put_beside(row, LinesInOrder.write)
+        shown, case = self._put_case_and_times(row, LinesInOrder.write)
         start = self.rows.size
         self.rows.add(shown)
         with self.rows.explain_errors(self._columns.path):
-            self._columns.add(shown, line if self.manifest.texts else {}, start)
+            self._columns.add(shown, case if self.manifest.texts else {}, start)
         self._summing.add(shown)
         self._costs.add(row)
         self._last = row.index
@@ -120,36 +118,43 @@ class RunWriter:
         """Let a finished row wait for earlier ones; raises InputError as `add` does."""
         if row.index <= self._last:
             return  # its line is in the file already
-        shown, _ = self._put_beside(row, LinesInOrder.keep)
+        shown, _ = self._put_case_and_times(row, LinesInOrder.keep)
         self.rows.keep(shown)
 
-    def _put_beside(
+    def figures(self) -> Figures:
+        """Figures of the run so far."""
+        return Figures(self._summing.result(), self._spent()[0], self._costs)
+
+    def _put_case_and_times(
         self, row: CaseResult, put: Callable[[LinesInOrder, int, _MakeLine], None]
     ) -> tuple[CaseResult, dict[str, Any]]:
-        """Write or keep (`put`) a case and its times; returns row and case as they are shown."""
+        """Write or keep (`put`) a case and its times; returns row and case without hidden fields.
+
+        A line is made only if `put` needs it: the line of a case that was kept is made already.
+        """
         if not self._begun:
             self._begin()
         shown, case = self._hiding.hide(row)
-        makes: dict[LinesInOrder, _MakeLine] = {}
+        makers: list[tuple[LinesInOrder, _MakeLine]] = []
         if self.manifest.texts:
-            makes[self._cases] = lambda: case
-        makes[self._times] = lambda: {"index": row.index, **times_of(shown)}
-        for lines, make in makes.items():
+            makers.append((self._cases, lambda: case))
+        makers.append((self._times, lambda: {"index": row.index, **times_of(shown)}))
+        for lines, make_line in makers:
             with self.rows.explain_errors(lines.path):
-                put(lines, row.index, make)
+                put(lines, row.index, make_line)
         return shown, case
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         with self._locks:
-            if not self._begun and kind is not None:
-                return  # nothing came, and what an earlier run left is as it was
             if not self._begun:
+                if kind is not None:
+                    return  # no row came, and what an earlier run left is as it was
                 self._begin()
             try:
                 # Columns are after the lines: they are marked with their final sizes and hashes.
-                # The record is last: where it says that the run has ended all else is whole.
+                # The record is last: if it says that the run has ended, all else is whole.
                 self.rows.close()
                 for lines in (self._cases, self._times):
                     with self.rows.explain_errors(lines.path):
@@ -162,19 +167,20 @@ class RunWriter:
                     raise  # otherwise the first error says more
 
     def _begin(self) -> None:
-        """Make the folder this run's own."""
+        """Make the folder this run's own: remove what an earlier run left, and write the record."""
         self._begun = True
         with self.rows.explain_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            texts = (self.folder / CASES, self.folder / TIMES)
+            made = map(self.folder.joinpath, _MADE_OF_ROWS)
+            files = (self.folder / CASES, self.folder / TIMES)
             # Also half of a file of columns, which a killed run leaves under its other name.
-            earlier = (*texts, *map(beside, texts), *columns_in(self.folder))
-            for path in (*map(self.folder.joinpath, _MADE), *earlier):
+            for path in (*made, *files, *map(beside, files), *columns_in(self.folder)):
                 remove(path)
         # From here on a kill leaves a record without an end: the run counts as unfinished.
         self._replace(self.manifest.model_copy(update={"ended": None}))
 
     def _end(self, error: BaseException | None) -> None:
+        """Write the summary, then the record, which says how the run ended."""
         totals, spent = self._spent()
         judges, usage = spending_of_judges(spent, self.manifest.judges)
         summary = self._summing.result()
@@ -197,15 +203,11 @@ class RunWriter:
         self.manifest = self.manifest.model_copy(update=ended)
         path = self.folder / SUMMARY
         with self.rows.explain_errors(path):
-            shown = {"identity", "model", "standing"}
-            facts = [judge.model_dump(mode="json", include=shown) for judge in judges]
+            fields = {"identity", "model", "standing"}
+            facts = [judge.model_dump(mode="json", include=fields) for judge in judges]
             figures = {"format": FORMAT, "exit": exit_, "judges": facts, **summary.as_dict()}
             write_whole(path, json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
         self._replace(self.manifest)
-
-    def figures(self) -> Figures:
-        """Figures of the run so far."""
-        return Figures(self._summing.result(), self._spent()[0], self._costs)
 
     def _replace(self, manifest: Manifest) -> None:
         path = self.folder / MANIFEST
@@ -219,13 +221,13 @@ class RunWriter:
 
 
 def files_of(folder: Path, manifest: Manifest) -> tuple[Path, ...]:
-    """The files of a run that its columns tell of."""
+    """The files of lines that the columns of a run were made of."""
     return folder / manifest.results, folder / CASES, folder / TIMES
 
 
 def require_own(folder: Path) -> None:
-    """Raise InputError for a folder with files that are called like those of a run, but no run."""
-    names = [name for name in (CASES, TIMES, *_MADE) if is_there(folder / name)]
+    """Raise InputError for a folder of no run if it has files that a run would remove."""
+    names = [name for name in (CASES, TIMES, *_MADE_OF_ROWS) if is_there(folder / name)]
     if names and not is_there(folder / MANIFEST):
         raise InputError(
             f"{folder} is no folder of a run (it has no {MANIFEST}), and its {names[0]} would be "
@@ -247,7 +249,7 @@ def sole_writer(folder: str | Path) -> Iterator[None]:
 def require_apart(data: DataRecord, folder: str | Path) -> None:
     """Raise InputError when the cases are read from a file that the run is about to write."""
     for name in (ROWS, CASES, TIMES, COLUMNS, MANIFEST):
-        # By what names lead to: a link to the data would be emptied like the data itself.
+        # Links are followed: through a link to the data, the data itself would be emptied.
         if data.file and os.path.realpath(data.file) == os.path.realpath(Path(folder) / name):
             raise InputError(
                 f"{data.file} would be overwritten by the {name} of the run; choose another folder"

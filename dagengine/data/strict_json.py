@@ -25,15 +25,16 @@ class FlawError(ValueError):
 
 
 def read_json(text: str) -> Any:
-    """The value of one JSON text; raises FlawError."""
+    """The value of one JSON text; raises FlawError for the first flaw."""
     try:
-        return _decode(_RAISING, text.rstrip())  # else what ends too early ends on the next line
+        # With a line end behind it, a text that ends too early would have its flaw in column 1.
+        return _decode(_RAISING, text.rstrip())
     except json.JSONDecodeError as error:
         raise FlawError(f"not JSON: {error.msg} at column {error.colno}") from None
 
 
 def read_marked(text: str) -> Any:
-    """The value of one JSON text, in which every flaw is the FlawError that says what it is.
+    """The value of one JSON text, with a FlawError in the place of every object or number at fault.
 
     Raises FlawError for a text that is not JSON as a whole.
     """
@@ -41,15 +42,6 @@ def read_marked(text: str) -> Any:
         return _decode(_MARKING, text)
     except json.JSONDecodeError as error:
         raise FlawError(str(error)) from None
-
-
-def _decode(decoder: json.JSONDecoder, text: str) -> Any:
-    try:
-        value = decoder.decode(text)
-        require_shallow(text, value)
-    except RecursionError:
-        raise FlawError("nested too deeply") from None
-    return value
 
 
 def read_array(text: str) -> list[Any]:
@@ -62,11 +54,11 @@ def read_array(text: str) -> list[Any]:
     if not isinstance(items, list):
         kind = items if isinstance(items, FlawError) else type(items).__name__
         raise FlawError(f"it must be one JSON array of objects, not {kind}")
-    return list(map(_item, items))
+    return list(map(_item_or_flaw, items))
 
 
-def _item(item: Any) -> Any:
-    """The item, or what is wrong inside it; nested values wait on a list, not on the stack."""
+def _item_or_flaw(item: Any) -> Any:
+    """The item, or a flaw inside it; nested values wait on a list, not on Python's stack."""
     waiting = [item]
     while waiting:
         value = waiting.pop()
@@ -79,8 +71,17 @@ def _item(item: Any) -> Any:
     return item
 
 
+def _decode(decoder: json.JSONDecoder, text: str) -> Any:
+    try:
+        value = decoder.decode(text)
+        require_shallow(text, value)
+    except RecursionError:
+        raise FlawError("nested too deeply") from None
+    return value
+
+
 def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
-    """A reader that hands every flaw to `flawed`, and takes what that returns for the value."""
+    """Return a decoder that calls `flawed` with the words for a flaw, and puts the result there."""
 
     def object_of(pairs: list[tuple[str, Any]]) -> Any:
         # The decoder of the library would keep the last of two equal keys, and say nothing.
@@ -118,14 +119,14 @@ def _raise(message: str) -> Any:
     raise FlawError(message)
 
 
-_RAISING, _MARKING = _decoder(_raise), _decoder(FlawError)
+_RAISING = _decoder(_raise)
+_MARKING = _decoder(FlawError)  # makes the error, and leaves it in the place of the value
 
 
 def read_written(cell: str) -> Any:
-    """The value of a cell: of JSON, or a list or object as pandas or NumPy write it.
+    """The value of a cell: any JSON, or a list or object as pandas or NumPy write it.
 
-    NumPy writes texts without commas between them, which Python would join to one text. Raises
-    FlawError for anything else, and if only some commas are missing.
+    Raises FlawError for anything else, and if only some commas are missing.
     """
     try:
         return read_json(cell)
@@ -134,14 +135,15 @@ def read_written(cell: str) -> Any:
     if not str(flaw).startswith("not JSON") or cell.lstrip()[:1] not in ("[", "{", "("):
         raise flaw
     try:
-        # By way of JSON, which turns sets and other values of Python away.
+        # Through JSON, which makes lists of tuples, and refuses sets and other values of Python.
         value = json.loads(json.dumps(ast.literal_eval(cell.strip()), allow_nan=False))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise flaw from None
+    # NumPy writes no commas between texts, and Python joins texts that follow each other.
     tokens = list(tokenize.generate_tokens(io.StringIO(cell.strip()).readline))
     kinds = [token.type for token in tokens if token.type in (tokenize.STRING, tokenize.OP)]
     if (tokenize.STRING, tokenize.STRING) in itertools.pairwise(kinds):
-        if kinds.count(tokenize.OP) > 2:
+        if kinds.count(tokenize.OP) > 2:  # more than the two brackets: there are commas, too
             raise FlawError("there is no comma between some of its items")
         value = [ast.literal_eval(t.string) for t in tokens if t.type == tokenize.STRING]
     if not isinstance(value, list | dict):

@@ -76,9 +76,9 @@ class Places:
     def __init__(self, cases: Sequence[TestCase]) -> None:
         self._end = len(cases) or math.inf  # without any cases every whole number is a place
         self._by_name: dict[str, list[int]] = {}
-        # Names that are whole numbers, in all their forms (7, "007"); None is never a key.
+        # By names that are whole numbers, in all their forms (7, "007"); None is never a key.
         self._by_number: dict[int | None, list[int]] = {}
-        self._by_cell: dict[str, int] = {}  # the answers of `of` so far
+        self._by_cell: dict[str, int] = {}  # what `of` has answered
         self._first_rows: dict[str, str] = {}  # in words, the first by name and the first by place
         for index, case in enumerate(cases):
             name = case_label(case, index)

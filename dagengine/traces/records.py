@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from pydantic.alias_generators import to_snake
@@ -23,14 +23,15 @@ from dagengine.prompts.json_values import shallow_value
 
 # What reading something damaged raises.
 DAMAGES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-# Hex digits of the ids, and the characters that base64 needs for as many bytes.
-_TRACE, _SPAN = (32, 24), (16, 12)
+# Lengths of the ids: hex digits, and the characters that base64 needs for as many bytes.
+_TRACE_ID, _SPAN_ID = (32, 24), (16, 12)
 # Attributes that Phoenix gives as lists, and OpenInference writes flat.
 _SPREAD = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
 _snake = cache(to_snake)  # protobuf's JSON has names in camel case, and some write snake case
-# The one list that an export has; metrics say nothing of what was done.
-_EXPORTED = ("resourceSpans", "resourceLogs", "resourceMetrics")
-_EXPORTS = {*_EXPORTED, *map(_snake, _EXPORTED)}
+# Lists at the top of an export, of which it has at least one, in both spellings.
+_TOP_LISTS = ("resourceSpans", "resourceLogs", "resourceMetrics")
+_TOP_KEYS = {*_TOP_LISTS, *map(_snake, _TOP_LISTS)}
+# Attributes that tools write the session or the conversation of a record to.
 _SESSION = (
     *("session.id", "gen_ai.conversation.id", "langfuse.session.id", "mlflow.trace.session"),
     "traceloop.association.properties.session_id",
@@ -65,16 +66,45 @@ class RawLog:
 
 
 RawRecord = RawSpan | RawLog
+LeaveOut = Callable[[Exception], object]
+"""Takes note of the error of something that is damaged, and so left out."""
 T = TypeVar("T")
+
+
+def records_of_any(value: Any, leave_out: LeaveOut) -> Iterator[RawRecord]:
+    """The records in a value of a file, or in an array of such values.
+
+    What is damaged (an error in the place of a value), or no span of a tool that is known, is left
+    out, alone.
+    """
+    if isinstance(value, Exception):
+        leave_out(value)
+        return
+    items = of_type(value, list, [value])
+    if isinstance(value, Mapping) and isinstance(value.get("data"), list):
+        items = value["data"]
+    for records in readable(items, partial(_records_in, leave_out=leave_out), leave_out):
+        yield from records
+
+
+def _records_in(item: Any, leave_out: LeaveOut) -> Iterable[RawRecord]:
+    """The records in an export of any tool; raises one of DAMAGES for anything else."""
+    if is_otlp(item):
+        return records_of(item, leave_out)
+    if not isinstance(item, Mapping):
+        raise ValueError(f"{item!r:.60} is no span")
+    if "traceID" in item:
+        return list(readable(item["spans"], _jaeger, leave_out))
+    if "context.span_id" in item or isinstance(item.get("context"), Mapping):
+        return [_phoenix(item)]
+    if "observations" in item or "traceId" in item or "sessionId" in item:
+        return list(_langfuse(item, leave_out))
+    raise ValueError(f"its keys are {', '.join(map(str, item))!s:.120}")
 
 
 def is_otlp(value: Any) -> bool:
     """Whether a JSON value is an export of spans, of logs or of metrics."""
-    return isinstance(value, Mapping) and not value.keys().isdisjoint(_EXPORTS)
-
-
-LeaveOut = Callable[[Exception], object]
-"""Takes note of something that is damaged, and so left out, by what was wrong."""
+    return isinstance(value, Mapping) and not value.keys().isdisjoint(_TOP_KEYS)
 
 
 def _refuse(error: Exception) -> None:
@@ -82,26 +112,32 @@ def _refuse(error: Exception) -> None:
 
 
 def records_of(value: Mapping[str, Any], leave_out: LeaveOut = _refuse) -> Iterator[RawRecord]:
-    """The spans and the log records of an export; those that are damaged are left out, alone.
+    """The spans and the log records of an OTLP export; what is damaged is left out, alone.
 
-    Raises one of DAMAGES for them if nobody takes note.
+    Without `leave_out` the first damage raises one of DAMAGES.
     """
-    for signal, (name, read) in _SIGNALS.items():
-        resources = _lists([value], leave_out, f"resource{signal}")
-        scopes = _lists(resources, leave_out, f"scope{signal}")
-        for record in readable(_lists(scopes, leave_out, name), read, leave_out):
-            if record.span_id:  # what no span said belongs to no trace
+    # Lists in lists: resourceSpans, in each of these scopeSpans, and in each of these spans.
+    readers: dict[str, tuple[str, Callable[[Any], RawRecord]]] = {
+        "Spans": ("spans", span_of),
+        "Logs": ("logRecords", _log_of),
+    }
+    for signal, (name, read) in readers.items():
+        resources = _items_of_lists([value], f"resource{signal}", leave_out)
+        scopes = _items_of_lists(resources, f"scope{signal}", leave_out)
+        for record in readable(_items_of_lists(scopes, name, leave_out), read, leave_out):
+            if record.span_id:  # a log record without a span belongs to no trace
                 yield record
 
 
-def _lists(holders: Iterable[Any], leave_out: LeaveOut, name: str) -> Iterator[Any]:
-    """Items of the lists of this name; what holds other lists, and not this one, is damaged."""
+def _items_of_lists(holders: Iterable[Any], name: str, leave_out: LeaveOut) -> Iterator[Any]:
+    """The items of the list `name` of each holder; a holder with another list only is damaged."""
 
     def items_of(holder: Mapping[str, Any]) -> list[Any]:
         items = _list(holder, name)
-        strange = [key for key, value in holder.items() if value and isinstance(value, list)]
-        if strange and not items and not name.startswith("resource"):  # there, other signals
-            raise ValueError(f"{strange[0]} stands where {name} must be")
+        lists = [key for key, value in holder.items() if value and isinstance(value, list)]
+        # The lists at the top of an export are of several signals, and any of them may be missing.
+        if lists and not items and not name.startswith("resource"):
+            raise ValueError(f"{lists[0]} stands where {name} must be")
         return items
 
     for items in readable(holders, items_of, leave_out):
@@ -109,7 +145,7 @@ def _lists(holders: Iterable[Any], leave_out: LeaveOut, name: str) -> Iterator[A
 
 
 def readable(items: Iterable[Any], read: Callable[[Any], T], leave_out: LeaveOut) -> Iterator[T]:
-    """Items that can be read: the one way to read what others wrote."""
+    """The results of `read`; an item for which it raises one of DAMAGES is left out."""
     for item in items:
         try:
             result = read(item)
@@ -122,8 +158,8 @@ def readable(items: Iterable[Any], read: Callable[[Any], T], leave_out: LeaveOut
 def span_of(value: Mapping[str, Any]) -> RawSpan:
     """One span of an export; raises ValueError without ids."""
     status = value.get("status") or {}
-    parent = _id(_field(value, "parentSpanId"), _SPAN)
-    trace, span = _id(_field(value, "traceId"), _TRACE), _id(_field(value, "spanId"), _SPAN)
+    parent = _id(_field(value, "parentSpanId"), _SPAN_ID)
+    trace, span = _id(_field(value, "traceId"), _TRACE_ID), _id(_field(value, "spanId"), _SPAN_ID)
     if not trace or not span:
         raise ValueError("a span has no traceId or no spanId")
     return RawSpan(
@@ -148,18 +184,12 @@ def _log_of(value: Mapping[str, Any]) -> RawLog:
     body = _plain(value.get("body"))
     time, observed = _field(value, "timeUnixNano"), _field(value, "observedTimeUnixNano")
     return RawLog(
-        _id(_field(value, "traceId"), _TRACE),
-        _id(_field(value, "spanId"), _SPAN),
+        _id(_field(value, "traceId"), _TRACE_ID),
+        _id(_field(value, "spanId"), _SPAN_ID),
         str(_field(value, "eventName") or attributes.get("event.name") or ""),
         int(time or 0) or int(observed or 0),  # old exporters write only the second
         {**attributes, **of_type(body, dict, {})},
     )
-
-
-_SIGNALS: dict[str, tuple[str, Callable[[Any], RawRecord]]] = {
-    "Spans": ("spans", span_of),
-    "Logs": ("logRecords", _log_of),
-}
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
@@ -170,11 +200,11 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Plain value of a typed one."""
+    """The plain value of a typed one: 7 of `{"intValue": "7"}`."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, inner = next(iter(value.items()))
-    match kind.replace("_v", "V").replace("_V", "V"):
+    match kind.replace("_v", "V").replace("_V", "V"):  # also int_value
         case "intValue":
             return int(inner)
         case "arrayValue":
@@ -186,7 +216,7 @@ def _plain(value: Any) -> Any:
 
 
 def _id(value: Any, lengths: tuple[int, int]) -> str:
-    """An id as lower-case hex; empty for none. Raises ValueError for anything else."""
+    """An id, of hex or base64, as lower-case hex; empty for none. Raises ValueError for others."""
     if not value:
         return ""
     digits, characters = lengths
@@ -202,7 +232,7 @@ def _id(value: Any, lengths: tuple[int, int]) -> str:
 
 
 def of_type(value: Any, kind: Any, otherwise: Any) -> Any:
-    """The value if it is of a kind, which may be a union of types; else another one."""
+    """The value if it is of a kind, which may be a union of types; else `otherwise`."""
     return value if isinstance(value, kind) else otherwise
 
 
@@ -235,39 +265,6 @@ def _list(value: Mapping[str, Any], name: str) -> list[Any]:
     return items
 
 
-def records_of_any(value: Any, leave_out: LeaveOut) -> Iterator[RawRecord]:
-    """The records in a value of a file, or in an array of such values.
-
-    What is damaged (an error in the place of a value), or no span of a tool that is known, is left
-    out, alone.
-    """
-    items = of_type(value, list, [value])
-    if isinstance(value, Exception):
-        leave_out(value)
-        return
-    if isinstance(value, Mapping) and isinstance(value.get("data"), list):
-        items = value["data"]
-    for item in items:
-        if is_otlp(item):
-            yield from records_of(item, leave_out)
-        else:
-            for spans in readable([item], lambda item: _spans_of(item, leave_out), leave_out):
-                yield from spans
-
-
-def _spans_of(item: Any, leave_out: LeaveOut) -> list[RawRecord]:
-    """The spans in an item of an export; raises one of DAMAGES for anything else."""
-    if not isinstance(item, Mapping):
-        raise ValueError(f"{item!r:.60} is no span")
-    if "traceID" in item:
-        return list(readable(item["spans"], _jaeger, leave_out))
-    if "context.span_id" in item or isinstance(item.get("context"), Mapping):
-        return [_phoenix(item)]
-    if "observations" in item or "traceId" in item or "sessionId" in item:
-        return list(_langfuse(item, leave_out))
-    raise ValueError(f"its keys are {', '.join(map(str, item))!s:.120}")
-
-
 def _jaeger(value: Mapping[str, Any]) -> RawSpan:
     tags = _tags(value.get("tags"))
     parent = None
@@ -277,7 +274,7 @@ def _jaeger(value: Mapping[str, Any]) -> RawSpan:
     events = [_tags(log.get("fields")) for log in value.get("logs") or ()]
     start = int(value["startTime"]) * 1000
     return RawSpan(
-        id_text(value["traceID"]).lower().zfill(32),  # it leaves out zeros at the beginning
+        id_text(value["traceID"]).lower().zfill(32),  # Jaeger leaves out zeros at the beginning
         id_text(value["spanID"]).lower().zfill(16),
         parent,
         _text(value, "operationName"),
@@ -332,7 +329,7 @@ def _phoenix(value: Mapping[str, Any]) -> RawSpan:
 
 
 def _spread(name: str, value: Any) -> dict[str, Any]:
-    """Lists and mappings as attributes of one level, whose names are the way to a value."""
+    """Attributes of one level from nested lists and mappings: `name.0.message.role`."""
     items: Any = enumerate(value) if isinstance(value, list | tuple) else None
     if isinstance(value, Mapping):
         items = value.items()
@@ -352,11 +349,11 @@ def _langfuse(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawSpan
     observations = list(readable(value.get("observations") or (), _observation, leave_out))
     start = _nanoseconds(value.get("timestamp"))
     trace = id_text(value["id"])
-    attributes = _values(value) | {"openinference.span.kind": "CHAIN"}
+    attributes = _input_and_output(value) | {"openinference.span.kind": "CHAIN"}
     if value.get("sessionId"):
         attributes["session.id"] = str(value["sessionId"])
-    # Scores on the trace itself have no observation: its own id says so.
     end = max([start, *(span.end for span in observations)])
+    # The trace becomes the root span, under its own id: by that `scores_of` knows a trace.
     yield RawSpan(trace, trace, None, _text(value, "name"), start, end, False, "", attributes)
     for span in observations:
         span.parent_id = span.parent_id or trace
@@ -364,11 +361,11 @@ def _langfuse(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawSpan
 
 
 def _observation(value: Mapping[str, Any]) -> RawSpan:
-    attributes = _values(value)
+    attributes = _input_and_output(value)
     kind = str(value.get("type") or "span").lower()
     attributes["langfuse.observation.type"] = kind
     if kind == "generation":
-        prompt, reply = _data(value.get("input")), _data(value.get("output"))
+        prompt, reply = _cell_value(value.get("input")), _cell_value(value.get("output"))
         prompt = of_type(prompt, Mapping, {}).get("messages", prompt)
         if isinstance(prompt, str):
             prompt = [{"role": "user", "content": prompt}]
@@ -392,11 +389,11 @@ def _observation(value: Mapping[str, Any]) -> RawSpan:
     )
 
 
-def _values(value: Mapping[str, Any]) -> dict[str, Any]:
-    """`input` and `output` as attributes, and whether they are text."""
+def _input_and_output(value: Mapping[str, Any]) -> dict[str, Any]:
+    """`input` and `output` as attributes, each with its type: text or JSON."""
     attributes: dict[str, Any] = {}
     for side in ("input", "output"):
-        data = _data(value.get(side))
+        data = _cell_value(value.get(side))
         if data is not None:
             is_text = isinstance(data, str)
             attributes[f"{side}.value"] = data if is_text else json.dumps(data, ensure_ascii=False)
@@ -404,8 +401,8 @@ def _values(value: Mapping[str, Any]) -> dict[str, Any]:
     return attributes
 
 
-def _data(value: Any) -> Any:
-    """Value of a cell, which may be JSON text."""
+def _cell_value(value: Any) -> Any:
+    """The value of a cell: of a text that is JSON, the value in it."""
     if isinstance(value, str):
         try:
             return shallow_value(value)

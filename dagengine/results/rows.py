@@ -1,4 +1,4 @@
-"""What a metric, and all metrics, said about one case, and how likely each end was. Plain data."""
+"""The results of one metric, and of all metrics, on one case, and the odds of paths: plain data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from dagengine.system.terminal import clip, text_if
 from dagengine.test_case import CASE_TYPES
 from dagengine.unknown import absent_attributes
 
-_ROUNDING = 1e-9
 FORMAT = 1
 """The format of a run folder and of its rows; a reader refuses a greater one."""
+_ROUNDING = 1e-9  # a probability that is no more than this comes from rounding
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
 _NAME = 60  # characters of a name in a `repr`
-# What results of deepeval have, or a reader expects here, and where it is.
+# Attributes that results of deepeval have, or a reader expects here, and where they are. A key has
+# one or more of them, see `absent_attributes`.
 _OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
 _ELSEWHERE = {
     **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},
@@ -53,8 +54,8 @@ GROUPED = "watch.group"
 class PathChance:
     """One path, as (node, verdict), with its score (0 to 1) and its probability (0 to 1).
 
-    `passed` is False for a metric without a threshold. Paths of one node are told apart by their
-    score where the node rates.
+    `passed` is False for a metric without a threshold. A node that rates has one path for every
+    score.
     """
 
     path: tuple[tuple[str, Verdict], ...]
@@ -67,9 +68,9 @@ class PathChance:
 class ResultOdds:
     """The odds of all paths of one metric on one case, the most likely first.
 
-    `unknown` is the probability (0 to 1) of paths that cannot be computed. These are paths to nodes
-    that were not asked, and other verdicts of lists that code without odds reads. So the expected
-    score and the probability to pass have bounds.
+    `unknown` is the probability (0 to 1) of paths that cannot be computed: those to nodes that were
+    not asked, and those on which a list has other verdicts than it had, if what reads the list does
+    not give odds. So the expected score and the probability to pass have bounds.
     """
 
     paths: tuple[PathChance, ...]
@@ -110,8 +111,7 @@ class MetricResult:
     verdict) of every decision taken, in topological order. `ended` is the node that gave the score,
     and its verdict (None for a rating), if it is not the last decision. `odds` are the odds of all
     paths, if a judge gave probabilities. `judge` is the model, or the name, of the judge that the
-    metric asks; None if it asks none, or several. `points` are
-    those of a rubric.
+    metric asks; None if it asks none, or several. `points` are those of a rubric.
     """
 
     metric: str
@@ -151,22 +151,10 @@ class MetricResult:
         """Why there is no score; None if there is one."""
         return None if self.failure is None else self.failure.message
 
-    def _summary_line(self) -> str:
-        """The score, and whether that passes; or why there is none."""
-        if self.failure is not None:
-            return repr(clip(str(self.failure), _REASON))
-        passed = {True: ", passed", False: ", not passed", None: ""}[self.success]
-        return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
-
-    def _repr_html_(self) -> str:
-        """HTML for a notebook: the score, and what every node said."""
-        steps = [
-            [cell(step.node), cell(step.kind), cell(_answer(step)), text(step.reason or "")]
-            for step in self.steps
-        ]
-        head = f"{SIGNS[self.state]} {cell(self.metric)}: {number(self.score)}"
-        heads = ("node", "kind", "answer", "reason")
-        return f"<p>{head} {text(self.why)}</p>{table(heads, steps)}"
+    @property
+    def outcome(self) -> OutcomeKind:
+        """`ok`, or the kind of failure."""
+        return self.failure.kind if self.failure else OutcomeKind.OK
 
     @property
     def state(self) -> State:
@@ -198,7 +186,7 @@ class MetricResult:
 
     @property
     def why(self) -> str:
-        """The reason there: of the failure or the node that gave the score, else the metric's.
+        """The reason at the end: of the failure or the node that gave the score, else the metric's.
 
         A rating stands before its reason, as it was given. A text that only repeats the end is
         left out.
@@ -209,6 +197,7 @@ class MetricResult:
         reason = (last and last.reason) or self.reason or ""
         if last is not None and last.kind == "rating" and isinstance(last.output, int | float):
             return f"rated {last.output:.4g}{text_if(reason, ': ')}{reason}"
+        # `composed_reason` has a line "node → verdict" for every decision.
         if last is not None and reason.rpartition("\n")[2].startswith(f"{last.node} → "):
             return text_if(last.kind == "code", "decided by code")
         # The first line of a rubric says what cost and brought most; others explain it.
@@ -225,25 +214,15 @@ class MetricResult:
         return sum(durations) if durations else None
 
     @property
-    def outcome(self) -> OutcomeKind:
-        """`ok`, or the kind of failure."""
-        return self.failure.kind if self.failure else OutcomeKind.OK
-
-    def cells(self) -> list[str]:
-        """The cells of a row in HTML: sign, metric, score, where it ended, why."""
-        where = [cell(str(self.end)), text(self.why)]
-        return [SIGNS[self.state], cell(self.metric), number(self.score), *where]
+    def usage(self) -> Usage:
+        """Tokens of the answers that the result rests on; shared ones count in full."""
+        return sum((step.usage for step in self.steps), NO_USAGE)
 
     @property
     def verbose_logs(self) -> str:
         """The steps as text: what every node said, and why."""
         parts = (f"{step.node}: {_answer(step)}\n{step.reason or ''}" for step in self.steps)
         return "\n\n".join(map(str.rstrip, parts))
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of the answers that the result rests on; shared ones count in full."""
-        return sum((step.usage for step in self.steps), NO_USAGE)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form; equal for equal answers, whatever the timing."""
@@ -269,6 +248,28 @@ class MetricResult:
         if self.odds is not None:
             row["odds"] = self.odds.as_dict()
         return row
+
+    def cells(self) -> list[str]:
+        """The cells of a line of a table in HTML: sign, metric, score, where it ended, why."""
+        where = [cell(str(self.end)), text(self.why)]
+        return [SIGNS[self.state], cell(self.metric), number(self.score), *where]
+
+    def _repr_html_(self) -> str:
+        """HTML for a notebook: the score, and what every node said."""
+        steps = [
+            [cell(step.node), cell(step.kind), cell(_answer(step)), text(step.reason or "")]
+            for step in self.steps
+        ]
+        head = f"{SIGNS[self.state]} {cell(self.metric)}: {number(self.score)}"
+        heads = ("node", "kind", "answer", "reason")
+        return f"<p>{head} {text(self.why)}</p>{table(heads, steps)}"
+
+    def _summary_line(self) -> str:
+        """The score, and whether that passes; or why there is none."""
+        if self.failure is not None:
+            return repr(clip(str(self.failure), _REASON))
+        passed = {True: ", passed", False: ", not passed", None: ""}[self.success]
+        return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
 
 
 @quick_init
@@ -306,6 +307,10 @@ class CaseResult:
                 return result
         raise unknown_metric(str(metric), self.by_metric())
 
+    def by_metric(self) -> dict[str, MetricResult]:
+        """The results by the names of their metrics."""
+        return {result.metric: result for result in self.metrics}
+
     @property
     def name(self) -> str:
         """Name of the case in reports."""
@@ -326,10 +331,6 @@ class CaseResult:
         """A good answer, where the case has one."""
         return getattr(self.test_case, "expected_output", None)
 
-    def by_metric(self) -> dict[str, MetricResult]:
-        """The results by the names of their metrics."""
-        return {result.metric: result for result in self.metrics}
-
     @property
     def metrics_data(self) -> list[MetricResult]:
         """The results of the metrics, as a list."""
@@ -337,15 +338,9 @@ class CaseResult:
 
     @property
     def success(self) -> bool:
-        """Whether every metric that has a threshold was met and none failed."""
-        met = (m.failure is None and m.success is not False for m in self.metrics)
-        return bool(self.metrics) and all(met)
-
-    def _repr_html_(self) -> str:
-        """HTML for a notebook: every metric with its score, where it came about, and why."""
-        head = f"{SIGNS[self.state]} {self.index} {cell(self.case)}"
-        heads = ("", "metric", "score", "ended at", "reason")
-        return f"<p>{head}</p>{table(heads, map(MetricResult.cells, self.metrics))}"
+        """Whether no result is a failure or below its threshold; False without results."""
+        good = (m.failure is None and m.success is not False for m in self.metrics)
+        return bool(self.metrics) and all(good)
 
     @property
     def state(self) -> State:
@@ -382,6 +377,12 @@ class CaseResult:
         metrics = list(map(MetricResult.as_dict, self.metrics))
         row = {"index": self.index, "case": self.case, "hash": self.hash, "metrics": metrics}
         return row if self.trace is None else {**row, "trace": self.trace}
+
+    def _repr_html_(self) -> str:
+        """HTML for a notebook: every metric with its score, where it came about, and why."""
+        head = f"{SIGNS[self.state]} {self.index} {cell(self.case)}"
+        heads = ("", "metric", "score", "ended at", "reason")
+        return f"<p>{head}</p>{table(heads, map(MetricResult.cells, self.metrics))}"
 
 
 def unknown_metric(name: str, names: Iterable[str]) -> InputError:

@@ -1,4 +1,4 @@
-"""A run folder read back, in order (`load_run`) or by the places of rows (`RunFiles`)."""
+"""A run folder read back: in order (`load_run`), or row by row at any place (`RunFiles`)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Run:
     def cases(self) -> Iterator[dict[str, Any]]:
         """The cases as dicts (`index`, `hash`, `type`, then the fields), in the order of the rows.
 
-        None when the run was to keep no texts. Raises InputError that names a damaged line.
+        There are none if the run was to keep no texts. Raises InputError that names a damaged line.
         """
         for position, line in self._lines(CASES):
             try:
@@ -81,16 +81,16 @@ class Run:
             yield case_of(case, position)
 
     def timed_rows(self, rows: Iterable[CaseResult] | None = None) -> Iterator[CaseResult]:
-        """As `rows`, or some of these, each with how long it took, where the run wrote it down."""
+        """The rows, all or these, each with how long it took if the run wrote that down."""
         lines = map(itemgetter(1), self._lines(TIMES))
         for row, line in pair_lines(self.rows() if rows is None else rows, lines, index_in):
             times: Any = None
             with suppress(ValueError):  # a damaged line of times is no reason to lose its row
-                times = line and value_of(line)
+                times = None if line is None else value_of(line)
             yield row_with_times(row, times)
 
     def columns(self) -> Columns | None:
-        """The rows in columns, without their texts; None if no file of them tells of these rows."""
+        """The rows in columns, without their texts; None if no file of columns is of these rows."""
         return read_columns(self.folder, files_of(self.folder, self.manifest), self.manifest)
 
     def with_cases(self) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
@@ -98,20 +98,20 @@ class Run:
         return pair_lines(self.timed_rows(), self.cases(), itemgetter("index"))
 
     def blocks(self) -> Iterator[Block]:
-        """The rows in columns, some thousand at a time; made of the lines if there are none."""
+        """The rows in columns, some thousand at a time; without a file of them, from the lines."""
         if (columns := self.columns()) is not None:
             yield from columns.blocks()
             return
         builder = BlockBuilder(self.manifest)
         for row, case in self.with_cases():
-            builder.add(builder.line(row, case or {}, -1))
+            builder.add(builder.line(row, case or {}, -1))  # -1: without its start
             if builder.full:
                 yield builder.take()
         if len(builder):
             yield builder.take()
 
     def _lines(self, name: str) -> Iterator[tuple[str, bytes]]:
-        """The lines of a file beside the rows, each after its place, with those that wait."""
+        """The lines of a file, each after its position, then those that wait for earlier ones."""
         return every_line(self.folder / name, whole=self.finished)
 
 
@@ -124,7 +124,7 @@ def run_at(path: str | Path) -> Run | None:
     if is_there(path / MANIFEST):
         return _read(path)
     if path.is_file() and is_there(path.parent / MANIFEST):
-        with suppress(InputError):  # a file of another tool, beside one that has this name, too
+        with suppress(InputError):  # another tool may also have a file of this name
             run = _read(path.parent)
             return run if run.results.name == path.name else None
     return None
@@ -175,8 +175,8 @@ def _read(folder: Path) -> Run:
 
 def _excess_of(manifest: Manifest) -> str:
     """Return what the metrics have too much of, as the end of a sentence; empty if nothing."""
-    # A loop, and before all else: what walks the metrics later calls itself for nested ones, and a
-    # record that is nested deep enough would end it with a RecursionError.
+    # A loop, and before `_flaws`: functions that call themselves for nested metrics would end with
+    # a RecursionError if a record is nested deep enough.
     waiting, count = [(metric, 1) for metric in manifest.metrics], 0
     while waiting:
         metric, depth = waiting.pop()
@@ -190,7 +190,7 @@ def _excess_of(manifest: Manifest) -> str:
 
 
 def _flaws(manifest: Manifest) -> Iterator[str]:
-    """Contradictions of settings, as ends of a sentence."""
+    """Names and numbers that lead to nothing in the record, each as the end of a sentence."""
     judges = set(range(len(manifest.judges)))
     for metric in manifest.metrics:
         nodes = list(metric.nodes_and_nested())
@@ -218,7 +218,7 @@ def _finite(text: str) -> float:
 
 
 def case_of(case: Any, position: str) -> dict[str, Any]:
-    """A line of cases that was read; raises InputError, with its `position`, for what is none."""
+    """The value of a line of cases; raises InputError, with its `position`, if it is no case."""
     require_format(case, FORMAT, position)
     if not isinstance(case, dict) or not isinstance(case.get("index"), int):
         raise InputError(f"{position}: no case of a run (it has no whole number `index`)")
@@ -233,21 +233,21 @@ class RunFiles:
 
     Eight bytes are held for each line, and what waits beside the files of a run that was killed or
     still continues. Where lines begin is known from the `columns` of the run, if there are some.
-    Results in a format without lines are copied to a file for passing use. Use it as a context
-    manager, or close it.
+    Results in a format without lines are copied to a temporary file. Use it as a context manager,
+    or close it.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        with ExitStack() as self._open_files:
+        with ExitStack() as self._open_files:  # closed here only if something raises
             self.columns = run.columns()
             if self.columns is not None:
                 self._open_files.callback(self.columns.close)
             if run.results.suffix == ".jsonl":
                 self._rows = self._lines(run.results, self.columns)
             else:
-                # No line to seek: the rows are copied, one after the other, to a file that goes
-                # when it is closed. So comparing and viewing holds none of them in memory.
+                # There is no line to seek. The rows are copied, one after the other, to lines of a
+                # temporary file, so comparing and viewing holds none of them in memory.
                 file = self._open_files.enter_context(tempfile.TemporaryFile())
                 for row in run.rows():
                     file.write(line_of(row.as_dict()))
@@ -279,13 +279,13 @@ class RunFiles:
         return self._lines(self._run.folder / TIMES)
 
     def _lines(self, path: Path, columns: Columns | None = None) -> Lines:
-        """The lines of a file of the run, with those that wait beside it while it goes on."""
+        """The lines of a file of the run, none without it, and those that wait beside it."""
         file: BinaryIO = BytesIO()
-        starts = None
         if is_there(path):
             file = self._open_files.enter_context(open_to_read(path))
+        starts = None
         if columns is not None:
-            # Columns know where lines begin, and the last one ends with the file.
+            # Columns have where lines begin; the last one ends with the file.
             starts = columns.starts()
             starts.append(path.stat().st_size)
         lines = Lines(path, file, starts)
@@ -307,14 +307,14 @@ class RunFiles:
         return None if case is None else fields_in(case_of(case, self._texts.line_name(place)))
 
     def place_of(self, index: int) -> int | None:
-        """The place of the row of a case by its number in the data; None without one."""
-        # Mostly a case is at its own number. Where a run broke off, rows before it may be missing.
+        """The place of the row of the case with an `index` in the data set; None without one."""
+        # Mostly the two are equal. In a run that broke off, rows before it may be missing.
         if self._rows.has(index) and self._rows.value(index)["index"] == index:
             return index
         return self._rows.number_of(index)
 
     def _beside(self, lines: Lines, place: int) -> Any:
-        """The line that belongs to the row at a place; None without one."""
+        """The value of the line in another file that belongs to a row; None without one."""
         # In a finished run the third line of each file is of the third row. A run that was killed
         # may have written the text of a case and not its row.
         if not self._run.finished and len(lines):
@@ -324,7 +324,7 @@ class RunFiles:
 
 
 class Lines:
-    """The complete lines of a file, by number from 0 on, then some that stand elsewhere."""
+    """The complete lines of a file by number, from 0 on, then those that wait beside it."""
 
     def __init__(self, path: Path, file: BinaryIO, starts: array[int] | None = None) -> None:
         """`path` is for messages, and says what waits beside it.
@@ -334,24 +334,8 @@ class Lines:
         """
         self._path, self._file = path, file
         self._starts = array("q", [0]) if starts is None else starts
-        self._all = starts is not None
+        self._has_all_starts = starts is not None
         self._early: list[bytes] = []
-
-    def _find(self, number: int | None = None) -> None:
-        """Find where lines begin and end, up to that with a number, or all."""
-        if self._all or (number is not None and number < self._count):
-            return
-        self._file.seek(self._starts[-1])
-        for line in self._file:
-            if line.endswith(b"\n"):
-                self._starts.append(self._starts[-1] + len(line))
-            if number is not None and number < self._count:
-                return
-        self._all = True
-
-    @property
-    def _count(self) -> int:
-        return len(self._starts) - 1
 
     def take_early(self) -> None:
         """Take in what waits beside the file for an earlier line."""
@@ -359,12 +343,12 @@ class Lines:
         self._early = [line for _, line in early_lines(self._path, last)]
 
     def __len__(self) -> int:
-        self._find()
+        self._find_starts()
         return self._count + len(self._early)
 
     def has(self, number: int) -> bool:
         """Return whether there is a line with a number."""
-        self._find(number)
+        self._find_starts(number)
         return number < self._count + len(self._early)
 
     def line_name(self, number: int) -> str:
@@ -382,33 +366,54 @@ class Lines:
         return value
 
     def number_of(self, index: int) -> int | None:
-        """The number of the line with an `index`; None without one. Raises as `value` does."""
+        """The number of the line with an `index`, by which lines are in order; None without one.
+
+        Raises as `value` does.
+        """
         count = len(self)
         number = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
         return number if number < count and self.value(number)["index"] == index else None
 
     def _line(self, number: int) -> bytes:
-        self._find(number)
+        self._find_starts(number)
         if number >= self._count:
             return self._early[number - self._count]
         self._file.seek(self._starts[number])
         return self._file.read(self._starts[number + 1] - self._starts[number])
 
+    @property
+    def _count(self) -> int:
+        """The number of lines of the file whose beginning and end are known by now."""
+        return len(self._starts) - 1
+
+    def _find_starts(self, number: int | None = None) -> None:
+        """Find where lines begin, until the line with a number is known, or to the last line."""
+        if self._has_all_starts or (number is not None and number < self._count):
+            return
+        self._file.seek(self._starts[-1])
+        for line in self._file:
+            if line.endswith(b"\n"):
+                self._starts.append(self._starts[-1] + len(line))
+            if number is not None and number < self._count:
+                return
+        self._has_all_starts = True
+
 
 def make_columns(run: Run) -> bool:
-    """Make the columns of a run from its lines; false if it can have none.
+    """Make the columns of a run from its lines; return false if it can have none.
 
-    A run has none that is not finished, has its rows in another format, or has a text that columns
-    cannot hold. Raises InputError for a damaged line, and where the folder cannot be written.
+    It has none if it is not finished, if its rows are in another format, or if columns cannot hold
+    a text of them. Raises InputError for a damaged line, and where the folder cannot be written.
     """
     if not run.finished or run.results.suffix != ".jsonl":
         return False
     try:
         with sole_writer(run.folder):
             writer = ColumnsWriter(run.folder, run.manifest)
-            sizes = map(len, map(itemgetter(1), every_line(run.results, whole=True)))
+            sizes = (len(line) for _, line in every_line(run.results, whole=True))
             starts = accumulate(sizes, initial=0)
             try:
+                # The last start is the end of the file, where no row begins.
                 for start, (row, case) in zip(starts, run.with_cases(), strict=False):
                     writer.add(row, case or {}, start)
                 return writer.close(files_of(run.folder, run.manifest))

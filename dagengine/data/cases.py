@@ -152,10 +152,7 @@ def valid_cases(items: Iterable[Item]) -> Iterator[TestCase | Golden | Conversat
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Every `count`-th case, from the case `number` (1 is the first) on.
-
-    Raises InputError unless `number` is from 1 to `count`.
-    """
+    """Every `count`-th case, from the `number`-th on; raises InputError for a number out of range."""
 
     number: int = 1
     count: int = 1

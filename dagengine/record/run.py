@@ -366,10 +366,7 @@ class Lines:
         return value
 
     def number_of(self, index: int) -> int | None:
-        """The number of the line with an `index`, by which lines are in order; None without one.
-
-        Raises as `value` does.
-        """
+        """The number of the line with an `index`; None without one. Raises as `value` does."""
         count = len(self)
         number = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
         return number if number < count and self.value(number)["index"] == index else None

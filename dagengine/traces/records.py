@@ -107,15 +107,8 @@ def is_otlp(value: Any) -> bool:
     return isinstance(value, Mapping) and not value.keys().isdisjoint(_TOP_KEYS)
 
 
-def _refuse(error: Exception) -> None:
-    raise error
-
-
-def records_of(value: Mapping[str, Any], leave_out: LeaveOut = _refuse) -> Iterator[RawRecord]:
-    """The spans and the log records of an OTLP export; what is damaged is left out, alone.
-
-    Without `leave_out` the first damage raises one of DAMAGES.
-    """
+def records_of(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawRecord]:
+    """The spans and the log records of an OTLP export; what is damaged is left out, alone."""
     # Lists in lists: resourceSpans, in each of these scopeSpans, and in each of these spans.
     readers: dict[str, tuple[str, Callable[[Any], RawRecord]]] = {
         "Spans": ("spans", span_of),
@@ -330,13 +323,11 @@ def _phoenix(value: Mapping[str, Any]) -> RawSpan:
 
 def _spread(name: str, value: Any) -> dict[str, Any]:
     """Attributes of one level from nested lists and mappings: `name.0.message.role`."""
-    items: Any = enumerate(value) if isinstance(value, list | tuple) else None
-    if isinstance(value, Mapping):
-        items = value.items()
-    if items is None:
+    parts = dict(enumerate(value)) if isinstance(value, list | tuple) else value
+    if not isinstance(parts, Mapping):
         return {} if value is None else {name: value}
     flat: dict[str, Any] = {}
-    for key, inner in items:
+    for key, inner in parts.items():
         flat |= _spread(f"{name}.{key}", inner)
     return flat
 

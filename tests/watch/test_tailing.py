@@ -13,8 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.traces.records import records_of
+from dagengine.traces.records import RawRecord, records_of
 from dagengine.watch.tailing import Folder, Pending
+
+
+def undamaged(value: Any) -> list[RawRecord]:
+    """The records of an export without damage."""
+    damaged: list[Exception] = []
+    read = list(records_of(value, damaged.append))
+    assert not damaged
+    return read
 
 
 def numbers(folder: Folder) -> list[int]:
@@ -146,18 +154,18 @@ def test_a_trace_is_ready_when_its_root_has_ended_and_it_was_quiet() -> None:
     def ready(since: float) -> list[str]:
         return [trace for trace, _ in pending.take(since, 10)]
 
-    pending.add(records_of(export(1, child=True)), 0.0)
+    pending.add(undamaged(export(1, child=True)), 0.0)
     assert ready(100.0) == []  # its root is not there
     assert (pending.count(ended=True), pending.count(ended=False)) == (0, 1)
-    pending.add(records_of(export(1)), 5.0)
-    pending.add(records_of(export(2, endTimeUnixNano="0")), 5.0)  # not ended
+    pending.add(undamaged(export(1)), 5.0)
+    pending.add(undamaged(export(2, endTimeUnixNano="0")), 5.0)  # not ended
     assert ready(4.9) == []
-    pending.add(records_of(export(1, child=True, name="late")), 7.0)
+    pending.add(undamaged(export(1, child=True, name="late")), 7.0)
     assert ready(5.0) == []
     ((trace, records),) = pending.take(7.0, 10)
     assert (trace, len(records)) == (trace_id(1), 3)
-    assert pending.add(records_of(export(1, child=True)), 8.0) == 0
+    assert pending.add(undamaged(export(1, child=True)), 8.0) == 0
     assert (pending.late, ready(100.0)) == (1, [])
     pending.decide(trace_id(3))  # by a process before, whose spans are read once more
-    assert pending.add(records_of(export(3)), 8.0) == 0
+    assert pending.add(undamaged(export(3)), 8.0) == 0
     assert (pending.late, ready(100.0)) == (1, [])

@@ -31,15 +31,9 @@ from dagengine.execution.flow import OnRow, Pace, Source, rows_as_read
 from dagengine.execution.interrupts import kept_judges, sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.record.definition import (
-    Judging,
-    data_of,
-    hidden_fields,
-    judges_of,
-    manifest_of,
-    standing_lines,
-)
+from dagengine.record.definition import Judging, data_of, hidden_fields, judges_of, manifest_of
 from dagengine.record.run import load_run
+from dagengine.record.standings import standing_lines
 from dagengine.record.values import DataRecord, Manifest
 from dagengine.record.writer import MANIFEST, RunWriter, require_apart, sole_writer
 from dagengine.report.page.run_page import write_run_page

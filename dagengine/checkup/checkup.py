@@ -43,7 +43,7 @@ from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.lengths.window import window_option
 from dagengine.prompts.probabilities.masses import LEAST_MASS
 from dagengine.question import Judge, display_name, durable_identity, facts_of, judge_name
-from dagengine.record.definition import WORDING
+from dagengine.record.standings import WORDING
 from dagengine.record.values import Standing
 from dagengine.redaction import public_text
 

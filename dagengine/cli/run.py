@@ -394,9 +394,9 @@ def _report(
 ) -> None:
     """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.render import draw_views
-    from dagengine.record.definition import standing_lines
     from dagengine.record.run import load_run
     from dagengine.record.run_conditions import failures
+    from dagengine.record.standings import standing_lines
     from dagengine.redaction import public_text
     from dagengine.report.page.run_page import write_run_page
     from dagengine.report.tables import add_step_summary, print_table, write_junit
@@ -436,7 +436,7 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
     It holds for equal metrics and the only judge, up to 90 days after its file was written. Raises
     InputError for a file that is no card.
     """
-    from dagengine.record.definition import DAYS, is_recent
+    from dagengine.record.standings import DAYS, is_recent
     from dagengine.record.values import Standing
     from dagengine.redaction import public_text
     from dagengine.reliability.card.faces import read_card

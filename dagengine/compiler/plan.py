@@ -64,7 +64,8 @@ class Unit:
 class PlanSlot:
     """One place of one metric, with everything that follows from it as slot numbers.
 
-    Numbers follow the topological order within a metric. `reads` are the slots waited for.
+    Numbers follow the topological order within a metric. `reads` are the slots waited for, `feeds`
+    those that wait for this one, and `activates` those that it makes live without a verdict.
     Slots of a `tangle` (this one among them) may make each other live; `made_by` are all
     the causes of such a slot. `material` are scores that this one is computed from. `unit` is
     `NONE` for a slot that runs nothing, `nested` is the scope of a nested metric, else `NONE`.

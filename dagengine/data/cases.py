@@ -152,7 +152,7 @@ def valid_cases(items: Iterable[Item]) -> Iterator[TestCase | Golden | Conversat
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Every `count`-th case, from the `number`-th on; raises InputError for a number out of range."""
+    """Every `count`-th case, from the `number`-th on; raises InputError if there is none."""
 
     number: int = 1
     count: int = 1

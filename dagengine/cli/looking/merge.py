@@ -29,9 +29,9 @@ def merge(
     """
     from dagengine.data.result_rows import read_rows
     from dagengine.errors import InputError
-    from dagengine.record.definition import standing_lines
     from dagengine.record.merging import merge as merged
     from dagengine.record.run import load_run
+    from dagengine.record.standings import standing_lines
     from dagengine.report.tables import print_table
     from dagengine.report.tally import Tally
     from dagengine.results import Totals

@@ -121,7 +121,7 @@ def _print_trees(run: Run, metric: str | None) -> None:
 
 def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
     """Print the summary of all cases, and what the run took."""
-    from dagengine.record.definition import standing_lines
+    from dagengine.record.standings import standing_lines
     from dagengine.report.page.about import drafts_of
     from dagengine.report.tables import print_drafts, print_summary
     from dagengine.report.tally import Tally

@@ -182,7 +182,7 @@ def check(options: CheckOptions) -> None:
     """
     from dagengine.checkup import check_judge
     from dagengine.execution.interrupts import sync
-    from dagengine.record.definition import keep_standing
+    from dagengine.record.standings import keep_standing
 
     options.require_savable()
     subject, text = options.subject(), options.longest_text()

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.data.json_lines import read_models
-from dagengine.record.definition import standing_lines
 from dagengine.record.labels import LABELS
 from dagengine.record.run import Run
+from dagengine.record.standings import standing_lines
 from dagengine.record.values import Manifest
 from dagengine.report.page.texts import why_without
 from dagengine.report.tally import Tally

@@ -15,7 +15,7 @@ from dagengine.data.readers import CHECKED
 from dagengine.errors import InputError
 from dagengine.estimate.counting import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead
-from dagengine.estimate.walks import answering, with_writers
+from dagengine.estimate.walks import answerer_index, with_writers
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text
@@ -71,7 +71,7 @@ def too_long_cases(
     deciding = judges if any(judge.capabilities.decides for judge in judges) else ()
     # Lists of one item: no case is called too long because of an answer that is assumed.
     lookahead = Lookahead(plan, names, 1, deciding)
-    asked = [answering(unit, unit.judges[0], deciding) for unit in plan.units]
+    asked = [answerer_index(unit, unit.judges[0], deciding) for unit in plan.units]
     long, looked_at = defaultdict[int, list[tuple[int, int, str]]](list), 0
     for number, case in _only_cases(islice(cases, MOST_CASES)):
         looked_at += 1

@@ -31,7 +31,7 @@ from dagengine.estimate.estimates import (
     WorstPath,
 )
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate, text_tokens
-from dagengine.estimate.walks import Odds, PackWalker, Path, Walker, answering, writing
+from dagengine.estimate.walks import Odds, PackWalker, Path, Walker, answerer_index, writer_index
 from dagengine.judges import as_judge
 from dagengine.limits import DEFAULT_LIMITS
 from dagengine.prompts.evidence import as_text
@@ -221,7 +221,7 @@ class _Counting:
         if bounds.most:
             tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
             judge = self.plan.judge_of(self.plan.scopes[part.scope].spec.model)
-            judge = writing(judge, self.asked)
+            judge = writer_index(judge, self.asked)
             yield NodeEstimate(
                 "reason", "reason", judge, bounds, 0.0, *tokens, (part.spec.name,), False
             )
@@ -249,7 +249,7 @@ class _Counting:
             share = sum(
                 part
                 for voter, part in zip(unit.judges, parts, strict=True)
-                if answering(unit, voter, self.asked) == judge
+                if answerer_index(unit, voter, self.asked) == judge
             )
             if share:
                 share *= 1.0 if unit.constant else self.factor

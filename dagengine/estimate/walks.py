@@ -35,24 +35,26 @@ from dagengine.test_case import TestCase
 MOST_PATHS, SAMPLE = 1_000, 200
 # Up to so many ways to pack the decisions of a case are followed; of more, so many are drawn.
 _PACKINGS = 64
+# The failure of units that are foretold to fail, and of metrics that are left out of a walk.
 FORECAST = Failure(OutcomeKind.SKIPPED, "", "forecast")
 
 T = TypeVar("T")
 Choose = Callable[[Sequence[float]], int | None]
-Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]
+"""Takes a turn, by the likelihoods of all turns at a fork; None if the unit is left open."""
+Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]  # by (metric, node)
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Units that put questions, in the order of their start; how likely; rounds it takes.
+    """One path of a metric, with the units that ask on it, in the order of their start.
 
-    A path that `fails` ends early, at a place that may depend on timing: `units` are then
-    all that may have started.
+    A path that `fails` ends early, at a node that may depend on timing: `units` are then all that
+    may have started.
     """
 
     units: tuple[int, ...]
-    weight: float
-    depth: int
+    weight: float  # its likelihood
+    depth: int  # rounds of questions
     fails: bool
 
 
@@ -73,19 +75,19 @@ class Paths:
         """The most questions in a row on a path."""
         return max(map(attrgetter("depth"), self.paths), default=0)
 
-    def least(self, weight: Mapping[int, int]) -> int:
-        """The least sum of unit weights over all paths."""
+    def least(self, counts: Mapping[int, int]) -> int:
+        """The least sum over all paths of what `counts` has for their units."""
         if self.exact:
             return min(
-                0 if path.fails else sum(map(weight.__getitem__, path.units)) for path in self.paths
+                0 if path.fails else sum(map(counts.__getitem__, path.units)) for path in self.paths
             )
-        return sum(map(weight.__getitem__, self.sure))
+        return sum(map(counts.__getitem__, self.sure))
 
-    def most(self, weight: Mapping[int, int]) -> int:
-        """The greatest sum of unit weights over all paths."""
+    def most(self, counts: Mapping[int, int]) -> int:
+        """The greatest sum over all paths of what `counts` has for their units."""
         if self.exact:
-            return max(sum(map(weight.__getitem__, path.units)) for path in self.paths)
-        return sum(map(weight.__getitem__, self.possible))
+            return max(sum(map(counts.__getitem__, path.units)) for path in self.paths)
+        return sum(map(counts.__getitem__, self.possible))
 
     def chances(self) -> dict[int, float]:
         """The likelihood of every unit to start."""
@@ -100,17 +102,13 @@ class Walker:
     """Finds the paths of a plan's metrics."""
 
     def __init__(self, plan: Plan, odds: Odds | None = None) -> None:
-        """`odds` weigh verdicts by (metric, node); without them all are equally likely."""
-        # Two terminals at once may be an error; what was asked by then was asked all the same.
+        """`odds` weigh verdicts; those of a node without odds are equally likely."""
+        # Several scores may be an error of a metric; what was asked by then was asked all the same.
         scopes = (replace(s, spec=replace(s.spec, combine="last")) for s in plan.scopes)
         self._plan = replace(plan, scopes=tuple(scopes))
         self._odds = odds or {}
         every = range(len(plan.metrics))
-        self._others = [dict.fromkeys({*every} - {index}, FORECAST) for index in every]
-
-    def _drive(self, metric: int, forecasts: Mapping[int, UnitForecast], choose: Choose) -> _Drive:
-        state = CaseState(self._plan, self._others[metric])
-        return _Drive(state, self._odds, choose, metric, forecasts)
+        self._skipped = [dict.fromkeys({*every} - {index}, FORECAST) for index in every]
 
     def paths(self, metric: int, units: tuple[tuple[int, UnitForecast], ...]) -> Paths:
         """All paths of one metric; `units` are all of it, with their forecasts."""
@@ -137,20 +135,24 @@ class Walker:
         possible = frozenset(unit for unit, forecast in forecasts.items() if forecast.rounds)
         return Paths(paths, False, sure, possible)
 
+    def _drive(self, metric: int, forecasts: Mapping[int, UnitForecast], choose: Choose) -> _Drive:
+        state = CaseState(self._plan, self._skipped[metric])
+        return _Drive(state, self._odds, choose, metric, forecasts)
+
 
 def ways(
     begin: Callable[[Choose], Walk[T]], most: int, sample: int
 ) -> tuple[list[tuple[T, float]], bool]:
-    """What walks along all ways come to, with the likelihood of each way.
+    """Walk all ways; return the end and the likelihood of each, and whether these are all ways.
 
-    Of more than `most` ways a random `sample` is drawn, by the odds of turns; the second value
-    says that it was not.
+    Of more than `most` ways a random `sample` is drawn, by the odds of turns.
     """
-    results, waiting = list[tuple[T, float]](), list[tuple[int, ...]]([()])
+    results: list[tuple[T, float]] = []
+    waiting: list[tuple[int, ...]] = [()]
     for _ in range(most):
-        walk = begin(follow(waiting.pop()))
+        walk = begin(chooser(waiting.pop()))
         results.append((walk.run(), walk.weight))
-        waiting += turnings(walk.taken)
+        waiting += turns_left(walk.taken)
         if not waiting:
             return results, True
     dice = random.Random(0)
@@ -159,29 +161,29 @@ def ways(
     return [(walk.run(), 1 / sample) for walk in drawn], False
 
 
-def follow(turns: Sequence[int]) -> Choose:
-    """Take these turns, then the first one everywhere."""
+def chooser(turns: Sequence[int]) -> Choose:
+    """Return what takes these turns at the first forks, and turn 0 at all later ones."""
     left = iter(turns)
     return lambda weights: next(left, 0)
 
 
-def turnings(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
-    """The turns not taken, each with the way to it; those of earlier walks are left out.
+def turns_left(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """The turns not taken, each behind the turns to its fork; those of earlier walks are left out.
 
-    `taken` has (turn, number of turns) of every place where a walk could turn.
+    `taken` has (turn, number of turns) of every fork of a walk.
     """
-    # A walk is told its first turns, and takes turn 0 from there on. What it leaves are the turns
-    # that it did not take after the last one that it was told. So no two walks leave the same.
-    # With two turns at each of three places:
+    # A walk is told its first turns, the last of which is not 0, and takes turn 0 from there on. It
+    # leaves the turns that it did not take after those. So no two walks leave the same turns. With
+    # two turns at each of three forks:
     #
     #     told ()      takes 0 0 0, leaves (1), (0 1), (0 0 1)
     #     told (0 1)   takes 0 1 0, leaves (0 1 1) only: (1) is left already
     turns = [turn for turn, _ in taken]
-    fresh = max((position for position, turn in enumerate(turns, 1) if turn), default=0)
+    first = max((position for position, turn in enumerate(turns, 1) if turn), default=0)
     return [
         (*turns[:position], next_turn)
         for position, (_, count) in enumerate(taken)
-        if position >= fresh
+        if position >= first
         for next_turn in range(1, count)
     ]
 
@@ -205,7 +207,7 @@ class Walk(ABC, Generic[T]):
     def take_ready(self) -> int | None:
         """Take the unit that starts next; None if all wait for what is open."""
         state, units = self.state, self.state.plan.units
-        for unit in state.cancel:  # it is open, and may be wanted again
+        for unit in state.cancel:  # no metric wants its end now, but one may want it again
             state.allow_restart(unit)
         state.cancel.clear()
         if not state.ready:
@@ -214,7 +216,7 @@ class Walk(ABC, Generic[T]):
         return state.ready.pop()
 
     def finish(self, metric: int, unit: int, verdict: Verdict | None) -> None:
-        """End a unit with its verdict, or, if that is not known, with one that is chosen."""
+        """End a unit with its verdict, or, if that is not known, with one by `choose`, or not."""
         if verdict is None and (options := options_of(self.state.plan, metric, unit, self.odds)):
             verdicts, weights = zip(*options, strict=True)
             turn = self.choose(weights) if len(options) > 1 else 0
@@ -282,7 +284,7 @@ def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Ver
 
 
 class PackWalker:
-    """Counts requests of cases under one plan; `judges` are in the order of `plan.models`."""
+    """Counts the requests in which decisions travel; `judges` are in the order of `plan.models`."""
 
     def __init__(self, plan: Plan, judges: Sequence[Judge], odds: Odds, max_in_flight: int) -> None:
         self._plan, self._odds, self._most = plan, odds, max_in_flight
@@ -292,39 +294,42 @@ class PackWalker:
             if packs is not None and not unit.constant:
                 self._deciding[unit.index] = packs
         self._bringing = bringing(plan, judges)
-        self._known: dict[object, Travel] = {}
+        self._travels: dict[object, Travel] = {}
 
     def travel(self, case: TestCase, estimates: Mapping[int, UnitEstimate]) -> Travel:
-        """Pack the decisions of one case; what is equal to another case's counts."""
+        """Pack the decisions of one case, or take the travel of a case with equal forecasts."""
         if not self._deciding:
             return Travel()
         key = tuple(
             (unit, estimate.forecast, estimate.asked.likely) for unit, estimate in estimates.items()
         )
-        shape = self._known.get(key)
-        if shape is None:
-            # The likely travel over all ways through a case, or over some of many.
+        likely = self._travels.get(key)
+        if likely is None:
             packings, _ = ways(lambda choose: self._walk(estimates, choose), _PACKINGS, _PACKINGS)
-            shape = sum((travel.times(weight) for travel, weight in packings), Travel())
-            self._known[key] = shape
+            likely = sum((travel.times(weight) for travel, weight in packings), Travel())
+            self._travels[key] = likely
         tokens = text_tokens(state_json(case))
-        spared = (shape.questions - shape.requests) * tokens
-        return replace(shape, state_tokens=shape.requests * tokens, spared_tokens=spared)
+        spared = (likely.questions - likely.requests) * tokens
+        return replace(likely, state_tokens=likely.requests * tokens, spared_tokens=spared)
 
     def _walk(self, estimates: Mapping[int, UnitEstimate], choose: Choose) -> _PackWalk:
-        lacking = dict[int, Failure]()
+        skipped = dict[int, Failure]()  # metrics without estimates, which do not judge this case
         for metric in self._plan.metrics:
             units = map(attrgetter("unit"), self._plan.slots_at(metric.slots))
             if not {NONE, *estimates}.issuperset(units):
-                lacking[metric.index] = FORECAST
-        state = CaseState(self._plan, lacking)
+                skipped[metric.index] = FORECAST
+        state = CaseState(self._plan, skipped)
         return _PackWalk(state, self._odds, choose, estimates, self._deciding, self._bringing,
                          self._most)  # fmt: skip
 
 
 @dataclass(slots=True)
 class _PackWalk(Walk[Travel]):
-    """One way through one case, all metrics at once."""
+    """One way through one case, all metrics together.
+
+    `open` has units by the round in which they end; `waiting` are decisions for the next pack;
+    `ridden` has the questions of units that were asked ahead of time, until these start.
+    """
 
     estimates: Mapping[int, UnitEstimate]
     deciding: Mapping[int, Packs]
@@ -362,9 +367,8 @@ class _PackWalk(Walk[Travel]):
             self._end(unit)
         elif unit not in self.deciding:
             heapq.heappush(self.open, (self.now + estimate.forecast.rounds, unit))
-        # It was asked ahead of time, in a request that left anyway: its answer is there.
         elif unit in self.ridden:
-            del self.ridden[unit]
+            del self.ridden[unit]  # its answer came with an earlier request
             self._end(unit)
             return Travel(questions=estimate.asked.likely)
         else:
@@ -405,15 +409,15 @@ def with_writers(judges: Sequence[Judge]) -> list[Judge]:
     return all_judges
 
 
-def writing(place: int, judges: Sequence[Judge]) -> int:
-    """The place of the judge that writes for the one at `place`: its writer's, or its own."""
-    writer = writer_of(judges[place]) if judges else None
+def writer_index(judge: int, judges: Sequence[Judge]) -> int:
+    """The index of the judge that writes for a judge, which is mostly itself."""
+    writer = writer_of(judges[judge]) if judges else None
     if writer is None:
-        return place
+        return judge
     return [*map(attrgetter("identity"), judges)].index(writer.identity)
 
 
-def answering(unit: Unit, place: int, judges: Sequence[Judge]) -> int:
-    """The judge that answers a unit's question: this one, or its writer's place."""
+def answerer_index(unit: Unit, judge: int, judges: Sequence[Judge]) -> int:
+    """The index of the judge that answers a unit's question to a judge: this one, or its writer."""
     writes = isinstance(unit.node, AskingNode) and unit.node.writes
-    return writing(place, judges) if writes else place
+    return writer_index(judge, judges) if writes else judge

@@ -50,10 +50,11 @@ _CHATS = frozenset({"messages", "conversations", "conversation"})
 _NAME, _COLUMNS, _NAMES = 80, 12, 1024
 # Rows that a guess is made of (it is tried on all), and characters of its options.
 _LOOKED_AT, _LONGEST = 50, 4000
+# Fields that a guess maps columns to, of a case with one answer and of a conversation.
 _LISTS = ("retrieval_context", "context")
-_ANSWERED = {"input", "actual_output"}
 _SINGLE, _TALK = (*_TEXTS, *_LISTS, "name"), ("turns", "name")
-_LEAST = "\0"  # a column that makes a case of every row
+_ANSWERED = {"input", "actual_output"}  # with both a row is no conversation
+_LEAST = "\0"  # a column of empty inputs, which makes a case of every row
 # Every name of a field, its own and those of other spellings, to the field.
 FIELD_OF = {
     str(name): field
@@ -67,9 +68,9 @@ FIELD_OF = {
 class Converter:
     """Turns records into cases: which column is which field, and what a cell means.
 
-    `map` is what the caller says of columns. Without `others` only mapped columns are read. In a
-    `typed` source a list is a list, so a text is one text. Rows that are `plain` have texts for the
-    names of columns, and no number that JSON has no form for.
+    `map` is what the caller says of columns. Without `others` only mapped columns are read. A
+    `typed` source has lists of its own, so that a text in it is one text. In `plain` rows names of
+    columns are texts already, and all numbers are finite.
     """
 
     map: dict[str, str | None]
@@ -79,17 +80,17 @@ class Converter:
     preset: str | None = None
     typed: bool = True
     plain: bool = False
-    columns: dict[str, str | None] = field(init=False)
-    values: dict[str, Callable[[Any], Any]] = field(init=False)
+    columns: dict[str, str | None] = field(init=False)  # fields by column, also of the preset
+    values: dict[str, Callable[[Any], Any]] = field(init=False)  # how the preset reads cells
     outer: frozenset[str] = field(init=False)
     target_of: Callable[[str], tuple[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         preset = preset_called(self.preset)
-        # What the caller maps goes before the preset, also before what it takes cells for.
+        # What the caller maps goes before the preset, which then does not read its cells either.
         self.columns = {**preset.columns, **self.map}
         self.values = {name: read for name, read in preset.values.items() if name not in self.map}
-        # Columns that something inside of is mapped: `a` and `a.b` of `a.b.c`.
+        # Columns of which a part is mapped: `a` and `a.b` if `a.b.c` is.
         self.outer = frozenset(
             name[:at] for name in self.columns for at in range(1, len(name)) if name[at] == "."
         )
@@ -138,7 +139,7 @@ class Converter:
 
     def _fields(self, row: Mapping[Any, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        inside: list[tuple[str, str, Any]] = []
+        keyed: list[tuple[str, str, Any]] = []  # for a key of an object: field, key, value
         flat = self._flat(row)
         chats = self._chats(flat)
         for column, value in flat.items():
@@ -149,17 +150,17 @@ class Converter:
                 value = self.values[column](value)
             if not name or value is None:
                 continue
-            if name == column in chats:
+            if column in chats:
                 name = "turns"
             if key:
-                inside.append((name, key, value))
+                keyed.append((name, key, value))
             elif name in fields:
                 raise InputError(f"two columns map to the field {name!r}; ignore one")
             else:
                 fields |= self._as_fields(column, name, value)
         # Last, as `additional_metadata` may be a column itself, behind those of its keys. Then they
         # are added to what it has, and a key that is in both is nobody's to choose.
-        for name, key, value in inside:
+        for name, key, value in keyed:
             entries = fields.get(name, {})
             if not isinstance(entries, dict) or key in entries:
                 raise InputError(f"two columns map to the field '{name}.{key}'; ignore one")
@@ -167,11 +168,11 @@ class Converter:
         return fields
 
     def _chats(self, flat: Mapping[str, Any]) -> set[str]:
-        """The columns that are turns; none in a row with another column for the input or turns."""
+        """The unmapped columns that are turns; none in a row with another for input or turns."""
         chats = _CHATS & flat.keys()
         if chats and {"input", "turns"} & {self.target_of(column)[0] for column in flat}:
             return set()
-        return {*chats}
+        return {column for column in chats if self.target_of(column)[0] == column}
 
     def _target(self, column: str) -> tuple[str, str]:
         """The field of a column, and the key inside of it; an empty one if it is left out."""
@@ -193,7 +194,7 @@ class Converter:
         elif field == "name" and type(value) in (int, float):
             value = str(value).removesuffix(".0")  # a column with gaps has made 3.0 of 3
         elif field == "turns" != column and (talk := turns_of(value)):
-            return talk
+            return talk  # of another column: messages as another tool has them
         elif field == "turns" and isinstance(value, list):
             value = [without_nulls(turn) if isinstance(turn, Mapping) else turn for turn in value]
         return {field: value}
@@ -218,9 +219,9 @@ class Converter:
     def _parse(self, column: str, field: str, cell: str) -> Any:
         if not cell.strip():
             return None if field in _OBJECTS else []
-        # Where lists are lists, a text is one item.
-        is_one = self.typed and field in _TEXT_LISTS and cell.lstrip()[0] not in "[{"
-        delimiter = self.delimiters.get(column, "" if is_one else None)
+        # A source that has lists of its own has a text for one item.
+        is_item = self.typed and field in _TEXT_LISTS and cell.lstrip()[0] not in "[{"
+        delimiter = self.delimiters.get(column, "" if is_item else None)
         try:
             value = read_written(cell)
         except FlawError as flaw:
@@ -232,7 +233,7 @@ class Converter:
                     f'(["a", "b"]), or say what separates its items (--delimiter {items}; '
                     f"--delimiter {whole} if a cell is one item); {flaw}"
                 ) from None
-        if delimiter is None or isinstance(value, list):  # also as `save_as` writes it
+        if delimiter is None or isinstance(value, list):  # JSON, as `save_as` writes it
             return [value] if isinstance(value, str) else value
         parts = [part.strip() for part in cell.split(delimiter)] if delimiter else [cell]
         return [{"name": part} for part in parts] if field in _TOOLS else parts
@@ -272,7 +273,7 @@ def no_case(value: Any) -> str:
 
 
 def _suggest(wrong: str, names: Sequence[str], partner: str, swapped: str) -> str:
-    """Say what was meant: the usual slip is the order of the two, `--map field=column`."""
+    """Say what was meant by a wrong name: its partner in `--map field=column`, or one like it."""
     if partner in names:
         return f"; the column comes first: --map {swapped}"
     return near_hint(wrong, names)
@@ -313,7 +314,7 @@ def pair(column: str, value: str) -> str:
 
 
 def suggest_mapping(convert: Converter, records: Sequence[Record]) -> str:
-    """Words for an error about rows: a mapping with which all are cases; empty for none."""
+    """Words to put behind an error: a mapping by which all rows are cases; empty for none."""
     rows: list[Any] = [record.value for record in records]
     if not convert.others or not all(isinstance(row, Mapping) for row in rows):
         return ""
@@ -323,8 +324,8 @@ def suggest_mapping(convert: Converter, records: Sequence[Record]) -> str:
     trials = list(_trials(convert, rows[:_LOOKED_AT], columns))
     for trial in trials:
         line = trial.options()
-        is_whole = [plain(line)] == line[:_LONGEST].splitlines()
-        if is_whole and all(_are_cases(trial, records)):
+        can_be_pasted = [plain(line)] == line[:_LONGEST].splitlines()
+        if can_be_pasted and all(_are_cases(trial, records)):
             return f"\n  a guess (COLUMN= ignores a column): {line}"
     # A chat may be refused for what is in its messages.
     has_chats = not convert.goldens and all(map(_has_chat, rows))
@@ -359,17 +360,18 @@ def _map_columns(
     convert: Converter, rows: Sequence[Any], names: Sequence[str], columns: Sequence[str]
 ) -> Converter | None:
     """Map what fits a field, and ignore the rest; None if no column can be the input."""
-    trial, talk = (_map_fields(convert, rows, names, fields) for fields in (_SINGLE, _TALK))
-    fields, turns = (set(map(each.columns.get, names)) for each in (trial, talk))
-    if "turns" in turns and not convert.goldens | (fields >= _ANSWERED):
+    trial = _map_fields(convert, rows, names, _SINGLE)
+    fields = set(map(trial.columns.get, names))
+    talk = _map_fields(convert, rows, names, _TALK)
+    if "turns" in map(talk.columns.get, names) and not (convert.goldens or fields >= _ANSWERED):
         trial = talk
     elif "input" not in fields:
         return None
     used = {*trial.columns}
     used |= {name.partition(".")[0] for name in used}
-    for column, name in FIELD_OF.items():  # their own names are fields, if they fit
+    for column, name in FIELD_OF.items():  # columns called like a field that is never guessed stay
         is_guessed = name in (*_SINGLE, *_TALK)
-        if column not in names or not (is_guessed or not _fits(convert, rows, column, name, {})):
+        if column not in names or (not is_guessed and _fits(convert, rows, column, name, {})):
             used.add(column)
     rest = [column for column in columns if column not in used]
     return replace(trial, map=trial.map | dict.fromkeys(rest))
@@ -406,7 +408,7 @@ def _map_fields(
     )
     for _, number, target in ranked:
         name = names[number]
-        marks: list[dict[str, str]] = [{}]
+        marks: list[dict[str, str]] = [{}]  # delimiters to try
         if target in _LISTS:
             marks += ({name: "|"}, {name: ""})
         for mark in marks:

@@ -27,8 +27,7 @@ class FlawError(ValueError):
 def read_json(text: str) -> Any:
     """The value of one JSON text; raises FlawError for the first flaw."""
     try:
-        # With a line end behind it, a text that ends too early would have its flaw in column 1.
-        return _decode(_RAISING, text.rstrip())
+        return _decode(_RAISING, text.rstrip())  # else the flaw of a cut text is on the next line
     except json.JSONDecodeError as error:
         raise FlawError(f"not JSON: {error.msg} at column {error.colno}") from None
 

@@ -408,9 +408,8 @@ def make_columns(run: Run) -> bool:
         with sole_writer(run.folder):
             writer = ColumnsWriter(run.folder, run.manifest)
             sizes = (len(line) for _, line in every_line(run.results, whole=True))
-            starts = accumulate(sizes, initial=0)
+            starts = accumulate(sizes, initial=0)  # and the end of the file, where no row begins
             try:
-                # The last start is the end of the file, where no row begins.
                 for start, (row, case) in zip(starts, run.with_cases(), strict=False):
                     writer.add(row, case or {}, start)
                 return writer.close(files_of(run.folder, run.manifest))

@@ -24,8 +24,7 @@ _ROUNDING = 1e-9  # a probability that is no more than this comes from rounding
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
 _NAME = 60  # characters of a name in a `repr`
-# Attributes that results of deepeval have, or a reader expects here, and where they are. A key has
-# one or more of them, see `absent_attributes`.
+# What results of deepeval have, or a reader expects here, and where it is; a key has several names.
 _OF_METRIC = "a row has the results of all metrics: row[METRIC].{}, or row.metrics"
 _ELSEWHERE = {
     **{name: _OF_METRIC.format(name) for name in ("score", "reason", "path", "failure", "steps")},

@@ -152,7 +152,7 @@ def valid_cases(items: Iterable[Item]) -> Iterator[TestCase | Golden | Conversat
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Every `count`-th case, from the `number`-th on; raises InputError if there is none."""
+    """One of `count` parts: every `count`-th case. Raises InputError for a `number` beyond them."""
 
     number: int = 1
     count: int = 1

@@ -67,7 +67,7 @@ def strict_score(score: float) -> float:
     return 1.0 if score >= 1.0 else 0.0
 
 
-def combined(scores: Sequence[float], how: Combine) -> float:
+def combine_scores(scores: Sequence[float], how: Combine) -> float:
     """One score of several, which are in topological order."""
     combine = _COMBINING.get(how)
     return scores[-1] if combine is None else combine(scores)

@@ -21,7 +21,7 @@ from dagengine.results import (
     Verdict,
     step_output,
 )
-from dagengine.results.passing import Points, combined, passes, strict_score
+from dagengine.results.passing import Points, combine_scores, passes, strict_score
 
 Values = Mapping[int, NodeValue]
 
@@ -80,7 +80,7 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     last = values[reached[-1].index]
     # A node's own `success` counts only with its own score, not with a combined one.
     own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
-    return Grade(combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
+    return Grade(combine_scores(scores, part.spec.combine), None, last.mode, tuple(reached), own)
 
 
 def is_strict(spec: MetricSpec, done: Grade) -> bool:

@@ -74,8 +74,8 @@ T = TypeVar("T")
 def records_of_any(value: Any, leave_out: LeaveOut) -> Iterator[RawRecord]:
     """The records in a value of a file, or in an array of such values.
 
-    What is damaged (an error in the place of a value), or no span of a tool that is known, is left
-    out, alone.
+    Left out, each alone, are damaged records, errors in the place of values, and what is no span of
+    a tool that is known.
     """
     if isinstance(value, Exception):
         leave_out(value)
@@ -108,7 +108,7 @@ def is_otlp(value: Any) -> bool:
 
 
 def records_of(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawRecord]:
-    """The spans and the log records of an OTLP export; what is damaged is left out, alone."""
+    """The spans and the log records of an OTLP export, without those that are damaged."""
     # Lists in lists: resourceSpans, in each of these scopeSpans, and in each of these spans.
     readers: dict[str, tuple[str, Callable[[Any], RawRecord]]] = {
         "Spans": ("spans", span_of),

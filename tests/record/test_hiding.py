@@ -91,6 +91,15 @@ def test_a_name_that_is_hidden_is_hidden_in_the_row() -> None:
     assert row.case == "[hidden by --redact name]"
 
 
+def test_hidden_tags_are_a_list_as_readers_of_a_run_want(tmp_path: Path) -> None:
+    judge = ScriptedJudge(quoting)
+    result = evaluate([CASE], [polite()], model=judge, show=False, out=tmp_path, redact=["tags"])
+    assert len(result) == 1
+    mark = "[hidden by --redact tags]"
+    assert [case["tags"] for case in load_run(tmp_path).cases()] == [[mark]]
+    assert list(json.loads((tmp_path / "summary.json").read_text())["tags"]) == [mark]
+
+
 def test_of_a_row_that_was_no_test_case_the_message_is_hidden() -> None:
     failure = Failure(OutcomeKind.INVALID_CASE, "data set", f"line 7: {SECRET} is not a list")
     row = CaseResult(0, "line 7", (MetricResult("m", None, None, None, failure=failure),))

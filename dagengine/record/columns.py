@@ -241,8 +241,8 @@ class ColumnsWriter:
         # copied: its bytes are the same, its times are not.
         mark = {**_mark(files, self._manifest), "sha256": list(map(file_sha256, files))}
         self._file.close(**{_MARK.decode(): json.dumps(mark)})
-        self._file = None
         self._new.replace(self.path)
+        self._file = None
         return True
 
 

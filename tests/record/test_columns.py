@@ -150,6 +150,14 @@ def test_no_columns_are_made_of_a_run_that_goes_on_or_is_damaged(bare: tuple[Pat
     assert not [*goes_on.glob(f"{COLUMNS}*"), *damaged.glob(f"{COLUMNS}*")]
 
 
+def test_columns_that_cannot_take_their_place_leave_no_file(bare: tuple[Path, Path]) -> None:
+    folder = bare[0]
+    (folder / COLUMNS).mkdir()
+    with pytest.raises(InputError, match="cannot write"):
+        make_columns(load_run(folder))
+    assert not list(folder.glob("*.new"))
+
+
 def test_a_comparison_says_the_same_with_columns_and_without(
     runs: tuple[Path, Path], bare: tuple[Path, Path]
 ) -> None:

@@ -176,7 +176,7 @@ class Cluster:
 
     @property
     def totals(self) -> Totals:
-        """Questions and usage so far, as far as the workers have said before they died."""
+        """Questions and usage so far; what a worker has not said yet dies with it."""
         total = sum((count.totals for count in self._asked.values()), self._engine.totals)
         if self.store is not None:
             return total

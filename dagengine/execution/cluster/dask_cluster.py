@@ -81,7 +81,7 @@ class DaskWorkers:
     async def submit(
         self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
     ) -> Any:
-        """Run a coroutine function on a worker, which says nothing before its result."""
+        """Run a coroutine function on a worker, silent until its end; raises WorkersDiedError."""
         key = f"dagengine-{uuid.uuid4().hex}"
         try:
             return await self._client.submit(function, *arguments, key=key, pure=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
-from dagengine.reliability.card.measures import NOT_RANDOM, figure, figure_of, reaching
+from dagengine.reliability.card.measures import NOT_RANDOM, figure, figure_of, figure_over_sides
 from dagengine.reliability.card.repeats import Unlike, outcome, score
 from dagengine.reliability.card.values import (
     Calibration,
@@ -173,7 +173,7 @@ def _verdicts(marked: LabelledRuns) -> Iterator[Figure]:
 
     def over(measured: Callable[[Sequence[Pair]], Figure]) -> Figure:
         """A figure of the pairs, whose interval reaches over what missing answers leave open."""
-        return replace(reaching(map(measured, sides)), items=kappa.items)
+        return replace(figure_over_sides(map(measured, sides)), items=kappa.items)
 
     def interval_figure(name: str, of: Callable[..., Interval | Unknown], why: str) -> Figure:
         def measured(pairs: Sequence[Pair]) -> Figure:
@@ -185,7 +185,7 @@ def _verdicts(marked: LabelledRuns) -> Iterator[Figure]:
     yield over(lambda pairs: figure("accuracy", pairs, hits, _NONE, groups, level))
     single = f"{subject}: single runs, cases with a label"
     rights = marked.sides(lambda label, votes: mean_score([vote == label for vote in votes]))
-    yield reaching(
+    yield figure_over_sides(
         figure("single-run-accuracy", side, mean, _NONE, groups, single) for side in rights
     )
     yield kappa
@@ -213,7 +213,9 @@ def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Itera
         word = outcome_name(label)
         levels = f"human label “{word}”", f"any human label but “{word}”"
         for index, name in enumerate(("sensitivity", "specificity")):
-            yield reaching(figure_of(name, rate[label][index], levels[index]) for rate in rates)
+            yield figure_over_sides(
+                figure_of(name, rate[label][index], levels[index]) for rate in rates
+            )
 
 
 def _kappa(
@@ -241,7 +243,7 @@ def _kappa(
 
     ideal = kappa_of([(label, {label: 1.0} if shares else {}) for label, shares in sides[0]])
     answered = {group for (_, shares), group in zip(sides[0], groups, strict=True) if shares}
-    return replace(reaching(map(kappa_of, sides)), items=len(answered), best=ideal.low)
+    return replace(figure_over_sides(map(kappa_of, sides)), items=len(answered), best=ideal.low)
 
 
 def _figure_or_reason(name: str, result: Interval | Unknown, level: str, why: str) -> Figure:
@@ -427,7 +429,7 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
     for side in sides:
         hits = [shares.get(label, 0.0) if shares else None for label, shares in side]
         accuracies.append(figure("accuracy", hits, mean, _NONE, groups, level, confidence))
-    return [reaching(accuracies), _kappa(marked, sides, level, confidence)]
+    return [figure_over_sides(accuracies), _kappa(marked, sides, level, confidence)]
 
 
 # Probabilities that a judge stated, if there are any.

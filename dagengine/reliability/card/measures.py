@@ -1,7 +1,8 @@
-"""Every measure of a judge card, once: its name, title, unit and level; and figures of measures.
+"""The table of all measures of a judge card, and functions that make figures of them.
 
-Sections of the card compute measures by name. Words, conditions (`--fail-if`), comparisons and both
-faces of the card read all else about a measure here.
+A measure is what can be computed, such as accuracy; a `Figure` is its value on one card. Sections
+of the card compute measures by name. The table has all else about a measure: its title, unit and
+level. Words, conditions (`--fail-if`), comparisons and both faces of the card read it.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from dagengine.reliability.card.values import Figure
-from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
+from dagengine.reliability.statistics.intervals import Interval, Statistic, Unknown, bootstrap
 from dagengine.reliability.statistics.sums import Groups, Sums, groups_of
 
 Unit = Literal["share", "number", "coefficient"]
-"""From 0 to 1 and shown in per cent; any number; from -1 to 1."""
+"""A share is from 0 to 1 and shown in per cent, a coefficient from -1 to 1, a number any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One measure of the card.
 
-    `level` is what it is computed from, where that is always the same. `repeats` says when it loses
-    its interval: if it is shown, or only suspected, that runs are not repeats of each other. A
-    measure that is `per_label` is on the card once for every label.
+    `level` is what it is computed from, if that is always the same. The interval of some measures
+    holds only if runs are repeats of each other. `repeats` is the doubt that takes it away: "shown"
+    needs proof that they are not, for "suspected" a suspicion is enough, "" is for all other
+    measures. A measure that is `per_label` is on the card once for every label.
     """
 
     name: str
@@ -50,7 +52,7 @@ CIRCUMSTANCES = (
     ("seed", "seeds", "seed"),
     ("paraphrase", "wordings", "paraphrase"),
 )
-"""Circumstances of a run: as measures name it, several of it in words, its field of a condition."""
+"""Circumstances of a run: name in measures, plural in words, field of `Condition`."""
 
 _ALL_MEASURES = (
     Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
@@ -159,7 +161,7 @@ def measure_of(name: str) -> Measure:
 T = TypeVar("T")
 
 NOT_RANDOM = "so they are not a random sample"
-"""How a note ends that refuses labels which are said to be a random sample."""
+"""End of every note that labels, stated to be a random sample, are none."""
 
 
 def figure(
@@ -171,39 +173,47 @@ def figure(
     level: str = "",
     confidence: float = 0.95,
 ) -> Figure:
-    """A statistic of items with its interval; `note` says why it may be undefined.
+    """The figure of a statistic of items, with its interval.
 
-    `level` says what it is computed from, where that is not always the same. Items of equal
-    `groups`, which are the cases or the groups that they form, stay together when resampling.
-    `items` of the figure are the groups that add to the value, none without one.
+    `note` says why the value may be undefined. `level` says what it is computed from, if the table
+    does not. Items of equal `groups` (their cases, or documents of cases) stay together when
+    resampling. `Figure.items` counts the groups that add to the value; without `groups`, the items.
     """
-    result, level = statistic(items), level or measure_of(name).level
-    value = result.value() if isinstance(result, Sums) else result
-    # How many groups have an item that adds something; a plain function does not say which do.
-    names = groups_of(groups, len(items))
-    adding = set(names)
+    level = level or measure_of(name).level
+    statistic_of: Statistic[T] = statistic
+    groups_behind = groups_of(groups, len(items))
+    result = statistic(items)
     if isinstance(result, Sums):
-        adding = {name for name, adds in zip(names, result.adds, strict=True) if adds}
-    count = len(adding)
+        value = result.value()
+        statistic_of = result  # resampling adds these sums up again, and computes none
+        # Some items add nothing. A plain function does not say which.
+        pairs = zip(groups_behind, result.adds, strict=True)
+        groups_behind = [group for group, adds in pairs if adds]
+    else:
+        value = result
     if value is None:
         return Figure(name, None, level=level, note=note)
-    statistic_of = result if isinstance(result, Sums) else statistic
-    bounds = bootstrap(items, statistic_of, groups=groups, level=confidence)
-    if bounds is None:
+    count = len(set(groups_behind))
+    interval = bootstrap(items, statistic_of, groups=groups, level=confidence)
+    if interval is None:
         return Figure(name, value, items=count, level=level)
-    return Figure(name, value, bounds.low, bounds.high, bounds.level, count, level)
+    return Figure(name, value, interval.low, interval.high, interval.level, count, level)
 
 
-def reaching(sides: Iterable[Figure]) -> Figure:
-    """The first figure, whose interval also holds those by other rules for missing answers."""
-    measure, *bounds = sides
-    if measure.value is None or not bounds:
-        return measure
+def figure_over_sides(sides: Iterable[Figure]) -> Figure:
+    """The first figure, with an interval that also contains those of all other figures.
+
+    The figures are of one measure. They differ in what a missing answer counts as: the first leaves
+    it out, the others take it at worst and at best.
+    """
+    answered, *bounds = sides
+    if answered.value is None or not bounds:
+        return answered
     ends: list[float] = []
-    for side in (measure, *bounds):
+    for side in (answered, *bounds):
         if side.value is not None:
             ends += (side.value if end is None else end for end in (side.low, side.high))
-    return replace(measure, low=min(ends), high=max(ends))
+    return replace(answered, low=min(ends), high=max(ends))
 
 
 _REASONS = {
@@ -220,16 +230,19 @@ _REASONS = {
 
 
 def figure_of(
-    name: str, found: Interval | Unknown | None, level: str = "", note: str = ""
+    name: str, result: Interval | Unknown | None, level: str = "", note: str = ""
 ) -> Figure:
-    """An interval as a figure; if it is not known, the figure says why (by `note`, if given)."""
+    """The figure of an interval; one without a value if the interval is None or unknown.
+
+    Its note is then `note`. If that is empty, it is the reason of the `Unknown`.
+    """
     level = level or measure_of(name).level
-    if isinstance(found, Interval):
-        bounds = found.low, found.high, found.level
-        return Figure(name, found.value, *bounds, items=found.items, level=level)
-    if found is None:
+    if isinstance(result, Interval):
+        bounds = result.low, result.high, result.level
+        return Figure(name, result.value, *bounds, items=result.items, level=level)
+    if result is None:
         return Figure(name, None, level=level, note=note)
-    needed = "" if found.needed is None else f"; {found.needed} are needed"
-    note = note or f"{_REASONS[found.reason]} (n = {found.items}{needed})"
-    count = 0 if found.reason == "undefined" else found.items
+    needed = "" if result.needed is None else f"; {result.needed} are needed"
+    note = note or f"{_REASONS[result.reason]} (n = {result.items}{needed})"
+    count = 0 if result.reason == "undefined" else result.items
     return Figure(name, None, items=count, level=level, note=note)

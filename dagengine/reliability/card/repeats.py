@@ -24,8 +24,8 @@ from dagengine.reliability.card.measures import (
     CIRCUMSTANCES,
     figure,
     figure_of,
+    figure_over_sides,
     measure_of,
-    reaching,
 )
 from dagengine.reliability.card.values import Figure
 from dagengine.reliability.card.words import has
@@ -89,7 +89,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         name: str, of: Callable[..., Sums], why: str = why,
         table: Sequence[Sequence[Any]] = scores, bounds: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> Figure:  # fmt: skip
-        return reaching(figure(name, side, of, why, groups) for side in (table, *bounds))
+        return figure_over_sides(figure(name, side, of, why, groups) for side in (table, *bounds))
 
     if threshold is None:
         undefined = "the metric has no threshold; see score-flip-rate"

@@ -1,6 +1,6 @@
-"""What a page says of its run: data, judges, what it took, and what stands beside its rows.
+"""Facts about a run for its page: data, judges, cost, and files that only some runs have.
 
-A watch leaves alarms in `alerts.jsonl`, a synthesis what became of its drafts in `drafts.jsonl`.
+A watch leaves its alarms in `alerts.jsonl`, a synthesis the fate of its drafts in `drafts.jsonl`.
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ from dagengine.system.regular_files import is_there
 from dagengine.system.terminal import clip, counted
 
 ALERTS, DRAFTS = "alerts.jsonl", "drafts.jsonl"
-_ALARMS = 200  # alarms that are shown, the latest
-MOST = 5_000
-"""Drafts that a page can show as kept and dropped; the page of more shows their rows alone."""
-_LONGEST = 200  # characters of a setting
+_MOST_ALARMS = 200  # a page shows the latest
+_MOST_DRAFTS = 5_000  # a page with more drafts has none of them, only the rows of the goldens
+_LONGEST_SETTING = 200  # characters
 # Options of a run that `dagengine benchmark` has, too.
-_SAME = frozenset(
+_SHARED_OPTIONS = frozenset(
     ("--data", "--map", "--delimiter", "--judge", "--base-url", "--max-tokens", "--max-in-flight")
 )
 
 
 def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict[str, Any]:
-    """The run as the front end has it, without its metrics; `kept` rows have their texts.
+    """The run as the front end has it, without its metrics; `kept` of its `cases` have their texts.
 
-    A page that is `served` is read on the machine where the folder is; any other may travel.
+    A page that is `served` is read on the machine where the folder is. Any other page may be sent
+    to another machine, so it has no full path.
     """
     manifest, totals = run.manifest, run.manifest.totals
-    folder = _folder_words(run.folder, served)
+    folder = _folder_for_page(run.folder, served)
     seconds = manifest.seconds
-    texts = "none" if not manifest.texts else "all" if kept == cases else "some"
-    # The command that holds the judge of a run against the labels in its folder. What the run was
-    # told of its cases and its judge is told again. Of a run that no command started only the
-    # folder is known
-    words = ["dagengine", "benchmark", *_command_words(manifest)]
-    files = (word for word in _words(manifest.command) if word.split(":")[0].endswith(".py"))
+    texts = "none"
+    if manifest.texts:
+        texts = "all" if kept == cases else "some"
+    # The command that compares the judge of the run with the labels in its folder.
+    benchmark = ["dagengine", "benchmark", *_benchmark_arguments(manifest)]
+    benchmark += ["--labels", str(Path(folder, LABELS))]
+    # Metrics are a file, or objects in one: `metrics.py:faithful`.
+    words = _split(manifest.command)
+    metric_file = next((word for word in words if word.split(":")[0].endswith(".py")), None)
     return {
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
         "folder": folder,
@@ -58,9 +61,9 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "exit": manifest.exit,
         "error": manifest.error,
         "data": None if manifest.data.file is None else Path(manifest.data.file).name,
-        "metricFile": next((Path(file).name for file in files), None),
+        "metricFile": metric_file and Path(metric_file).name,
         "command": manifest.command,
-        "benchmark": shlex.join([*words, "--labels", str(Path(folder, LABELS))]),
+        "benchmark": shlex.join(benchmark),
         "planned": manifest.data.cases,
         "cases": cases,
         "judges": [{"name": judge.name} for judge in manifest.judges],
@@ -77,38 +80,43 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
     }
 
 
-def _folder_words(folder: Path, served: bool) -> str:
-    """The folder as commands on a page have it: from here, and without a place of the machine."""
-    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+def _folder_for_page(folder: Path, served: bool) -> str:
+    """The folder as commands on a page have it: relative to the working directory, if it can be."""
+    if not folder.is_absolute():
+        return str(folder)
+    if folder.is_relative_to(Path.cwd()):
         return str(folder.relative_to(Path.cwd()))
-    return folder.name if folder.is_absolute() and not served else str(folder)
+    return str(folder) if served else folder.name
 
 
 def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Settings that the caller says the run was made with; a long text by its beginning."""
+    """Hyperparameters that the caller of the run stated; a long text is cut."""
     settings = manifest.settings.get("hyperparameters")
     for name, value in settings.items() if isinstance(settings, dict) else ():
-        yield str(name), clip(" ".join(str(value).split()), _LONGEST)
+        yield str(name), clip(" ".join(str(value).split()), _LONGEST_SETTING)
 
 
-def _command_words(manifest: Manifest) -> list[str]:
-    """The metrics of the command of a run, and its options about cases and judge.
+def _benchmark_arguments(manifest: Manifest) -> list[str]:
+    """Metrics, cases and judge as the command of the run has them, or words to fill in.
 
-    The cases of an app are in its record alone: they are no data for another command.
+    Words to fill in are for a run that no command started. They are also for the run of an app,
+    whose cases are in the record alone: no other command can read them.
     """
-    words = _words(manifest.command)
+    words = _split(manifest.command)
     metrics = manifest.settings.get("metrics")
     if words[:2] != ["dagengine", "run"] or not metrics or manifest.settings.get("app"):
         return ["METRICS.py", "--data", "FILE"]
     arguments = [str(metrics)]
     for index, word in enumerate(words):
         name, sign, _ = word.partition("=")
-        if name in _SAME:
+        if name in _SHARED_OPTIONS:
+            # `--data=FILE` is one word, `--data FILE` is two.
             arguments += [word] if sign else words[index : index + 2]
     return arguments
 
 
-def _words(command: str | None) -> list[str]:
+def _split(command: str | None) -> list[str]:
+    """The words of a command; none if there is no command, or its quotes do not close."""
     try:
         return shlex.split(command or "")
     except ValueError:
@@ -116,7 +124,7 @@ def _words(command: str | None) -> list[str]:
 
 
 def headline(run: Run, tally: Tally) -> str:
-    """One sentence that is the answer."""
+    """The result of a run in one sentence."""
     cases = counted(tally.rows, "case")
     metrics = tally.summing.result().metrics
     if not run.finished:
@@ -133,7 +141,7 @@ def headline(run: Run, tally: Tally) -> str:
 
 
 def plain_lines(run: Run, tally: Tally) -> list[tuple[str, str]]:
-    """Result, judge and data as pairs of a term and a text."""
+    """Results, the three largest groups of failed cases, judge and data: pairs of term and text."""
     lines = []
     for metric in tally.summing.result():
         counts = f"{metric.passed:,} passed, {metric.failed:,} failed"
@@ -167,27 +175,28 @@ class AlarmRecord(BaseModel):
 
 
 def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, Any]]:
-    """The latest alarms of a watch, each with the day of the case at which it was raised.
+    """The latest alarms of a watch, each with the day of its case; empty for any other run.
 
-    `day_of` knows the day of a case by its number. None were raised in any other run. Raises
-    InputError that names a damaged line.
+    `day_of` gives the day of a case by its number, None without such a case. Raises InputError
+    that names a damaged line.
     """
     alarms = read_models(run.folder / ALERTS, AlarmRecord, "an alarm", whole=False)
-    # What old questions show was found after the last case that there was.
+    # An alarm may come from old questions that were asked again after the last case. Its row is
+    # then one more than the number of that case.
     return [
         {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}
-        for alarm in deque(alarms, _ALARMS)
+        for alarm in deque(alarms, _MOST_ALARMS)
     ]
 
 
 class DraftRecord(BaseModel):
-    """One draft: the golden that it became, or why it did not.
+    """One draft of a synthesis, which became a golden or was dropped.
 
-    `case` is the number of its row, `text` the input or the scenario as far as it was written.
-    Without a `cause` it became a golden: then there are its answer, the sentences that this rests
-    on, and its kind. `cause` is the node that rejected it or gave no answer, "near duplicate" or
-    "not needed". `why` is what the judge said, `repeats` the text that a near duplicate repeats.
-    `source` is the place of its passage.
+    `case` is the number of its row, `text` its input or scenario as far as that was written, and
+    `source` says where its passage is. A golden has no `cause`. It has its `kind`, its `answer` and
+    the `sentences` of the passage that support the answer. The `cause` of a dropped draft is the
+    node that rejected it or gave no answer, "near duplicate" or "not needed". `why` is the judge's
+    reason, `repeats` the text that a near duplicate repeats.
     """
 
     case: int
@@ -201,11 +210,11 @@ class DraftRecord(BaseModel):
     sentences: list[str] = []
 
 
-def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
+def drafts_of(run: Run, most: float = _MOST_DRAFTS) -> list[DraftRecord] | None:
     """The drafts of a synthesis in the order of their rows.
 
-    None for any other run, and for one of more than `most` drafts. Raises InputError that names a
-    damaged line.
+    None for any other run, and for a synthesis with more than `most` drafts. Raises InputError
+    that names a damaged line.
     """
     path = run.folder / DRAFTS
     if not is_there(path):
@@ -219,6 +228,6 @@ def drafts_of(run: Run, most: float = MOST) -> list[DraftRecord] | None:
 
 
 def outcome_sentence(drafts: Sequence[DraftRecord]) -> str:
-    """One sentence that is the answer."""
+    """The result of a synthesis in one sentence."""
     kept = sum(draft.cause is None for draft in drafts)
     return f"{counted(kept, 'golden')} kept of {counted(len(drafts), 'draft')}"

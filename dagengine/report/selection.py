@@ -22,18 +22,20 @@ from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
 from dagengine.results.summary import Worst
 
-_INSIDE = " > "  # between a metric under a verdict and its nodes
-_COURSES = 50_000  # whose results are kept
+_INSIDE = " > "  # in the name of a node of a nested metric: `Metric > Node`
+_KEPT_COURSES = 50_000  # the most courses (see `record.columns`) whose outlines are kept in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Conditions on the results of a case; one of its results has to meet all of them.
+    """Conditions on a row: `case` and `text` on all of it, the others on its results.
 
-    `failed` (below the threshold) and `no_score` choose states; with both, either state counts.
-    `case` is a name or an index. `at` are `Node`, which ran, and `Node=answer`; a kind of failure
-    counts as an answer, and so does one for an item of a list. None of `not_at` may hold. `text`
-    is somewhere in the case, in what nodes said, or in its name, in upper or lower case.
+    A row without results meets the others; of several results one has to meet all of them. `failed`
+    (below the threshold) and `no_score` choose states; with both, either state counts. `case` is a
+    name or an index. Every condition in `at` has to be met, and none in `not_at`. `Node` means that
+    the node ran, `Node=answer` that it gave this answer. A kind of failure counts as an answer, and
+    so does a verdict on an item of a list. `text` is in the case, in its name or in what nodes
+    answered, in upper or lower case.
     """
 
     failed: bool = False
@@ -50,11 +52,11 @@ class Selection:
         if self.metric is not None and self.metric not in metrics:
             raise unknown_metric(self.metric, metrics)
         answers = _answers_by_node(manifest)
-        for at in (*self.at, *self.not_at):
-            _require_known(at, answers)
+        for condition in (*self.at, *self.not_at):
+            _require_known(condition, answers)
 
-    def takes(self, row: CaseResult, case: Mapping[str, Any]) -> bool:
-        """Return whether a row is among them; `case` is the line of its case, read for a `text`."""
+    def fits_row(self, row: CaseResult, case: Mapping[str, Any]) -> bool:
+        """Return whether a row meets all conditions; `case` is only needed with a `text`."""
         if self.case is not None and self.case not in (row.case, str(row.index)):
             return False
         if self.text is not None:
@@ -66,10 +68,11 @@ class Selection:
             folded = self.text.casefold()
             if not any(folded in text.casefold() for text in texts_in(texts)):
                 return False
-        return any(map(self.fits, row.metrics)) or not row.metrics
+        return any(map(self.fits_result, row.metrics)) or not row.metrics
 
-    def fits(self, result: MetricResult) -> bool:
-        """Return whether a result meets what is asked of results; its texts do not matter."""
+    def fits_result(self, result: MetricResult) -> bool:
+        """Return whether a result meets the conditions on results; they need no texts."""
+        # The fields `failed` and `no_score` have the names of states.
         if (self.failed or self.no_score) and not getattr(self, result.state, False):
             return False
         if self.metric is not None and result.metric != self.metric:
@@ -87,10 +90,11 @@ class Selection:
 
 
 class Selected:
-    """The rows of a run that are chosen, in the order of the data; iterating reads them lazily.
+    """The rows of a run that a selection chooses, in the order of the data, read lazily.
 
-    If the run has columns they tell which rows these are, and only the rows that are wanted are
-    read. Not so for a `text`, which is in the lines alone.
+    If the run has columns, rows are chosen by outlines: results without texts, made from columns.
+    Then only chosen rows are read from the lines. A selection with a `text` reads all lines, since
+    columns have no texts.
     """
 
     def __init__(self, run: Run, selection: Selection) -> None:
@@ -98,10 +102,10 @@ class Selected:
         selection.check(run.manifest)
         self._run, self._selection = run, selection
         self._columns = run.columns() if selection.text is None else None
-        self._outline = lru_cache(_COURSES)(outline_of)
-        names = run.manifest.metric_names
-        only = selection.metric  # the metrics that are shown, with their numbers
-        self._metrics = {name: n for n, name in enumerate(names) if only in (None, name)}
+        self._outline = lru_cache(_KEPT_COURSES)(outline_of)
+        metrics = enumerate(run.manifest.metric_names)
+        # The number of each chosen metric, by its name.
+        self._metrics = {name: n for n, name in metrics if selection.metric in (None, name)}
 
     def __iter__(self) -> Iterator[CaseResult]:
         """The rows; raises InputError, before the first, for a case that the run does not have."""
@@ -119,56 +123,66 @@ class Selected:
         for position, row in self._chosen():
             if worst.add(row):
                 positions[row.index] = position
-        order = sorted(((positions[row.index], row) for row in worst.rows), key=itemgetter(0))
-        rows = {row.index: row for row in self._whole_rows(order)}
+        # The lines are read from the first to the last, and the rows put back in their order.
+        pairs = sorted(((positions[row.index], row) for row in worst.rows), key=itemgetter(0))
+        rows = {row.index: row for row in self._whole_rows(pairs)}
         return [rows[row.index] for row in worst.rows]
 
     def _chosen(self) -> Iterator[tuple[int, CaseResult]]:
-        """The chosen rows with their places; by columns those in the run, and only outlines."""
+        """The chosen rows, each with its position.
+
+        With columns the rows are outlines, and positions are those in the run. Without columns the
+        rows are whole, and positions count the chosen rows.
+        """
         if self._columns is not None:
-            yield from self._by_columns(self._columns)
+            yield from self._chosen_outlines(self._columns)
             return
         selection, run = self._selection, self._run
         cases = iter(()) if selection.text is None else run.cases()
         pairs = pair_lines(run.rows(), cases, itemgetter("index"))
-        rows = (row for row, case in pairs if selection.takes(row, case or {}))
-        # Times are read for these alone: for all rows that takes as long as the rows themselves.
+        rows = (row for row, case in pairs if selection.fits_row(row, case or {}))
+        # Times are read for chosen rows alone: for all rows that takes as long as the rows.
         yield from enumerate(map(selection.narrow, run.timed_rows(rows)))
 
     def _whole_rows(self, chosen: Iterable[tuple[int, CaseResult]]) -> Iterator[CaseResult]:
         """The rows with their texts; raises InputError for a case that the run does not have."""
-        rows: Iterator[CaseResult] = map(itemgetter(1), chosen)
         if self._columns is not None:
-            rows = self._read(map(itemgetter(0), chosen))
+            rows = self._read(position for position, _ in chosen)
+        else:
+            rows = (row for _, row in chosen)
         if self._selection.case is None:
             return rows
-        # Whether there is such a case is looked up only if no row came: that reads every name.
+        # Looking a case up reads every name of the run. So it is done only if no row came.
         first = list(itertools.islice(rows, 1))
         if not first:
             _require_case(self._run, self._selection.case)
         return itertools.chain(first, rows)
 
-    def _by_columns(self, columns: Columns) -> Iterator[tuple[int, CaseResult]]:
-        case = self._selection.case
-        fits = lru_cache(_COURSES)(
-            lambda courses: any(map(self._selection.fits, self._outline_row(courses)))
-        )
-        names = [f"course.{number}" for number in self._metrics.values()]
-        position = itertools.count()
-        for block in columns.blocks(["index", "case", *names]):
-            courses = zip(*map(block.__getitem__, names), strict=True)
-            for index, name, own in zip(block["index"], block["case"], courses, strict=True):
-                at = next(position)
-                if fits(own) and case in (None, name, str(index)):
-                    yield at, CaseResult(index, name, self._outline_row(own))
+    def _chosen_outlines(self, columns: Columns) -> Iterator[tuple[int, CaseResult]]:
+        """Positions in the run and outlines of the chosen rows."""
 
-    def _outline_row(self, courses: tuple[str, ...]) -> tuple[MetricResult, ...]:
-        """The results of a row without their texts."""
+        @lru_cache(_KEPT_COURSES)
+        def fits(courses: tuple[str, ...]) -> bool:
+            return any(map(self._selection.fits_result, self._outlines(courses)))
+
+        case = self._selection.case
+        names = [f"course.{number}" for number in self._metrics.values()]
+        positions = itertools.count()
+        for block in columns.blocks(["index", "case", *names]):
+            by_row = zip(*map(block.__getitem__, names), strict=True)
+            for index, name, courses in zip(block["index"], block["case"], by_row, strict=True):
+                position = next(positions)
+                if fits(courses) and case in (None, name, str(index)):
+                    yield position, CaseResult(index, name, self._outlines(courses))
+
+    def _outlines(self, courses: tuple[str, ...]) -> tuple[MetricResult, ...]:
+        """The results of a row without their texts, from a course for each chosen metric."""
         return tuple(map(self._outline, self._metrics, courses))
 
-    def _read(self, places: Iterable[int]) -> Iterator[CaseResult]:
+    def _read(self, positions: Iterable[int]) -> Iterator[CaseResult]:
+        """The whole rows at these positions of the run."""
         with RunFiles(self._run) as files:
-            for position in places:
+            for position in positions:
                 yield self._selection.narrow(files.timed_row(position))
 
 
@@ -206,22 +220,23 @@ def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
 
 
 def _answers(result: MetricResult) -> set[str]:
-    """The nodes that ran, and what they answered."""
+    """The conditions that a result meets: `Node` and `Node=answer`."""
     answers = set[str]()
     for step in result.steps:
         verdicts = [step.verdict] if step.verdict is not None else item_verdicts(step.output)
         answers.update(f"{step.node}={verdict}" for verdict in verdicts)
-        # The node itself, and the metrics under verdicts that it is in
-        answers.update(accumulate(step.node.split(_INSIDE), f"{{}}{_INSIDE}{{}}".format))
+        # The nested metrics that the node is in, from the outermost on, and the node itself.
+        parts = step.node.split(_INSIDE)
+        answers.update(accumulate(parts, lambda metric, node: f"{metric}{_INSIDE}{node}"))
     if (failure := result.failure) is not None:
         answers |= {failure.node, f"{failure.node}={failure.kind}"}
     return answers
 
 
 def _answers_by_node(manifest: Manifest) -> dict[str, dict[str, None]]:
-    """The answers of every node of a run, those that stand for nested metrics among them.
+    """The possible answers of every node of a run; a nested metric counts as a node.
 
-    What a node says that judges the items of a list, or rates, is not known beforehand.
+    They are empty for a node that rates, or judges the items of a list: nothing lists its answers.
     """
     answers: dict[str, dict[str, None]] = {}
     for metric in manifest.metrics:
@@ -233,20 +248,21 @@ def _answers_by_node(manifest: Manifest) -> dict[str, dict[str, None]]:
     return answers
 
 
-def _require_known(at: str, answers: Mapping[str, Mapping[str, None]]) -> None:
+def _require_known(condition: str, answers: Mapping[str, Mapping[str, None]]) -> None:
     """Raise InputError for a node that the run does not have, or an answer that it cannot give."""
-    if at in answers:
+    if condition in answers:
         return
-    signs = (sign.span() for sign in re.finditer("=", at))
-    named = [(at[:start], at[end:]) for start, end in signs if at[:start] in answers]
-    if not named:
-        name, nodes = at.rpartition("=")[0] or at, sorted(answers)
+    # Names and answers may contain "=", so each of them may be the sign between the two.
+    signs = (sign.span() for sign in re.finditer("=", condition))
+    pairs = [(condition[:start], condition[end:]) for start, end in signs]
+    pairs = [(node, answer) for node, answer in pairs if node in answers]
+    if not pairs:
+        name, nodes = condition.rpartition("=")[0] or condition, sorted(answers)
         hint = did_you_mean(name, nodes) or f"it had {', '.join(nodes)}"
         raise InputError(f"the run had no node {name!r:.80}; {hint}")
-    if any(
-        not answers[node] or verdict in {*answers[node], *OutcomeKind} for node, verdict in named
-    ):
-        return
-    node, verdict = named[0]
-    hint = did_you_mean(verdict, answers[node]) or f"its answers are {', '.join(answers[node])}"
-    raise InputError(f"{node!r:.80} has no answer {verdict!r:.80}; {hint}")
+    for node, answer in pairs:
+        if not answers[node] or answer in {*answers[node], *OutcomeKind}:
+            return
+    node, answer = pairs[0]
+    hint = did_you_mean(answer, answers[node]) or f"its answers are {', '.join(answers[node])}"
+    raise InputError(f"{node!r:.80} has no answer {answer!r:.80}; {hint}")

@@ -31,7 +31,7 @@ def test_exclusions_leave_out_the_rows_whose_path_has_one() -> None:
 
     def taken(**conditions: tuple[str, ...]) -> list[int]:
         selection = Selection(**conditions)  # type: ignore[arg-type]
-        return [one.index for one in rows if selection.takes(one, {})]
+        return [one.index for one in rows if selection.fits_row(one, {})]
 
     assert taken(at=("Kind=True",), not_at=("Tone=rude",)) == [0]
     assert taken(not_at=("Tone",)) == [2, 3]

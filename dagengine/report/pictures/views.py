@@ -1,7 +1,7 @@
-"""What a picture says about each part of a graph, in three views, and how it looks.
+"""Three views of a graph: its design, the path of one case, the counts of many; colours and sizes.
 
-The views are the design, one case, and many cases. The light colours are those of every form; an
-SVG has the dark ones, too. Texts are cut to what a reader takes in.
+A view has a mark for each node and answer: lines of words, and how many cases came by. Pictures of
+every format have the light colours; an SVG has the dark ones, too. Long texts are cut.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dagengine.results.passing import SIGNS, STATES, State
 from dagengine.system.terminal import clip, counted
 
 Tone = Literal["", "soft", "fail", "none", "mark"]
-"""What a piece of text says by its colour: nothing, less, failed, no score, or the path taken."""
+"""The role of a text, by its colour: plain, less important, a failure, no score, the path taken."""
 Words = tuple[tuple[str, Tone], ...]
-"""One line, in pieces of one tone each."""
+"""One line: pieces of text, each with its tone."""
 
-_COLOURS = {  # in the light and in the dark
+_COLOURS = {  # light, dark
     "ground": ("#ffffff", "#11161c"),
     "ink": ("#1f2933", "#e4e9ee"),
     "soft": ("#52606d", "#a3b1be"),
@@ -43,35 +43,36 @@ _COLOURS = {  # in the light and in the dark
     "metric": ("#eaf4fa", "#16293a"),
     "frame": ("#f8fafb", "#151c23"),
 }
-LIGHT, DARK = (
-    dict(zip(_COLOURS, side, strict=True)) for side in zip(*_COLOURS.values(), strict=True)
-)
+LIGHT = {name: light for name, (light, _) in _COLOURS.items()}
+DARK = {name: dark for name, (_, dark) in _COLOURS.items()}
 FONT = "Helvetica,Arial,sans-serif"
 NAME, SMALL, ANSWER, TITLE = 13, 11, 12, 16  # pixels
-LINE, NAME_LINE = 14, 16  # heights of lines
+LINE, NAME_LINE = 14, 16  # pixels, heights of lines
 
-_LONGEST = 600  # characters of a text
+_LONGEST_TEXT, _LONGEST_CASE = 600, 60  # characters of a text, of the name of a case
 _TONES: dict[State, Tone] = {"failed": "fail", "no_score": "none", "passed": "", "scored": ""}
-_CASE = 60  # characters of the name of a case
 
 
-def clean(text: str, longest: int = _LONGEST) -> str:
-    """Text without control characters, which have no place in XML, and no longer than one reads.
+def clean(text: str, longest: int = _LONGEST_TEXT) -> str:
+    """A text of at most `longest` characters, without control characters.
 
-    Graphviz takes no label of more than 16,384 characters.
+    XML allows none of these, and Graphviz no label of more than 16,384 characters.
     """
     return "".join(char if char.isprintable() else " " for char in clip(text, longest))
 
 
 def lines_of(text: str, width: int, most: int) -> list[str]:
-    """A text in at most so many lines of at most so many characters.
+    """A text in at most `most` lines of at most `width` characters.
 
-    They are as narrow as this number of lines allows, unless the text is cut.
+    Lines are about equally long, unless the text is cut.
     """
     short = clean(text)
     lines = wrap(short, width, max_lines=most, placeholder=" …") or [""]
-    least = max(width // 2, *map(len, short.split()), 0)  # no word is broken for it
-    for narrow in range(least, width * (len(lines) > 1)):
+    if len(lines) == 1:
+        return lines
+    # Take the smallest width that needs no more lines. It breaks no word.
+    least = max(width // 2, *map(len, short.split()))
+    for narrow in range(least, width):
         if len(even := wrap(short, narrow)) <= len(lines):
             return even
     return lines
@@ -83,18 +84,17 @@ def plain(words: Words) -> str:
 
 
 def text_width(text: str, size: int, bold: bool = False) -> float:
-    """About how many pixels a line takes, where nothing measures it; rather more than less.
+    """An estimate of the width of a line in pixels, rather too high than too low.
 
-    Letters of Chinese, Japanese and Korean are as wide as high.
+    Letters of Chinese, Japanese and Korean (from U+1100 on) are as wide as high.
     """
-    # The first wide letters of Unicode are from U+1100 on.
     narrow = sum(char < "\u1100" for char in text)
     return size * (narrow * (0.58 if bold else 0.51) + (len(text) - narrow))
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The cases that came by a part, by the state in which they ended."""
+    """Numbers of cases that came by a node or an answer, by the state in which they ended."""
 
     failed: int = 0
     unscored: int = 0
@@ -108,9 +108,10 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a view says of one part; it says nothing of what has neither `traffic` nor `reached`.
+    """The mark of a view on one node or answer.
 
-    `words` are lines beside its name, `note` is a longer text.
+    `reached` says whether a case came by, `traffic` how many. A view of the design has neither.
+    `words` are lines beside the name of the part, `note` is a longer text.
     """
 
     reached: bool | None = None
@@ -121,7 +122,11 @@ class Mark:
 
 @dataclass(slots=True)
 class View:
-    """Marks by the numbers of a graph's nodes and answers; `facts` stand beside the title."""
+    """Marks by the numbers of a graph's nodes and answers.
+
+    `facts` are beside the title, `cases` is the number of all cases in a view of counts. `has_odds`
+    says that answers show their probabilities.
+    """
 
     kind: Literal["design", "path", "counts"] = "design"
     facts: Words = ()
@@ -134,8 +139,10 @@ class View:
 def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     """The path that one case took, and what each node answered."""
     steps = result.by_node()
-    chosen = dict(result.path)
-    chosen |= {step.node: step.verdict for step in result.steps if step.verdict is not None}
+    # A node may have run although it is not on the path.
+    chosen = dict(result.path) | {
+        step.node: step.verdict for step in result.steps if step.verdict is not None
+    }
     view = View("path", _outcome(result, case))
     failure = result.failure
     for number, node in enumerate(graph.nodes):
@@ -150,78 +157,13 @@ def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
         taken = name in chosen and str(chosen[name]) == answer.verdict
         view.answers[number] = Mark(taken, words=_chance_words(steps.get(name), answer.verdict))
     view.has_odds = any(mark.words for mark in view.answers.values())
-    _reach_metrics(graph, view)
+    _mark_metrics(graph, view)
     return view
 
 
-def _chance_words(step: Step | None, verdict: str) -> tuple[Words, ...]:
-    """The probability of an answer in whole percents, if it is known.
-
-    What a panel voted on has none: odds are of one question. 0 % and 100 % are shown for exactly 0
-    and 1 only.
-    """
-    if step is None or step.verdict is None or step.votes:
-        return ()
-    chance = {str(answer): share for answer, share in step.odds or ()}.get(verdict)
-    if chance is None:
-        return ()
-    if 0 < chance < 0.005:
-        return ((("<1%", "soft"),),)
-    return (((">99%" if 0.995 <= chance < 1 else f"{chance:.0%}", "soft"),),)
-
-
-def _note(step: Step) -> str:
-    """Why a node answered so, or the text that it wrote."""
-    if step.outcome != "ok" or step.verdict is not None:
-        return step.reason or ""
-    written = step.score is None and step.output is not None
-    return f"→ {as_text(step.output)}" if written else ""
-
-
-def _outcome(result: MetricResult, case: str) -> Words:
-    """The case, and how it ended."""
-    name: Words = ((f"{lines_of(case, _CASE, 1)[0]}: ", ""),) if case else ()
-    if result.failure is not None:
-        text = f"{SIGNS['no_score']} {result.failure.kind} at {result.failure.node}"
-        return (*name, (text, "none"))
-    verdict = {"failed": ", failed", "passed": ", passed"}.get(result.state, "")
-    sign = "" if result.state == "scored" else f"{SIGNS[result.state]} "
-    return (*name, (f"{sign}score {result.score:.3g}{verdict}", _TONES[result.state]))
-
-
-def _reach_metrics(graph: MetricGraph, view: View) -> None:
-    """A node that stands for a metric has what came by the nodes inside."""
-    for number in reversed(range(len(graph.nodes))):  # inner metrics come after outer ones
-        owner = graph.nodes[number].inside
-        if owner is None:
-            continue
-        inner, outer = view.nodes[number], view.nodes[owner]
-        # At least so many came by one of two parts that the same cases come by.
-        sides = filter(None, (inner.traffic, outer.traffic))
-        traffic = max(sides, key=attrgetter("cases"), default=None)
-        reached = bool(outer.reached or inner.reached)
-        view.nodes[owner] = replace(outer, reached=reached, traffic=traffic)
-
-
-def _answer_words(step: Step) -> tuple[Words, ...]:
-    """The answer of a node in one short line; what is long is its note."""
-    votes = ""
-    if step.votes:
-        agreeing = f"{step.agreeing} of " if step.verdict is not None else ""
-        votes = f" ({agreeing}{len(step.votes)} votes)"
-    if step.outcome != "ok":
-        return (((f"⊘ {step.outcome}", "none"),),)
-    if step.verdict is not None:
-        return (((f"→ {step.verdict}{votes}", "mark"),),)
-    if step.score is not None:
-        return (((f"→ {step.score:.3g}{votes}", "mark"),),)
-    return (((votes.strip(), "mark"),),) if votes else ()
-
-
 def counts(graph: MetricGraph, tally: MetricTally) -> View:
-    """Count the cases that came by each part, and those that failed in the end."""
+    """The cases that came by each part, and how many of them failed in the end."""
     whole = _traffic(tally.states)
-    # The cases of a run, and how many of them failed
     pieces: list[tuple[str, Tone]] = [(counted(whole.cases, "case"), "")]
     if whole.failed:
         pieces.extend([(", ", ""), (f"{SIGNS['failed']} {whole.failed:,} failed", "fail")])
@@ -231,26 +173,21 @@ def counts(graph: MetricGraph, tally: MetricTally) -> View:
         pieces.extend([(", ", ""), (unscored, "none")])
     view = View("counts", tuple(pieces), cases=whole.cases)
     for number, node in enumerate(graph.nodes):
-        came = _traffic(tally.came.get(node.name, _NOBODY))
-        broke, items = tally.broke[node.name], tally.items.get(node.name)
-        shown: tuple[Words, ...] = () if items is None else (_items(items),)
-        if broke:
-            missing: Words = ((f"{SIGNS['no_score']} {broke:,} without an answer", "none"),)
-            shown = (missing, *shown)
-        view.nodes[number] = Mark(came.cases > 0, came, shown)
+        traffic = _traffic(tally.came.get(node.name, _NOBODY))
+        unanswered, items = tally.broke[node.name], tally.items.get(node.name)
+        words: tuple[Words, ...] = ()
+        if unanswered:
+            words = _line(f"{SIGNS['no_score']} {unanswered:,} without an answer", "none")
+        if items is not None:
+            words = (*words, _items_words(items))
+        view.nodes[number] = Mark(traffic.cases > 0, traffic, words)
     taken = {(node, str(verdict)): tally.came[node, verdict] for node, verdict in tally.chose}
     for number, answer in enumerate(graph.answers):
-        came = _traffic(taken.get((graph.nodes[answer.node].name, answer.verdict), _NOBODY))
-        view.answers[number] = Mark(came.cases > 0, came)
-    _reach_metrics(graph, view)
+        name = graph.nodes[answer.node].name
+        traffic = _traffic(taken.get((name, answer.verdict), _NOBODY))
+        view.answers[number] = Mark(traffic.cases > 0, traffic)
+    _mark_metrics(graph, view)
     return view
-
-
-_NOBODY: Mapping[State, int] = dict.fromkeys(STATES, 0)
-
-
-def _traffic(states: Mapping[State, int]) -> Traffic:
-    return Traffic(states["failed"], states["no_score"], states["passed"] + states["scored"])
 
 
 def cases_words(traffic: Traffic) -> Words:
@@ -263,7 +200,84 @@ def cases_words(traffic: Traffic) -> Words:
     return tuple(pieces)
 
 
-def _items(items: Counter[str]) -> Words:
+def _chance_words(step: Step | None, verdict: str) -> tuple[Words, ...]:
+    """The probability of an answer in whole percents, if it is known.
+
+    Votes have none, since the odds of a step are those of one question. Only exactly 0 and 1 are
+    shown as 0 % and 100 %.
+    """
+    if step is None or step.verdict is None or step.votes:
+        return ()
+    chance = {str(answer): share for answer, share in step.odds or ()}.get(verdict)
+    if chance is None:
+        return ()
+    if 0 < chance < 0.005:
+        return _line("<1%", "soft")
+    return _line(">99%" if 0.995 <= chance < 1 else f"{chance:.0%}", "soft")
+
+
+def _note(step: Step) -> str:
+    """The reason of a node's answer, or the text that it wrote."""
+    if step.outcome != "ok" or step.verdict is not None:
+        return step.reason or ""
+    written = step.score is None and step.output is not None
+    return f"→ {as_text(step.output)}" if written else ""
+
+
+def _outcome(result: MetricResult, case: str) -> Words:
+    """The name of the case, and how it ended."""
+    name: Words = ((f"{lines_of(case, _LONGEST_CASE, 1)[0]}: ", ""),) if case else ()
+    if result.failure is not None:
+        text = f"{SIGNS['no_score']} {result.failure.kind} at {result.failure.node}"
+        return (*name, (text, "none"))
+    verdict = {"failed": ", failed", "passed": ", passed"}.get(result.state, "")
+    sign = "" if result.state == "scored" else f"{SIGNS[result.state]} "
+    return (*name, (f"{sign}score {result.score:.3g}{verdict}", _TONES[result.state]))
+
+
+def _mark_metrics(graph: MetricGraph, view: View) -> None:
+    """Let nodes that stand for metrics be reached by what came by the nodes inside."""
+    for number in reversed(range(len(graph.nodes))):  # inner nodes come after outer ones
+        owner = graph.nodes[number].inside
+        if owner is None:
+            continue
+        inner, outer = view.nodes[number], view.nodes[owner]
+        # The same case may come by several inner nodes. So numbers are not added, and the largest
+        # is the least that came.
+        traffics = filter(None, (inner.traffic, outer.traffic))
+        traffic = max(traffics, key=attrgetter("cases"), default=None)
+        reached = bool(outer.reached or inner.reached)
+        view.nodes[owner] = replace(outer, reached=reached, traffic=traffic)
+
+
+def _answer_words(step: Step) -> tuple[Words, ...]:
+    """The answer of a node in one short line; a long answer is in its note."""
+    votes = ""
+    if step.votes:
+        agreeing = f"{step.agreeing} of " if step.verdict is not None else ""
+        votes = f" ({agreeing}{len(step.votes)} votes)"
+    if step.outcome != "ok":
+        return _line(f"⊘ {step.outcome}", "none")
+    if step.verdict is not None:
+        return _line(f"→ {step.verdict}{votes}", "mark")
+    if step.score is not None:
+        return _line(f"→ {step.score:.3g}{votes}", "mark")
+    return _line(votes.strip(), "mark") if votes else ()
+
+
+def _line(text: str, tone: Tone) -> tuple[Words, ...]:
+    """The lines of a mark that has one line of one tone."""
+    return (((text, tone),),)
+
+
+_NOBODY: Mapping[State, int] = dict.fromkeys(STATES, 0)
+
+
+def _traffic(states: Mapping[State, int]) -> Traffic:
+    return Traffic(states["failed"], states["no_score"], states["passed"] + states["scored"])
+
+
+def _items_words(items: Counter[str]) -> Words:
     """Verdicts on the items of lists, the most frequent first."""
     signs: dict[str, tuple[str, Tone]] = {"no": ("✕ ", "fail"), "False": ("✕ ", "fail")}
     pieces: list[tuple[str, Tone]] = [(f"{items.total():,} items:", "soft")]

@@ -16,7 +16,7 @@ from typing import Any
 from dagengine.data.case_numbers import read_digest
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
-from dagengine.reliability.card.label_agreement import Reader, reading
+from dagengine.reliability.card.label_agreement import Reader, vote_reader
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.labels import Labels
 from dagengine.reliability.repetition import Experiment
@@ -226,7 +226,7 @@ class Judged:
 def reader_of(metric: Metric, labels: Labels, task: str = "an improvement needs") -> Reader:
     """The reader of what a label is compared with (pass or verdict); raises InputError for none."""
     spec = metric.spec()
-    reader = reading(labels.kind, 1.0 if spec.strict else spec.threshold)
+    reader = vote_reader(labels.kind, 1.0 if spec.strict else spec.threshold)
     if reader is None:
         raise InputError(
             f"{spec.name!r} has no threshold, or its labels are numbers: {task} labels that say "

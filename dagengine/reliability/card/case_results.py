@@ -49,18 +49,18 @@ def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
         return Outcomes(scores, labels=labelled)
     rows, against = runs.by_case(read), cache(_against)
     right, hits, verdicts = zip(*(
-        against(rows.get(case, ()), label, marked.often) for case, label in enumerate(people)
+        against(rows.get(case, ()), label, marked.first_runs) for case, label in enumerate(people)
     ), strict=True)  # fmt: skip
     return Outcomes(scores, right, "".join(hits), labelled, verdicts)
 
 
 def _against(
-    row: Sequence[Vote | None], label: Vote | None, often: int | None
+    row: Sequence[Vote | None], label: Vote | None, first_runs: int | None
 ) -> tuple[str, str, str]:
     """Runs of a case that meet its label, whether their majority does, and what that says."""
     if not row:
         return "", "-", ""
-    scored = present(row[:often])
+    scored = present(row[:first_runs])
     most = majority(scored)
     if label is None:
         return "", "-", outcome_name(most)

@@ -1,4 +1,7 @@
-"""Two settings of a card, or two cards: differences by case, corrected for their number."""
+"""Differences of measures between two settings of a card, or two cards, by case if cases are equal.
+
+The p of all differences of one comparison are corrected together.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Side:
-    """One metric under one setting of one card, as it is compared.
+    """One side of a comparison: a metric under one setting of one card.
 
     `random` says that labels are on a random sample of the cases; `scale` has the ends of labels
     that are numbers.
@@ -60,40 +63,43 @@ class Side:
     name: str
     threshold: float | None
     cases: Sequence[CaseKey]
-    under: SettingCard
+    card: SettingCard
     random: bool = False
     scale: tuple[float, float] | None = None
 
     @property
     def outcomes(self) -> Outcomes:
         """The results by case."""
-        return self.under.outcomes
+        return self.card.outcomes
 
     @cached_property
     def nodes(self) -> dict[str, Sequence[str]]:
-        """The parts of the variance by node and case, of nodes whose share is known."""
-        return {node.node: node.parts for node in self.under.nodes if node.share.value is not None}
+        """The parts of the variance, a text per case, by the name of each node with a share."""
+        return {node.node: node.parts for node in self.card.nodes if node.share.value is not None}
 
     @property
     def refused(self) -> str:
-        """Why the card does not believe that labels are on a random sample; empty if it does."""
-        notes = (figure.estimate.note for figure in self.under.corrected)
+        """Reason to doubt that labels are on a random sample, as the card has it; empty if none."""
+        notes = (figure.estimate.note for figure in self.card.corrected)
         return next((note for note in notes if note.endswith(NOT_RANDOM)), "")
 
     @cached_property
-    def places(self) -> dict[str, dict[tuple[str, int], int]]:
-        """By what cases are the same: the place of each case; equal cases count in their order."""
-        kinds: dict[str, dict[tuple[str, int], int]] = {"case": {}, "input": {}}
-        seen = Counter[tuple[str, str]]()
+    def numbers(self) -> dict[str, dict[tuple[str, int], int]]:
+        """The numbers of the cases by their hashes, once of whole cases and once of inputs.
+
+        Beside the hash is 1 for the first case that has it, 2 for the second, and so on.
+        """
+        numbers: dict[str, dict[tuple[str, int], int]] = {"case": {}, "input": {}}
+        counts = Counter[tuple[str, str]]()
         for number, case in enumerate(self.cases):
-            for by, name in (("case", case.key), ("input", case.about)):
-                seen[by, name] += 1
-                if name:
-                    kinds[by][name, seen[by, name]] = number
-        return kinds
+            for kind, sha256 in (("case", case.key), ("input", case.about)):
+                counts[kind, sha256] += 1
+                if sha256:
+                    numbers[kind][sha256, counts[kind, sha256]] = number
+        return numbers
 
     def group(self, number: int) -> Hashable:
-        """Group within which values are averaged: its group, or the case itself."""
+        """The group of the case with this number; the number itself without one."""
         return self.cases[number].group or number
 
     @cached_property
@@ -104,22 +110,23 @@ class Side:
 
     @cached_property
     def passes(self) -> list[list[float | None]]:
-        """The same as passes (1) and failures (0); no rows if the metric has no threshold."""
-        if (limit := self.threshold) is None:
+        """The scores as passes (1) and failures (0); no rows if the metric has no threshold."""
+        if (least := self.threshold) is None:
             return []
-        return [[None if score is None else float(score >= limit) for score in row]
+        return [[None if score is None else float(score >= least) for score in row]
                 for row in self.scores]  # fmt: skip
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """Measures of every case, as arrays by name; nan where they are undefined."""
+        """An array with a value per case, nan where it is undefined, by the name of the measure."""
         unknown = [None] * len(self.scores)
-        return {name: numpy.array(each(self) or unknown, float) for name, each in _EACH.items()}
+        return {name: numpy.array(by_case(self) or unknown, float)
+                for name, by_case in _MEANS.items()}  # fmt: skip
 
     @cached_property
     def sums(self) -> Callable[[str, Sequence[int]], Sums]:
-        """Sums of a measure over cases by their numbers, computed once for many other sides."""
-        return cache(lambda name, numbers: _RATIOS[name](self, numbers))
+        """Sums of a measure over cases by their numbers, kept for comparisons with other sides."""
+        return cache(lambda name, numbers: _OF_SUMS[name](self, numbers))
 
 
 def _flips(row: Sequence[float | None]) -> float | None:
@@ -127,7 +134,7 @@ def _flips(row: Sequence[float | None]) -> float | None:
 
 
 def _share_right(marks: str) -> float | None:
-    """Over the runs with a score; a case without any counts as a miss."""
+    """The share of right runs among those with a score, 0 without any; see `Outcomes.right`."""
     scored = marks.replace("-", "")
     return scored.count("1") / max(len(scored), 1) if marks else None
 
@@ -136,12 +143,12 @@ def _label_kappa(side: Side, numbers: Sequence[int]) -> Sums:
     labels, verdicts = side.outcomes.labels, side.outcomes.said
     pairs = list[tuple[str | None, str | None]]()
     for number in numbers:
-        labelled = verdicts and labels[number]
-        pairs.append((labels[number], verdicts[number]) if labelled else (None, None))
+        is_labelled = verdicts and labels[number]
+        pairs.append((labels[number], verdicts[number]) if is_labelled else (None, None))
     return label_kappa.sums(pairs)
 
 
-_EACH: dict[str, Callable[[Side], Sequence[float | None]]] = {
+_MEANS: dict[str, Callable[[Side], Sequence[float | None]]] = {
     "flip-rate": lambda side: by_row(_flips, side.passes),
     "pass-rate": lambda side: by_row(mean_score, side.passes),
     "score-flip-rate": lambda side: by_row(_flips, side.scores),
@@ -150,28 +157,34 @@ _EACH: dict[str, Callable[[Side], Sequence[float | None]]] = {
     "single-run-accuracy": lambda side: [*map(_share_right, side.outcomes.right)],
     "unscored": lambda side: [missing_rate([row]) for row in side.scores],
 }
-"""Measures by whose mean over cases sides are compared: None for a case without, empty for none."""
+"""Measures that are means over cases: functions that give the values of a side, one per case.
 
-_RATIOS: dict[str, Callable[[Side, Sequence[int]], Sums]] = {
+None is a case without a value; no values at all are a side without the measure.
+"""
+
+_OF_SUMS: dict[str, Callable[[Side, Sequence[int]], Sums]] = {
     "kappa": _label_kappa,
     "test-retest": lambda side, numbers: icc.sums([side.scores[number] for number in numbers]),
 }
-"""Measures of sums over cases, which are no such mean."""
+"""Measures that are no means, but functions of sums over cases."""
 
 COMPARED = (
-    *_EACH, *_RATIOS, "variance-share", "corrected-pass-rate", "corrected-mean-score"
+    *_MEANS, *_OF_SUMS, "variance-share", "corrected-pass-rate", "corrected-mean-score"
 )  # fmt: skip
 """The names of the measures that two settings, or two cards, are compared by."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides, the indices of the cases that both have, by what they are the same, groups."""
+    """Two sides, the numbers of equal cases on either, and the groups of these cases.
+
+    `by` says what is equal: "case" or "input". It is empty if the sides have nothing in common.
+    """
 
     left: Side
     right: Side
-    before: Sequence[int] = ()
-    after: Sequence[int] = ()
+    left_cases: Sequence[int] = ()
+    right_cases: Sequence[int] = ()
     by: str = ""
     groups: Sequence[Hashable] = ()
 
@@ -181,56 +194,61 @@ class Pair:
 
         Inputs that a side has several times tell no cases apart.
         """
-        for by, before in left.places.items():
-            after = right.places[by]
-            repeated = any(count > 1 for _, count in (*before, *after))
-            pairs = [(before[key], number) for key, number in after.items() if key in before]
+        for by, old in left.numbers.items():
+            new = right.numbers[by]
+            repeated = any(count > 1 for _, count in (*old, *new))
+            pairs = [(old[key], number) for key, number in new.items() if key in old]
             if pairs and not (repeated and by == "input"):
-                first, second = zip(*pairs, strict=True)
-                return cls(left, right, first, second, by, [*map(right.group, second)])
+                left_cases, right_cases = zip(*pairs, strict=True)
+                groups = [*map(right.group, right_cases)]
+                return cls(left, right, left_cases, right_cases, by, groups)
         return cls(left, right)
 
     def contrasts(self, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
         """The differences of the measures that both sides have; not corrected yet."""
-        for contrast in self._each(measures):
-            first, second = contrast.one or self.left.name, contrast.other or self.right.name
-            yield replace(contrast, one=first, other=second)
+        for contrast in self._unnamed(measures):
+            names = contrast.one or self.left.name, contrast.other or self.right.name
+            yield replace(contrast, one=names[0], other=names[1])
 
-    def _each(self, measures: Collection[str]) -> Iterator[Contrast]:
+    def _unnamed(self, measures: Collection[str]) -> Iterator[Contrast]:
+        """The differences, most of them without the names of the two sides."""
         for name in filter(measures.__contains__, COMPARED):
-            if name in _EACH:
+            if name in _MEANS:
                 yield from self._of_means(name)
-            elif name in _RATIOS and self.after:
-                first = self.left.sums(name, self.before)
-                second = self.right.sums(name, self.after)
-                if None not in (first.value(), second.value()):
-                    comparison = compare_measures(first, second, groups=self.groups)
-                    used = sum(map(operator.and_, first.adds, second.adds))
-                    yield contrast_of(name, comparison, _level(self.by, used))
-        if self.after and "variance-share" in measures:
-            yield from self._shares()
-        if self.after:
+            elif name in _OF_SUMS and self.by:
+                old = self.left.sums(name, self.left_cases)
+                new = self.right.sums(name, self.right_cases)
+                if None not in (old.value(), new.value()):
+                    comparison = compare_measures(old, new, groups=self.groups)
+                    cases = sum(map(operator.and_, old.adds, new.adds))
+                    yield contrast_of(name, comparison, _level(self.by, cases))
+        if self.by and "variance-share" in measures:
+            yield from self._variance_shares()
+        if self.by:
             yield from self._corrected(measures)
 
     def _of_means(self, name: str) -> Iterator[Contrast]:
         """The difference of means over cases; nothing if a side has no value."""
-        old, new = self.left.values[name], self.right.values[name]
-        change = new[list(self.after)] - old[list(self.before)]
-        if (~numpy.isnan(change)).any():
-            yield _paired_contrast(name, change.tolist(), self.groups, self.by)
+        left, right = self.left.values[name], self.right.values[name]
+        changes = right[list(self.right_cases)] - left[list(self.left_cases)]
+        if (~numpy.isnan(changes)).any():
+            yield _paired_contrast(name, changes.tolist(), self.groups, self.by)
             return
-        first, second = (side[~numpy.isnan(side)].tolist() for side in (old, new))
-        if first and second:
-            contrast = contrast_of(name, compare_unpaired(first, second), _UNPAIRED)
+        # No case has a value on both sides.
+        old, new = (values[~numpy.isnan(values)].tolist() for values in (left, right))
+        if old and new:
+            contrast = contrast_of(name, compare_unpaired(old, new), _UNPAIRED)
             yield replace(contrast, paired=False)
 
-    def _shares(self) -> Iterator[Contrast]:
-        """Shares of the noise of nodes that both sides have, where both are known."""
-        places, level = (self.before, self.after), _level(self.by, len(self.after))
+    def _variance_shares(self) -> Iterator[Contrast]:
+        """The differences of the shares of the noise, of nodes that both sides have."""
+        level = _level(self.by, len(self.right_cases))
         for node in filter(self.right.nodes.__contains__, self.left.nodes):
-            parts = self.left.nodes[node], self.right.nodes[node]
-            if all(parts):
-                comparison = compare_measures(*map(share_of, parts, places), groups=self.groups)
+            old_parts, new_parts = self.left.nodes[node], self.right.nodes[node]
+            if old_parts and new_parts:
+                old = share_of(old_parts, self.left_cases)
+                new = share_of(new_parts, self.right_cases)
+                comparison = compare_measures(old, new, groups=self.groups)
                 names = [f"{side.name}, node {node}" for side in (self.left, self.right)]
                 contrast = contrast_of("variance-share", comparison, level)
                 yield replace(contrast, one=names[0], other=names[1])
@@ -240,19 +258,20 @@ class Pair:
         name, scale = _corrected_kind(self.left)
         if (name, scale) != _corrected_kind(self.right) or name not in measures or scale is None:
             return
-        level = f"{_level(self.by, len(self.after))}, from labels of a random sample"
+        level = f"{_level(self.by, len(self.right_cases))}, from labels of a random sample"
         if refused := self.left.refused or self.right.refused:
             yield Contrast("", "", Figure(name, None, level=level, note=refused))
             return
-        first = _by_people(self.left, self.before, *scale)
-        second = _by_people(self.right, self.after, *scale)
-        result = corrected_difference(first, second, random=True, groups=clusters_of(self.groups))
+        old = _scores_and_labels(self.left, self.left_cases, *scale)
+        new = _scores_and_labels(self.right, self.right_cases, *scale)
+        result = corrected_difference(old, new, random=True, groups=clusters_of(self.groups))
         if isinstance(result, Unknown):
             yield contrast_of(name, result, level)
             return
-        size, bounds = scale[1] - scale[0], result.estimate
-        value, low, high = (size * part for part in (bounds.value, bounds.low, bounds.high))
-        scaled = replace(bounds, value=value, low=low, high=high)
+        # The difference is of values from 0 to 1; the figure has it on the scale of the labels.
+        size, change = scale[1] - scale[0], result.estimate
+        value, low, high = (size * part for part in (change.value, change.low, change.high))
+        scaled = replace(change, value=value, low=low, high=high)
         yield Contrast("", "", figure_of(name, scaled, level), result.p)
 
 
@@ -260,14 +279,14 @@ _UNPAIRED = "unpaired: no case is on both sides"
 
 
 def share_of(parts: Sequence[str], cases: Sequence[int]) -> Sums:
-    """A node's share of the noise, from its part and the whole of each case (`"0.04 0.1"`)."""
+    """A node's share of the noise over cases, from the texts of `NodeCard.parts` (`"0.04 0.1"`)."""
     names = "part", "whole"
     rows = [dict(zip(names, map(float, parts[case].split()), strict=True)) for case in cases]
     return quotient(rows, *names)
 
 
 def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
-    """Name of a corrected figure and scale of its labels; no name if there is no such figure."""
+    """The corrected measure that a side has, and the scale of its labels; "" if it has none."""
     labels = {*side.outcomes.labels}
     if not side.random or not any(labels):
         return "", None
@@ -276,20 +295,24 @@ def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
     return "corrected-pass-rate" if labels <= {"pass", "fail", ""} else "", (0.0, 1.0)
 
 
-def _by_people(
+def _scores_and_labels(
     side: Side, cases: Sequence[int], low: float, high: float
 ) -> tuple[list[float | None], list[float | None]]:
-    """The judge's score and human label of each case, from 0 to 1; labels go `low` to `high`."""
-    shares = list[float | None]()
+    """The judge's score and the human label of each case, both from 0 to 1.
+
+    `low` and `high` are the ends of the scale of the labels.
+    """
+    labels = list[float | None]()
     for label in map(side.outcomes.labels.__getitem__, cases):
         # A label as a card has it: pass or fail, a number, or nothing.
-        shares.append((float(_AS_NUMBER.get(label, label)) - low) / (high - low) if label else None)
+        number = float(_PASS_OR_FAIL.get(label, label)) if label else None
+        labels.append(None if number is None else (number - low) / (high - low))
     if verdicts := side.outcomes.said:
-        return [_AS_NUMBER.get(verdicts[case]) for case in cases], shares
-    return [mean_score(side.scores[case]) for case in cases], shares
+        return [_PASS_OR_FAIL.get(verdicts[case]) for case in cases], labels
+    return [mean_score(side.scores[case]) for case in cases], labels
 
 
-_AS_NUMBER = {"pass": 1.0, "fail": 0.0}
+_PASS_OR_FAIL = {"pass": 1.0, "fail": 0.0}
 
 
 def _level(by: str, cases: int) -> str:
@@ -299,9 +322,9 @@ def _level(by: str, cases: int) -> str:
 def _paired_contrast(
     name: str, changes: Sequence[float], groups: Sequence[Hashable], by: str
 ) -> Contrast:
-    """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases.
+    """The mean change of a measure over cases, nan where a side has no value.
 
-    `changes` are by case, nan where a side has no value.
+    Accuracy of independent cases is tested by McNemar's mid-p, all else by t over groups of cases.
     """
     members = defaultdict[Hashable, list[float]](list)
     for change, group in zip(changes, groups, strict=True):
@@ -309,18 +332,19 @@ def _paired_contrast(
             members[group].append(change)
     cases, size = sum(map(len, members.values())), len(members)
     level = _level(by, cases)
-    # What each group adds to the mean over cases, times the number of groups.
-    sums = [size / cases * math.fsum(own) for own in members.values()]
+    # The addend of each group, such that their mean over groups is the mean change over cases.
+    addends = [size / cases * math.fsum(own) for own in members.values()]
     if size == cases and name == "accuracy":
-        return contrast_of(name, compare_shares([(sum_ < 0, sum_ > 0) for sum_ in sums]), level)
+        flips = [(addend < 0, addend > 0) for addend in addends]
+        return contrast_of(name, compare_shares(flips), level)
     if size < min(cases, LEAST_GROUPS):
         return contrast_of(name, Unknown("too few groups", size, LEAST_GROUPS), level)
-    groups_named = text_if(size < cases, f" in {size} independent groups")
-    comparison = compare_means([*zip(itertools.repeat(0.0), sums)])
-    return contrast_of(name, comparison, level + groups_named)
+    level += text_if(size < cases, f" in {size} independent groups")
+    return contrast_of(name, compare_means([*zip(itertools.repeat(0.0), addends)]), level)
 
 
 def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
+    """The contrast of a comparison, without the names of the two sides."""
     if isinstance(comparison, Unknown):
         return Contrast("", "", figure_of(name, comparison, level))
     figure = Figure(name, comparison.value, items=comparison.cases, level=level)
@@ -332,12 +356,12 @@ def contrast_of(name: str, comparison: Comparison | Unknown, level: str) -> Cont
     return Contrast("", "", figure, comparison.p, visible=comparison.visible)
 
 
-def correct_together(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
+def correct_together(contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
     """Every contrast with the p that Holm's correction for all of them gives."""
-    adjusted = iter(holm([contrast.p for contrast in found if contrast.p is not None]))
+    adjusted = iter(holm([contrast.p for contrast in contrasts if contrast.p is not None]))
     return tuple(
         contrast if contrast.p is None else replace(contrast, corrected=next(adjusted))
-        for contrast in found
+        for contrast in contrasts
     )
 
 
@@ -347,18 +371,19 @@ def correct_together(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
 def between_settings(
     metric: MetricCard, settings: Sequence[Setting], cases: Sequence[CaseKey]
 ) -> tuple[Contrast, ...]:
-    """Differences of settings that one circumstance tells apart, on the same cases."""
-    sides = [Side(under.setting, metric.threshold, cases, under) for under in metric.settings]
-    pairs = itertools.starmap(Pair.of, near(sides, [setting.condition for setting in settings]))
-    return correct_together([each for pair in pairs for each in pair.contrasts()])
+    """Differences between settings that differ in one circumstance, on the same cases."""
+    sides = [Side(card.setting, metric.threshold, cases, card) for card in metric.settings]
+    conditions = [setting.condition for setting in settings]
+    pairs = itertools.starmap(Pair.of, neighbours(sides, conditions))
+    return correct_together([contrast for pair in pairs for contrast in pair.contrasts()])
 
 
-def near(sides: Sequence[T], settings: Sequence[Condition]) -> Iterator[tuple[T, T]]:
-    """Pairs of sides whose settings are told apart by one circumstance."""
-    values = zip(sides, map(astuple, settings), strict=True)
-    for (first, before), (second, after) in itertools.combinations(values, 2):
-        if sum(map(operator.ne, before, after)) == 1:
-            yield first, second
+def neighbours(sides: Sequence[T], conditions: Sequence[Condition]) -> Iterator[tuple[T, T]]:
+    """Pairs of sides whose conditions differ in one circumstance, such as the judge."""
+    rows = zip(sides, map(astuple, conditions), strict=True)
+    for (left, old), (right, new) in itertools.combinations(rows, 2):
+        if sum(map(operator.ne, old, new)) == 1:
+            yield left, right
 
 
 # Two cards.
@@ -370,7 +395,7 @@ def between_cards(
     measures: Collection[str] = COMPARED,
     names: tuple[str, str] = ("old card", "new card"),
 ) -> tuple[Contrast, ...]:
-    """Differences of two cards, the newer minus the older, metric by metric.
+    """Differences of two cards, the newer minus the older, of every metric that both have.
 
     Settings with equal names are compared. If a metric has one setting on each card, these two
     are compared, whatever their names. The lines name the cards by their judges if these differ,
@@ -390,29 +415,30 @@ def between_cards(
     for metric in new.metrics:
         if metric.metric not in earlier:
             continue
-        first = _sides(earlier[metric.metric], old, names[0])
-        second = _sides(metric, new, names[1])
-        if len(first) == len(second) == 1:
-            # A judge in the name of the setting would keep two single settings apart.
-            pairs += map(Pair.of, first.values(), second.values())
+        left = _sides(earlier[metric.metric], old, names[0])
+        right = _sides(metric, new, names[1])
+        if len(left) == len(right) == 1:
+            # Their names may differ, since they contain the judge.
+            pairs += map(Pair.of, left.values(), right.values())
         else:
-            pairs += (Pair.of(first[name], second[name]) for name in second if name in first)
+            pairs += (Pair.of(left[name], right[name]) for name in right if name in left)
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "
             f"{_names_of(old)}; the second has {_names_of(new)}"
         )
-    return correct_together([each for pair in pairs for each in pair.contrasts(measures)])
+    return correct_together([contrast for pair in pairs for contrast in pair.contrasts(measures)])
 
 
-def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
+def _sides(metric: MetricCard, card: JudgeCard, card_name: str) -> dict[str, Side]:
+    """A side for each setting of a metric on a card, by the name of the setting."""
     sides: dict[str, Side] = {}
-    for under in metric.settings:
-        name = metric.metric if len(metric.settings) == 1 else f"{metric.metric}: {under.setting}"
-        sides[under.setting] = Side(f"{name} ({called})", metric.threshold, card.cases, under,
-                                    card.labels_random, card.label_scale)  # fmt: skip
+    for own in metric.settings:
+        name = metric.metric if len(metric.settings) == 1 else f"{metric.metric}: {own.setting}"
+        sides[own.setting] = Side(f"{name} ({card_name})", metric.threshold, card.cases, own,
+                                  card.labels_random, card.label_scale)  # fmt: skip
     return sides
 
 
 def _names_of(card: JudgeCard) -> str:
-    return ", ".join(f"{metric.metric} ({under.setting})" for metric, under in every_setting(card))
+    return ", ".join(f"{metric.metric} ({own.setting})" for metric, own in every_setting(card))

@@ -1,4 +1,4 @@
-"""A metric against human labels: accuracy always with kappa and the baseline."""
+"""Agreement of a metric with human labels: accuracy, never without kappa and the baseline."""
 
 from __future__ import annotations
 
@@ -30,14 +30,22 @@ from dagengine.system.terminal import counted, text_if
 
 T = TypeVar("T")
 Pair = tuple[Vote | None, Vote | None]
-Shared = tuple[Vote, Mapping[Vote | None, float]]
-"""A human label, and the shares of the verdicts of its case; none without an answer."""
+"""The label of a case, and the majority of its runs."""
+LabelAndShares = tuple[Vote, Mapping[Vote | None, float]]
+"""The label of a case, and the share of each vote; no shares without an answer."""
 Reader = Callable[[Run], Vote | None]
-"""The vote of a run; None without a score."""
+"""A function that reads the vote of a run: pass or fail, or a verdict; None without a score."""
+
+NOBODY = Labels("number", {}, {}, ())
+"""The labels of cases that nobody labelled."""
+_NO_LABEL = "no case that ran has a label"
 
 
-def reading(kind: Kind, threshold: float | None) -> Reader | None:
-    """Reader of what is compared with labels; None if that is the score, or nothing."""
+def vote_reader(kind: Kind, threshold: float | None) -> Reader | None:
+    """The reader of votes for labels of a kind.
+
+    None for numbers, which are compared with the score, and for pass or fail without a threshold.
+    """
     if kind == "verdict":
         return _last_verdict
     return outcome(threshold) if kind == "pass" and threshold is not None else None
@@ -49,13 +57,9 @@ def _last_verdict(run: Run) -> Vote | None:
     return str(run.path[-1][1]) if run.path else ""
 
 
-NOBODY = Labels("number", {}, {}, ())
-"""The labels where there are none."""
-
-
 @dataclass(frozen=True)
 class LabelledRuns:
-    """The runs of a metric, its threshold, and what people say of the cases."""
+    """The runs of a metric, its threshold, and the human labels of the cases."""
 
     runs: Runs
     threshold: float | None
@@ -63,8 +67,8 @@ class LabelledRuns:
 
     @cached_property
     def read(self) -> Reader | None:
-        """Reader of the outcomes that labels speak of; None without any, or if they are numbers."""
-        return reading(self.labels.kind, self.threshold)
+        """The reader of votes for these labels; see `vote_reader`."""
+        return vote_reader(self.labels.kind, self.threshold)
 
     @cached_property
     def by_case(self) -> Mapping[int, Vote]:
@@ -73,12 +77,12 @@ class LabelledRuns:
 
     @property
     def why_no_kappa(self) -> str:
-        """Why agreement beyond chance may be undefined."""
-        return "people and judge gave only one label" if self.groups else _NONE
+        """Reason of an undefined agreement beyond chance."""
+        return "people and judge gave only one label" if self.groups else _NO_LABEL
 
     @cached_property
     def rows(self) -> list[tuple[int, Vote, tuple[Vote | None, ...]]]:
-        """Number, label and votes of every case with a label, one vote per run."""
+        """Number, label and votes (one per run) of every case that ran and has a label."""
         votes = {} if self.read is None else self.runs.by_case(self.read)
         return [(case, self.by_case[case], votes[case]) for case in votes if case in self.by_case]
 
@@ -89,57 +93,59 @@ class LabelledRuns:
 
     @cached_property
     def hits(self) -> dict[int, bool]:
-        """Whether the majority of its runs meets the label, by each case that both have."""
+        """Whether the majority of runs equals the label, by case; no case without an answer."""
         answered = ((case, label, present(row)) for case, label, row in self.rows)
         return {case: majority(votes) == label for case, label, votes in answered if votes}
 
     @cached_property
-    def often(self) -> int | None:
-        """Number of runs in a case's majority, if cases ran differently often: an odd number.
+    def first_runs(self) -> int | None:
+        """The number of first runs whose majority is taken, odd; None for all runs.
 
-        The more runs, the seldomer is a majority wrong. So a majority of all runs would be another
-        figure for each case, and cases may have run more often because they are hard.
+        It is set if cases ran differently often. The more runs, the seldomer is a majority wrong,
+        and hard cases may have run more often. So majorities of all runs could not be compared.
         """
         sizes = {len(votes) for *_, votes in self.rows if votes}
         return None if len(sizes) < 2 else max(min(sizes) - 1 + min(sizes) % 2, 1)
 
     def sides(
-        self, of: Callable[[Vote, Sequence[Vote | None]], T], often: int | None = None
+        self, of: Callable[[Vote, Sequence[Vote | None]], T], first_runs: int | None = None
     ) -> list[list[T]]:
-        """`of` label and votes of each row, of the first runs if `often` says so.
+        """One or three lists with the value of `of` for label and votes of each row.
 
-        The first side leaves runs without a score out. If there are any, two more follow, in which
-        they are wrong, and right: figures at worst, and at best.
+        The first list leaves runs without a score out. If there are any, they are wrong in a second
+        list and right in a third: figures at worst, and at best. Votes are those of the
+        `first_runs`, None for all.
         """
         count = 3 if any(None in votes for *_, votes in self.rows) else 1
 
-        @cache  # of many cases some are equal
-        def ways(label: Vote, votes: tuple[Vote | None, ...]) -> list[T]:
+        @cache  # many cases have equal votes
+        def values(label: Vote, votes: tuple[Vote | None, ...]) -> list[T]:
             answers: list[Vote] = present(votes)
             missing = len(votes) - len(answers)
-            # A wrong answer to pass or fail is the other one; of several verdicts it is none.
-            miss = not label if isinstance(label, bool) else None
-            filled = answers, [*answers, *[miss] * missing], [*answers, *[label] * missing]
+            # The wrong answer to pass or fail is the other one. Of several verdicts none is.
+            wrong = not label if isinstance(label, bool) else None
+            filled = answers, [*answers, *[wrong] * missing], [*answers, *[label] * missing]
             return [of(label, side) for side in filled[:count]]
 
-        tables = [ways(label, votes[:often]) for _, label, votes in self.rows]
-        return [*map(list, zip(*tables, strict=True))] or [[]]
+        rows = [values(label, votes[:first_runs]) for _, label, votes in self.rows]
+        return [*map(list, zip(*rows, strict=True))] or [[]]
 
     @cached_property
     def pairs(self) -> list[list[Pair]]:
-        """Sides of the label and the majority of each row; a row without an answer has neither."""
+        """Sides of the label and the majority of each row; (None, None) without an answer."""
         return self.sides(
-            lambda label, votes: (label, majority(votes)) if votes else (None, None), self.often
+            lambda label, votes: (label, majority(votes)) if votes else (None, None),
+            self.first_runs,
         )
 
 
 def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator[Figure]:
     """Agreement of a metric with human labels.
 
-    Verdicts are compared with the last verdict of the path, yes or no with pass or fail, each by
-    the majority of a case's runs. Numbers are compared with its mean score. Cases without a label
-    are left out; one without a majority counts as a miss. `grouped` cases belong to documents or
-    dialogues, within which numbers are correlated, too.
+    Labels that are verdicts are compared with the last verdict of the path, yes or no with pass or
+    fail, each by the majority of a case's runs. Numbers are compared with its mean score. Cases
+    without a label are left out. A case without a majority counts as wrong. `grouped` cases belong
+    to documents or dialogues; numbers are then correlated within each of them, too.
     """
     labels = marked.labels
     if not labels.people:
@@ -153,63 +159,63 @@ def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator
     elif marked.read is None:
         yield from (Figure(name, None, note=_UNCORRECTED["pass"]) for name in names)
     else:
-        yield from _verdicts(marked)
+        yield from _verdict_figures(marked)
         yield from _people_among_themselves(marked, marked.read)
 
 
-_NONE = "no case that ran has a label"
-
-
-def _verdicts(marked: LabelledRuns) -> Iterator[Figure]:
-    kinds, groups, often, sides = marked.labels.kinds, marked.groups, marked.often, marked.pairs
+def _verdict_figures(marked: LabelledRuns) -> Iterator[Figure]:
+    """The figures of labels that are verdicts, or pass or fail."""
+    kinds, groups, sides = marked.labels.kinds, marked.groups, marked.pairs
+    first_runs = marked.first_runs
     clusters = clusters_of(groups)
     subject = "last verdicts" if marked.labels.kind == "verdict" else "pass or fail"
-    runs_counted = "runs" if often is None else f"first {counted(often, 'run')}"
+    runs_counted = "runs" if first_runs is None else f"first {counted(first_runs, 'run')}"
     level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
-    shares: list[list[Shared]] = marked.sides(
-        lambda label, votes: (label, {majority(votes): 1.0} if votes else {}), often
+    shares: list[list[LabelAndShares]] = marked.sides(
+        lambda label, votes: (label, {majority(votes): 1.0} if votes else {}), first_runs
     )
     kappa = _kappa(marked, shares, level)
 
-    def over(measured: Callable[[Sequence[Pair]], Figure]) -> Figure:
-        """A figure of the pairs, whose interval reaches over what missing answers leave open."""
-        return replace(figure_over_sides(map(measured, sides)), items=kappa.items)
+    def over_sides(figure_of_pairs: Callable[[Sequence[Pair]], Figure]) -> Figure:
+        return replace(figure_over_sides(map(figure_of_pairs, sides)), items=kappa.items)
 
     def interval_figure(name: str, of: Callable[..., Interval | Unknown], why: str) -> Figure:
-        def measured(pairs: Sequence[Pair]) -> Figure:
-            return _figure_or_reason(name, of(pairs, kinds=kinds, groups=clusters), level, why)
-
-        return over(measured)
+        return over_sides(
+            lambda pairs: _figure_or_reason(
+                name, of(pairs, kinds=kinds, groups=clusters), level, why
+            )
+        )
 
     hits = confusion.accuracy.sums
-    yield over(lambda pairs: figure("accuracy", pairs, hits, _NONE, groups, level))
+    yield over_sides(lambda pairs: figure("accuracy", pairs, hits, _NO_LABEL, groups, level))
     single = f"{subject}: single runs, cases with a label"
     rights = marked.sides(lambda label, votes: mean_score([vote == label for vote in votes]))
     yield figure_over_sides(
-        figure("single-run-accuracy", side, mean, _NONE, groups, single) for side in rights
+        figure("single-run-accuracy", side, mean, _NO_LABEL, groups, single) for side in rights
     )
     yield kappa
     yield interval_figure("ac1", confusion.ac1_interval, marked.why_no_kappa)
-    own = [label for label, _ in sides[0]]
-    absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in own)
-    unbalanced = text_if(absent, f"no case is labelled {absent}") if groups else _NONE
+    labels = [label for label, _ in sides[0]]
+    absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in labels)
+    unbalanced = text_if(absent, f"no case is labelled {absent}") if groups else _NO_LABEL
     yield interval_figure("balanced-accuracy", confusion.balanced_accuracy_interval, unbalanced)
-    alone = [(label, None) for label in own]
-    base = figure("baseline", alone, confusion.majority_baseline.sums, _NONE, groups, level)
-    # The commonest label is chosen from the labels themselves: its interval is one of its own.
-    ends = confusion.baseline_interval(alone, kinds=kinds, groups=clusters)
+    # The baseline is about labels alone.
+    pairs = [(label, None) for label in labels]
+    base = figure("baseline", pairs, confusion.majority_baseline.sums, _NO_LABEL, groups, level)
+    # It chooses the most common label from these labels, so its interval is not that of a share.
+    ends = confusion.baseline_interval(pairs, kinds=kinds, groups=clusters)
     low, high = (None, None) if ends is None else (ends.low, ends.high)
     yield replace(base, low=low, high=high)
     yield from _rates_of_labels(sides, clusters)
 
 
 def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Iterator[Figure]:
-    """Sensitivity and specificity; of two labels, those of the first one say both."""
+    """Sensitivity and specificity of every label; of two labels only of one, preferably pass."""
     rates = [confusion.label_rates(side, groups=clusters) for side in sides]
-    kept = [*rates[0]]
-    if len(kept) == 2:
-        kept = sorted(kept, key=lambda label: label is not True)[:1]
-    for label in kept:
+    labels = [*rates[0]]
+    if len(labels) == 2:  # the sensitivity of the other is the specificity of this one
+        labels = [True] if True in labels else labels[:1]
+    for label in labels:
         word = outcome_name(label)
         levels = f"human label “{word}”", f"any human label but “{word}”"
         for index, name in enumerate(("sensitivity", "specificity")):
@@ -219,17 +225,16 @@ def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Itera
 
 
 def _kappa(
-    marked: LabelledRuns, sides: Sequence[Sequence[Shared]], level: str, confidence: float = 0.95
+    marked: LabelledRuns,
+    sides: Sequence[Sequence[LabelAndShares]],
+    level: str,
+    confidence: float = 0.95,
 ) -> Figure:
-    """Kappa, and the lower bound of a judge without an error on these cases.
-
-    `sides` have every case's label with the shares of its verdicts, as answered, then with missing
-    answers wrong and right.
-    """
+    """Kappa; its `best` is the lower bound for a judge without an error on these cases."""
     groups = marked.groups
     clustered = clusters_of(groups) is not None
 
-    def kappa_of(side: Sequence[Shared]) -> Figure:
+    def kappa_of(side: Sequence[LabelAndShares]) -> Figure:
         pairs, weights, names = list[Pair](), list[float](), list[Hashable]()
         for (label, shares), group in zip(side, groups, strict=True):
             pairs += [(label, verdict) for verdict in shares]
@@ -247,7 +252,7 @@ def _kappa(
 
 
 def _figure_or_reason(name: str, result: Interval | Unknown, level: str, why: str) -> Figure:
-    """The figure, with the note `why` unless the result says itself why it is not known."""
+    """The figure of a result; `why` is its note if the result is undefined."""
     reasoned = isinstance(result, Unknown) and result.reason != "undefined"
     return figure_of(name, result, level, "" if reasoned else why)
 
@@ -262,7 +267,7 @@ def outcome_name(outcome: object) -> str:
 
 
 def confusion_table(marked: LabelledRuns) -> ConfusionTable | None:
-    """The confusion table, by the majority of a case's runs."""
+    """The confusion table, by the majority of a case's runs; None if labels are numbers."""
     if marked.read is None:
         return None
     table = confusion.Confusion(marked.pairs[0])
@@ -279,16 +284,17 @@ def _people_among_themselves(marked: LabelledRuns, read: Reader | None) -> Itera
     rows, groups = [*map(list, several.values())], [*map(runs.group, several)]
     yield figure("people-agreement", rows, confusion.people_agreement.sums, "too few cases", groups)
     yield figure_of("ceiling", confusion.label_ceiling(rows, groups=groups))
-    if read is not None:
-        shares: list[float | None] = []
-        ran, votes = [case for case in several if case in runs.cases], runs.by_case(read)
-        for case in ran:
-            answers = present(votes[case])
-            verdict = majority(answers)
-            # The share of the people whose label the majority of the runs meets
-            met = statistics.fmean(label == verdict for label in several[case])
-            shares.append(met if answers else None)
-        yield figure("person-accuracy", shares, mean, "", [*map(runs.group, ran)])
+    if read is None:
+        return
+    shares, groups, votes = list[float | None](), list[Hashable](), runs.by_case(read)
+    for case in filter(runs.cases.__contains__, several):
+        answers = present(votes[case])
+        verdict = majority(answers)
+        # The share of the people whose label is the majority of the runs
+        share = statistics.fmean(label == verdict for label in several[case])
+        shares.append(share if answers else None)
+        groups.append(runs.group(case))
+    yield figure("person-accuracy", shares, mean, "", groups)
 
 
 def _correlations(marked: LabelledRuns, grouped: bool) -> Iterator[Figure]:
@@ -330,8 +336,9 @@ def corrected_figures(
 ) -> Iterator[CorrectedFigure]:
     """The pass rate, or the mean score on the scale of the labels, by the human standard.
 
-    `random` says that the labelled cases are a random sample of all; `known` are numbers of all
-    cases in which a random sample does not differ. Nothing if all have a label.
+    It is what people would find if they labelled every case; nothing if they did. `random` says
+    that the labelled cases are a random sample of all. `known` are numbers of every case, such as
+    its length: a random sample does not differ in them from the other cases.
     """
     runs, threshold, labels = marked.runs, marked.threshold, marked.labels
     marks: list[Any] = [*map(marked.by_case.get, runs.cases)]
@@ -364,17 +371,17 @@ def _corrected_figure(name: str, result: Corrected | Unknown, random: bool) -> C
         )  # fmt: skip
     why = ""
     if result.reason == "labels are not random":
-        # Either nobody stated that they are, or what is known of the cases speaks against it.
+        # Nobody stated that they are, or the cases differ in what is known of them.
         differ = f"the labelled cases differ from the others in their {result.detail}"
         why = f"{differ} by more than chance, {NOT_RANDOM}" if random else UNSTATED
     return CorrectedFigure(figure_of(name, result, note=why), labelled=result.items)
 
 
 def why_not_all(marked: LabelledRuns, corrected: Iterable[CorrectedFigure], random: bool) -> str:
-    """Why labels do not tell how right the judge is on all cases; empty if they do.
+    """Reason to doubt figures about all cases; empty without labels, or if labels tell about all.
 
     Labels on a part of the cases tell about all only if the part was drawn at random. That has to
-    be stated, and nothing that is known of the cases may speak against it.
+    be stated, and nothing that is known of the cases may contradict it.
     """
     if not marked.labels.people or marked.runs.cases.keys() <= marked.by_case.keys():
         return ""
@@ -383,27 +390,28 @@ def why_not_all(marked: LabelledRuns, corrected: Iterable[CorrectedFigure], rand
 
 
 def withhold_intervals(votes: Voted, why: str) -> Voted:
-    """Agreement and kappa without their intervals, with a note why; as they are without one."""
+    """The votes; with a reason `why`, without the intervals of agreement and kappa."""
     if not why:
         return votes
     agreement, kappa = votes.agreement.without_interval(why), votes.kappa.without_interval(why)
     return replace(votes, agreement=agreement, kappa=kappa)
 
 
-# What the first screen shows.
+# Figures of the first screen: one vote, and majorities.
 
 MOST_VOTES = 7
 
 
 def votes_of_runs(marked: LabelledRuns, unlike: Unlike, confidence: float) -> Iterator[Voted]:
-    """The metric with one vote and with majorities of more, up to half of the runs.
+    """Flip rate, accuracy and kappa of the metric with 1 vote, with 3, and so on.
 
-    More than half was not seen. `unlike` says how runs are not repeats: no majority follows then.
-    `confidence` is that of every interval.
+    Majorities have at most half of the runs, since flips show in two majorities of different runs.
+    If runs are not repeats, as `unlike` says, there is 1 vote alone. `confidence` is that of every
+    interval.
     """
     runs = marked.runs
     table = runs.table(marked.read or outcome(marked.threshold))
-    # How many results most cases have at least.
+    # Half of the cases or more have so many results.
     seen = statistics.median_low([len(row) - row.count(None) for row in table] or [0])
     groups = runs.rows if runs.groups else None
     most = 1 if unlike.first or len(set(runs.sizes)) > 1 else min(max(seen // 2, 1), MOST_VOTES)
@@ -417,9 +425,9 @@ def votes_of_runs(marked: LabelledRuns, unlike: Unlike, confidence: float) -> It
 
 
 def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) -> list[Figure]:
-    """Accuracy and kappa of majorities of so many runs of each case.
+    """Accuracy and kappa of majorities of `votes` runs of each case.
 
-    They are shares over all runs, or all subsets of them: no choice of some of them decides.
+    They are means over all subsets of that many runs, so no choice of runs matters.
     """
     if marked.read is None:
         why = "labels are numbers, and not pass or fail" if marked.labels.people else "no labels"
@@ -428,7 +436,7 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
     sides = marked.sides(lambda label, row: (label, majority_odds(row, votes)))
     for side in sides:
         hits = [shares.get(label, 0.0) if shares else None for label, shares in side]
-        accuracies.append(figure("accuracy", hits, mean, _NONE, groups, level, confidence))
+        accuracies.append(figure("accuracy", hits, mean, _NO_LABEL, groups, level, confidence))
     return [figure_over_sides(accuracies), _kappa(marked, sides, level, confidence)]
 
 
@@ -436,17 +444,19 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
 
 
 def stated_probabilities(marked: LabelledRuns) -> tuple[list[Figure], list[Calibration]]:
-    """Brier score, calibration error and table by event that probabilities are compared with."""
+    """Brier score, calibration error and table of each event that should be as likely as stated.
+
+    The events are that the next run takes the same path, and that the human label agrees.
+    """
     figures, tables = list[Figure](), list[Calibration]()
-    for name, event, answers in (
-        ("repeat", "the next run takes the same path", _against_next_run(marked.runs)),
-        ("label", "the human label agrees", _against_labels(marked)),
+    for name, event, rows in (
+        ("repeat", "the next run takes the same path", [*_same_paths(marked.runs)]),
+        ("label", "the human label agrees", [*_equal_labels(marked)]),
     ):
-        rows = [*answers]
         if not rows:
             continue
-        groups, chances, happened = zip(*rows, strict=True)
-        pairs = [*zip(chances, happened, strict=True)]
+        groups = [group for group, *_ in rows]
+        pairs = [(chance, happened) for _, chance, happened in rows]
         figures.append(figure(f"{name}-brier", pairs, associations.brier_score.sums, "", groups))
         error = associations.debiased_calibration_error(pairs, cases=groups)
         figures.append(figure_of(f"{name}-calibration-error", error))
@@ -455,19 +465,21 @@ def stated_probabilities(marked: LabelledRuns) -> tuple[list[Figure], list[Calib
     return figures, tables
 
 
-def _against_next_run(runs: Runs) -> Iterator[tuple[Hashable, float, bool]]:
-    """Whether the next run takes the same path as often as the tokens of this one state."""
+def _same_paths(runs: Runs) -> Iterator[tuple[Hashable, float, bool]]:
+    """Group, stated probability, and whether the next run took the same path; one row per run."""
     for case, settings in runs.cases.items():
         for row in settings.values():
             scored = [run for run in row if run.score is not None]
-            pairs = zip(scored, (*scored[1:], *scored[:1]), strict=True)
-            for run, following in pairs if len(scored) > 1 else ():
+            if len(scored) < 2:
+                continue
+            # The next run after the last is the first.
+            for run, following in zip(scored, (*scored[1:], scored[0]), strict=True):
                 if run.stated is not None:
                     yield runs.group(case), run.stated, run.path == following.path
 
 
-def _against_labels(marked: LabelledRuns) -> Iterator[tuple[Hashable, float, bool]]:
-    """Whether people agree as often as a path's probability, or a weighted score, states."""
+def _equal_labels(marked: LabelledRuns) -> Iterator[tuple[Hashable, float, bool]]:
+    """Group, stated probability (or weighted score), and whether the label agrees."""
     kind, read = marked.labels.kind, marked.read
     for case, run in marked.runs.each():
         label, group = marked.by_case.get(case), marked.runs.group(case)

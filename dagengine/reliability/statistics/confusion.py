@@ -33,7 +33,7 @@ from dagengine.reliability.statistics.intervals import (
     Interval,
     Unknown,
     bootstrap,
-    independent,
+    effective_groups,
     quantile_of_t,
 )
 from dagengine.reliability.statistics.sums import (
@@ -128,7 +128,7 @@ class Confusion:
         if self._groups is None:
             return 1.0
         sizes = numpy.bincount(self._groups, self._parts)
-        groups, worth = len(sizes), independent(sizes.round().tolist())
+        groups, worth = len(sizes), effective_groups(sizes.round().tolist())
         if groups < LEAST_GROUPS or worth < LEAST_WORTH:
             return _too_few(groups, math.inf)
         whole, size = self.counts, self.counts.size

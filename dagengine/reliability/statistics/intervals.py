@@ -1,8 +1,8 @@
-"""Intervals of measures, over items.
+"""Intervals of measures over items, such as cases.
 
-Repetitions of one item depend on each other and items do not, so items are what is drawn. The
-interval is for the judge on items *like these*: the given ones are a sample of them. For exactly
-these items it is too wide.
+Items are independent, repetitions of one item are not. So resamples draw whole items, and leaving
+out leaves out whole items. The interval is for the judge on items *like these*, of which these are
+a sample. For exactly these items it is too wide.
 """
 
 from __future__ import annotations
@@ -37,47 +37,28 @@ T = TypeVar("T")
 Statistic = Sums | Callable[[Sequence[T]], Sums | float | None]
 
 Method = Literal[
-    "BCa",
-    "MOVER",
-    "Dirichlet posterior",
-    "Wilson",
-    "jackknife",
-    "t",
-    "Agresti-Min",
-    "PPI++",
-    "post-stratified posterior",
-    "profile likelihood",
-]
+    "BCa", "MOVER", "Dirichlet posterior", "Wilson", "jackknife", "t", "Agresti-Min", "PPI++",
+    "post-stratified posterior", "profile likelihood",
+]  # fmt: skip
 Reason = Literal[
-    "undefined",
-    "too few items",
-    "too few groups",
-    "no variation within items",
-    "no variation between items",
-    "one item varies",
-    "no variation",
-    "too few labels",
+    "undefined", "too few items", "too few groups", "no variation within items",
+    "no variation between items", "one item varies", "no variation", "too few labels",
     "labels are not random",
-]
+]  # fmt: skip
 
-# With fewer groups than this no interval of clustered cases was ever checked.
 LEAST_GROUPS = 8
-# Up to so many of the rarer kind a share is as good as a Poisson count.
-_SMALL = 3
-# Numbers held at once while resampling.
-_CELLS = 4_000_000
-# Bytes of resamples that are kept for the next figure.
-_KEPT = 20_000_000
+"""With fewer groups no interval of clustered cases was ever checked."""
 LEAST_WORTH = 4.0
-"""How many groups of equal size unequal ones have to be worth (see `independent`)."""
-
-# How often a statistic that is no sum is computed without a part of its items.
-_PARTS = 200
+"""The number of equal groups that unequal groups have to be worth (see `effective_groups`)."""
+_SMALL_COUNT = 3  # up to here the rarer kind of a share is taken as a Poisson count
+_CELLS = 4_000_000  # numbers that are in memory together while resampling
+_KEPT = 20_000_000  # bytes of resamples that are kept for the next figure
+_PARTS = 200  # parts of the items, each left out once, of a statistic that is no sum
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A measure, and limits that hold its true value in the share `level` of all samples.
+    """A measure, and limits that contain its true value in the share `level` of all samples.
 
     `items` is the number of independent items, `method` how the interval was made.
     """
@@ -93,15 +74,15 @@ class Interval:
     def around(
         cls, value: float, ends: tuple[float, float], level: float, method: Method, items: int
     ) -> Interval:
-        """An interval that holds the value itself."""
+        """An interval whose ends are moved, if needed, so that it contains the value."""
         return cls(value, min(ends[0], value), max(ends[1], value), level, method, items)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Reason why there is no interval: `items` are there, `needed` would do (None: not known).
+    """The reason why there is no interval, and `detail` about it.
 
-    `detail` says more where the reason leaves it open.
+    `items` is the number of independent items, `needed` how many would do (None: not known).
     """
 
     reason: Reason
@@ -128,15 +109,18 @@ def bootstrap(
     items, or if resamples do not vary. For something that is not a share, there is none with fewer
     than eight groups or items.
 
-    Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410). The
-    level is widened from normal to t quantiles: intervals of few items are too short otherwise
-    (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789). A share is not resampled: with
-    few items its resamples are too coarse, and where no item differs they claim certainty. It gets
-    Wilson's interval (1927, https://doi.org/10.1080/01621459.1927.10502953) for the effective
-    number of items. The quantile is again t, not normal (after Korn & Graubard 1998, Survey
-    Methodology 24). The error comes from leaving out one item at a time. Few items may contain none
-    of a rare kind that lies far from the others. So the interval reaches what three more items at
-    either end would make of it at 95 % (the rule of three, Hanley & Lippman-Hand 1983,
+    A statistic that is no share gets the bias-corrected and accelerated interval (BCa; Efron 1987,
+    https://doi.org/10.1080/01621459.1987.10478410). Its level is widened from normal to t
+    quantiles, since intervals of few items are too short otherwise (Hesterberg 2015,
+    https://doi.org/10.1080/00031305.2015.1089789).
+
+    A share is not resampled: with few items its resamples are too coarse, and if no item differs
+    they claim certainty. It gets Wilson's interval (1927,
+    https://doi.org/10.1080/01621459.1927.10502953) for the effective number of items, whose error
+    comes from leaving out one item at a time. The quantile is again t, not normal (after Korn &
+    Graubard 1998, Survey Methodology 24). Few items may contain none of a rare kind that is far
+    from the others. So the interval reaches what three more items at either end would make of it at
+    95 % (the rule of three, Hanley & Lippman-Hand 1983,
     https://doi.org/10.1001/jama.1983.03330370053031).
 
     Equal seeds give equal intervals. Raises InputError for a level outside (0, 1) or lists
@@ -145,23 +129,23 @@ def bootstrap(
     if not 0 < level < 1 or resamples < 1:
         raise InputError(f"level={level} must lie between 0 and 1, resamples={resamples} above 0")
     sample = _sample(items, statistic, groups)
-    value, size = sample.value, sample.size
+    value, size, is_share = sample.value, sample.size, sample.most is not None
     if value is None or size < 2:
         return None
     clustered = clusters_of(groups) is not None
-    if size < LEAST_GROUPS and (clustered or sample.most is None):
+    if size < LEAST_GROUPS and (clustered or not is_share):
         return None
-    if clustered and sample.independent < LEAST_WORTH:
+    if clustered and sample.worth < LEAST_WORTH:
         return None
     left_out = sample.left_out()
     if len(left_out) < 2:
         return None
-    t = quantile_of_t(level, min(len(left_out), sample.independent))
-    if sample.most is not None:
+    t = quantile_of_t(level, min(len(left_out), sample.worth))
+    if is_share:
         return _wilson(sample, value, left_out, t, level)
-    # Many figures of one card are over as many cases.
+    # Most figures of a card have the same number of cases, so one table of draws serves them all.
     draws = _kept_draws if size * resamples <= _KEPT else _new_draws
-    values = sorted(chain.from_iterable(map(sample.of, draws(size, resamples, seed))))
+    values = sorted(chain.from_iterable(map(sample.resample, draws(size, resamples, seed))))
     if not values or values[-1] - values[0] <= 1e-12 * max(1.0, abs(value)):
         return None
     return Interval(value, *_bca(values, value, left_out, t), level, "BCa", size)
@@ -172,19 +156,19 @@ def jackknife(
 ) -> tuple[float, float] | None:
     """The limits of a measure that is about normal, from leaving out one group at a time.
 
-    Corrected for bias, n·value - (n - 1)·mean of those with one left out (Quenouille 1956,
-    https://doi.org/10.1093/biomet/43.3-4.353), with quantiles of t (Tukey 1958). `own` is
-    variance that is added, `telling` how many groups the variance rests on where those are fewer
-    than all. None if the measure is undefined, of all or with one left out.
+    Their middle is corrected for bias: n·value - (n - 1)·mean of the values with one group left out
+    (Quenouille 1956, https://doi.org/10.1093/biomet/43.3-4.353). Their distance is by quantiles of
+    t (Tukey 1958). `own` is variance that is added, `telling` the number of groups that the
+    variance depends on (None: all). None if the measure, or one without a group, is undefined.
     """
-    sample = _of_sums(sums, groups_of(groups, len(sums.items)))
+    sample = _sample_of_sums(sums, groups_of(groups, len(sums.items)))
     value, size = sample.value, sample.size
     if value is None or size < 2:
         return None
     left_out = sample.left_out()
     if len(left_out) < size:
         return None
-    worth = min(telling or size, size, sample.independent)
+    worth = min(telling or size, size, sample.worth)
     half = quantile_of_t(0.95, worth) * math.sqrt(_jackknife_variance(left_out) + own)
     middle = size * value - (size - 1) * statistics.fmean(left_out)
     return middle - half, middle + half
@@ -196,12 +180,12 @@ def _jackknife_variance(left_out: Sequence[float]) -> float:
 
 
 def clusters_of(groups: Groups) -> Groups:
-    """The groups of cases where some hold several; None if cases are independent."""
+    """The groups of cases, if one of them has several; None if cases are independent."""
     return groups if groups is not None and len(set(groups)) < len(groups) else None
 
 
 def mean_of(values: Sequence[float | None], *, groups: Groups = None) -> Interval | Unknown:
-    """The mean of one value per case, with the interval of t over cases or means of `groups`.
+    """The mean of one value per case, or of the means of `groups`, with the interval of t.
 
     Cases without a value (None) are left out.
     """
@@ -230,11 +214,9 @@ def means_of_groups(values: Sequence[float | None], groups: Groups) -> list[floa
 
 
 def variance_of(values: Sequence[float]) -> tuple[float, float]:
-    """The variance of two values or more (n - 1 below the line), and its root.
-
-    From sums without rounding, of deviations from the mean.
-    """
+    """The variance of two values or more (n - 1 below the line), and its root."""
     deviations = numpy.asarray(values) - statistics.fmean(values)
+    # Added without rounding.
     square = math.fsum((deviations * deviations).tolist()) / (len(values) - 1)
     return square, math.sqrt(square)
 
@@ -242,9 +224,9 @@ def variance_of(values: Sequence[float]) -> tuple[float, float]:
 def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float | Unknown:
     """The variance of the mean of grouped values over that of independent ones, at least 1.
 
-    Cases of one group (a document, a dialogue) err together; so many of them say as much as one
-    by itself (Kish 1965, Survey Sampling). Where nothing varies a group counts as one case.
-    Unknown with fewer than 8 groups.
+    Cases of one group (a document, a dialogue) err together, and this many of them say as much as
+    one independent case (Kish 1965, Survey Sampling). If no value differs, a group counts as one
+    case. Unknown with fewer than 8 groups.
     """
     size, count = len(values), len(set(groups))
     if count < LEAST_GROUPS:
@@ -256,25 +238,26 @@ def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float 
     return max(together / alone if alone > 1e-12 else size / count, 1.0)
 
 
-# Samples: the statistic of any number of copies of every item.
+# Samples: the statistic of all items, of resamples, and without some of the items.
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """`of` is the statistic of every row of a matrix that says how often each item is there.
+    """A statistic of `size` groups, each of which is drawn or left out as one.
 
-    `left_out` is the statistic without the first part, without the second, and so on. Neither has
-    values where it is undefined. A part is one item; of many items whose statistic takes long it is
-    several (grouped jackknife; Efron & Narasimhan 2020,
-    https://doi.org/10.1080/10618600.2020.1714633). `independent` is how many groups of equal size
-    the items are worth.
+    `resample` takes a matrix of a row per resample, with the number of copies of each group, and
+    returns the statistic of each row. `left_out` returns the statistic without the first part,
+    without the second, and so on. Both leave undefined values out. A part is one group. It is
+    several if the statistic is no sum and groups are many (grouped jackknife; Efron & Narasimhan
+    2020, https://doi.org/10.1080/10618600.2020.1714633). `worth` is the number of equal groups that
+    the groups are worth. `most`, `limit` and `unseen` are those of `Sums`.
     """
 
     size: int
     value: float | None
-    of: Callable[[Any], list[float]]
+    resample: Callable[[Any], list[float]]
     left_out: Callable[[], list[float]]
-    independent: float
+    worth: float
     most: float | None = None
     limit: float | None = None
     unseen: float | None = None
@@ -285,52 +268,54 @@ def _sample(
 ) -> _Sample:
     names = groups_of(groups, len(items))
     if isinstance(statistic, Sums):
-        return _of_sums(statistic, names)
+        return _sample_of_sums(statistic, names)
     function: Any = statistic.sums if isinstance(statistic, SummedMeasure) else statistic
     whole = function(items)
     if isinstance(whole, Sums):
-        return _of_sums(whole, names)
+        return _sample_of_sums(whole, names)
     members: defaultdict[Hashable, list[T]] = defaultdict(list)
     for item, name in zip(items, names, strict=True):
         members[name].append(item)
     clusters = list(members.values())
 
-    def of(counts: Iterable[Sequence[int]]) -> list[float]:
-        copies = (map(mul, row, clusters) for row in counts)
+    def resample(counts: Iterable[Sequence[int]]) -> list[float]:
+        copies = (map(mul, row, clusters) for row in counts)  # a list times 2 has each item twice
         return present(function([*chain.from_iterable(row)]) for row in copies)
 
     def left_out() -> list[float]:
         parts = min(len(clusters), _PARTS)
-        return of([int(index % parts != out) for index in range(len(clusters))]
-                  for out in range(parts))  # fmt: skip
+        return resample([int(index % parts != part) for index in range(len(clusters))]
+                        for part in range(parts))  # fmt: skip
 
-    return _Sample(len(clusters), whole, of, left_out, independent([*map(len, clusters)]))
+    return _Sample(
+        len(clusters), whole, resample, left_out, effective_groups([*map(len, clusters)])
+    )
 
 
-def independent(sizes: Sequence[int]) -> float:
-    """Number of equal groups that are worth as much as groups of these sizes.
+def effective_groups(sizes: Sequence[int]) -> float:
+    """The number of equal groups that are worth as much as groups of these sizes.
 
-    The variance between groups is as uncertain as its largest group makes it: one document with 40
-    of 100 cases leaves few degrees of freedom, however many small ones there are. So t has those of
-    G/(1 + CV²) groups (Carter, Schnepel & Steigerwald 2017, Review of Economics and Statistics 99),
-    which are all of them if sizes are equal.
+    One large group makes the variance between groups uncertain: a document with 40 of 100 cases
+    leaves few degrees of freedom, however many small documents there are. So t has those of
+    G/(1 + CV²) groups (Carter, Schnepel & Steigerwald 2017, Review of Economics and Statistics 99).
+    These are all G groups if sizes are equal.
     """
     squares = sum(size * size for size in sizes)
     return sum(sizes) ** 2 / squares if squares else 0.0
 
 
-def _of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
+def _sample_of_sums(sums: Sums, names: Sequence[Hashable]) -> _Sample:
     groups = numpy.array(indices(names), int)
     sizes = numpy.bincount(groups, sums.adds)
-    adding = sizes > 0
+    adding = sizes > 0  # a group that adds nothing is none
 
-    def of(counts: Any) -> list[float]:
+    def resample(counts: Any) -> list[float]:
         return _without_nan(sums.each(counts @ in_groups(sums.matrix, groups)[adding]))
 
     count = int(adding.sum())
     return _Sample(
-        count, sums.value(), of, lambda: _without_nan(sums.left_out(groups)[adding]),
-        independent(sizes.tolist()), sums.most, sums.limit,
+        count, sums.value(), resample, lambda: _without_nan(sums.left_out(groups)[adding]),
+        effective_groups(sizes.tolist()), sums.most, sums.limit,
         sums.unseen if count == sizes.sum() else None,
     )  # fmt: skip
 
@@ -342,7 +327,7 @@ def _without_nan(values: Any) -> list[float]:
 
 @lru_cache(4)
 def _kept_draws(size: int, resamples: int, seed: int) -> tuple[Any, ...]:
-    # More than 255 copies of one of so many items are not drawn.
+    # A byte is enough: of so few items none is drawn more than 255 times.
     return tuple(draws.astype("u1") for draws in _new_draws(size, resamples, seed))
 
 
@@ -356,31 +341,32 @@ def _new_draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
         yield numpy.bincount(cells.ravel(), minlength=many * size).reshape(many, size)
 
 
-# Intervals of what was found.
+# Intervals of samples.
 
 
 def quantile_of_t(level: float, size: float) -> float:
-    """Standard errors to either side of an interval of `size` items."""
+    """The number of standard errors to either side in an interval of `size` items."""
     return float(special.stdtrit(size - 1, (1 + level) / 2))
 
 
 def _bca(
     resamples: Sequence[float], value: float, left_out: Sequence[float], t: float
 ) -> tuple[float, float]:
-    """`resamples` is sorted; ties with the value count half as below it."""
+    """The ends of the BCa interval; `resamples` are sorted."""
     normal = NormalDist()
     # Resamples are narrower than samples by √((n - 1)/n), since they vary about the sample's mean.
     z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
-    middle = 1e-12 * max(1.0, abs(value))
-    below = bisect_left(resamples, value - middle) + bisect_right(resamples, value + middle)
+    rounding = 1e-12 * max(1.0, abs(value))
+    # Twice the number of resamples below the value; those equal to it count half.
+    below = bisect_left(resamples, value - rounding) + bisect_right(resamples, value + rounding)
     # A value outside all resamples is taken as half a resample away from them.
     share = min(max(below / 2, 0.5), len(resamples) - 0.5) / len(resamples)
     centre = statistics.fmean(left_out)
     squares = math.fsum((centre - estimate) ** 2 for estimate in left_out)
     cubes = math.fsum((centre - estimate) ** 3 for estimate in left_out)
-    bias, bend = normal.inv_cdf(share), (cubes / (6 * squares**1.5) if squares else 0.0)
+    bias, acceleration = normal.inv_cdf(share), (cubes / (6 * squares**1.5) if squares else 0.0)
     # Beyond the pole of this formula an end would come back from the other side.
-    ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
+    ends = [bias + (bias + side) / max(1 - acceleration * (bias + side), 1e-9) for side in (-z, z)]
     low, high = numpy.quantile(resamples, list(map(normal.cdf, ends))).tolist()
     return min(low, value), max(high, value)
 
@@ -388,12 +374,12 @@ def _bca(
 def _wilson(
     sample: _Sample, value: float, left_out: Sequence[float], t: float, level: float
 ) -> Interval:
-    """Wilson's interval of as many items as would have this error if each said 0 or `most`.
+    """Wilson's interval of as many items as would have this error if each were 0 or `most`.
 
-    `most` is what an item can have, not what it is expected to have. A mean above the latter would
-    seem to have no error at all. Next to 0 or `most` the end on that side is that of a Poisson
-    count. Wilson's would hold in as little as 84 % (Brown, Cai & DasGupta 2001,
-    https://doi.org/10.1214/ss/1009213286, section 4.1.1).
+    `most` is what an item can have, not what it is expected to have (`limit`): a mean above the
+    latter would seem to have no error at all. Next to 0 or `most` the end on that side is that of a
+    Poisson count, since Wilson's interval contains the true value in as little as 84 % (Brown, Cai
+    & DasGupta 2001, https://doi.org/10.1214/ss/1009213286, section 4.1.1).
     """
     # If all items are 0, none adds more than can hide behind a 0.
     most = sample.most if value or sample.unseen is None else sample.unseen
@@ -407,19 +393,19 @@ def _wilson(
     low, high = max(middle - half, 0.0), min(middle + half, 1.0)
     low = min(low, _poisson(share * effective, level) / effective)
     high = max(high, 1 - _poisson((1 - share) * effective, level) / effective)
-    # The rule of three: -ln(0.05) = 3 items that nobody saw may lie at either end.
-    unseen = -math.log(1 - level)
-    unseen /= len(left_out) + unseen
-    low = min(most * low, value - unseen * value)
-    high = max(most * high, value + unseen * (most - value))
+    # The rule of three: -ln(0.05) = 3 items that nobody saw may be at either end.
+    unseen_items = -math.log(1 - level)
+    unseen_share = unseen_items / (len(left_out) + unseen_items)
+    low = min(most * low, value - unseen_share * value)
+    high = max(most * high, value + unseen_share * (most - value))
     if sample.limit is not None:
         low, high = min(low, sample.limit), max(min(high, sample.limit), value)
     return Interval(value, low, high, level, "Wilson", sample.size)
 
 
 def _poisson(count: float, level: float) -> float:
-    """The lower end of the mean of a small count; above 3 of them it is not wanted."""
-    if not 0 < count <= _SMALL:
+    """The lower end of the mean of a small Poisson count; the count itself if it is not small."""
+    if not 0 < count <= _SMALL_COUNT:
         return count
     return float(special.gammaincinv(count, 1 - level))
 

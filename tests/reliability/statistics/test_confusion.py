@@ -30,7 +30,7 @@ from dagengine.reliability.statistics.intervals import (
     Unknown,
     bootstrap,
     design_effect,
-    independent,
+    effective_groups,
 )
 
 Pairs = list[tuple[Any, Any]]
@@ -215,8 +215,8 @@ def test_one_large_group_leaves_few_degrees_of_freedom() -> None:
     even = [place // 5 for place in range(100)]
     uneven = [*[0] * 40, *(1 + place // 4 for place in range(60))]
     alone = [*[0] * 90, *range(1, 11)]
-    assert independent([5] * 20) == 20
-    assert 5 < independent([40, *[4] * 15]) < 6
+    assert effective_groups([5] * 20) == 20
+    assert 5 < effective_groups([40, *[4] * 15]) < 6
     widths = [interval.high - interval.low for groups in (even, uneven)
               if (interval := bootstrap(pairs, accuracy, groups=groups)) is not None]  # fmt: skip
     assert widths[0] < widths[1]

@@ -10,17 +10,17 @@ from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import compile_metrics
 from dagengine.graph.graph import Metric
 from dagengine.question import judge_name
-from dagengine.system.terminal import counted
+from dagengine.system.terminal import counted, text_if
 from dagengine.test_case import TestCase
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a card speaks about.
+    """The subject of a card: that of which it holds.
 
-    `metrics` contain, by metric and node, the SHA-256 of everything that the node says, reads and
-    leads to. The node "" stands for the metric's own settings. `judges` are their identities,
-    `data` the SHA-256 of all cases in order.
+    `metrics` contain, by metric and node, the SHA-256 of everything that the node asks, reads and
+    leads to. The node "" stands for the metric's own settings. `judges` are the identities of the
+    judges, `data` is the SHA-256 of all cases in order.
     """
 
     version: str
@@ -52,18 +52,15 @@ def bind(metrics: Sequence[Metric], judges: Sequence[str], cases: Sequence[TestC
 
 
 def changes(old: Binding, new: Binding) -> list[str]:
-    """Reasons why a card of `old` says nothing about `new`; empty if it holds."""
+    """Differences because of which a card of `old` does not hold for `new`; empty if it holds."""
     lines = list(_metric_changes(old.metrics, new.metrics))
     if old.judges != new.judges:
-        before, after = (
-            " and ".join(dict.fromkeys(map(judge_name, judges)))
-            for judges in (old.judges, new.judges)
-        )
-        # Identities hold settings, too: judges of one name may still differ.
-        if before != after:
-            lines.append(f"judge: {before} → {after}")
+        old_judges, new_judges = _judge_names(old.judges), _judge_names(new.judges)
+        # Identities contain settings, too: judges of one name may still differ.
+        if old_judges != new_judges:
+            lines.append(f"judge: {old_judges} → {new_judges}")
         else:
-            lines.append(f"judge: {after}, with other settings or another object")
+            lines.append(f"judge: {new_judges}, with other settings or another object")
     if old.data != new.data:
         sizes = f"{counted(old.cases, 'case')} → {counted(new.cases, 'case')}"
         lines.append(f"data: {sizes}, not the same")
@@ -72,18 +69,27 @@ def changes(old: Binding, new: Binding) -> list[str]:
     return lines
 
 
+def _judge_names(judges: Sequence[str]) -> str:
+    return " and ".join(dict.fromkeys(map(judge_name, judges)))
+
+
 def _metric_changes(
     old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
     for metric in {**old, **new}:
-        if metric not in new:
-            yield f"metric {metric!r} is gone"
-        elif metric not in old:
-            yield f"metric {metric!r} is new"
-        else:
+        if metric in old and metric in new:
             for node in {**old[metric], **new[metric]}:
-                before, after = old[metric].get(node), new[metric].get(node)
-                if before != after:
-                    how = "is new" if before is None else "is gone" if after is None else "changed"
-                    subject = f"node {node!r}" if node else "its settings"
-                    yield f"metric {metric!r}: {subject} {how}"
+                subject = f"node {node!r}" if node else "its settings"
+                if change := _change(node, old[metric], new[metric]):
+                    yield f"metric {metric!r}: {subject} {change}"
+        else:
+            yield f"metric {metric!r} {_change(metric, old, new)}"
+
+
+def _change(name: str, old: Mapping[str, object], new: Mapping[str, object]) -> str:
+    """The change of what a name stands for, in words; empty if there is none."""
+    if name not in old:
+        return "is new"
+    if name not in new:
+        return "is gone"
+    return text_if(old[name] != new[name], "changed")

@@ -23,7 +23,6 @@ from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
     MetricCard,
-    Outcomes,
     Setting,
     SettingCard,
     every_setting,
@@ -40,12 +39,7 @@ from dagengine.reliability.statistics.comparisons import (
 )
 from dagengine.reliability.statistics.confusion import label_kappa
 from dagengine.reliability.statistics.corrected import corrected_difference
-from dagengine.reliability.statistics.intervals import (
-    LEAST_GROUPS,
-    Interval,
-    Unknown,
-    clusters_of,
-)
+from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.sums import Sums, by_row, mean_score, numpy, present, quotient
 from dagengine.system.terminal import text_if
 
@@ -66,11 +60,6 @@ class Side:
     card: SettingCard
     random: bool = False
     scale: tuple[float, float] | None = None
-
-    @property
-    def outcomes(self) -> Outcomes:
-        """The results by case."""
-        return self.card.outcomes
 
     @cached_property
     def nodes(self) -> dict[str, Sequence[str]]:
@@ -105,7 +94,7 @@ class Side:
     @cached_property
     def scores(self) -> list[list[float | None]]:
         """The scores of the runs of every case; None is a run without a score."""
-        lines = map(str.split, self.outcomes.scores)
+        lines = map(str.split, self.card.outcomes.scores)
         return [[None if text == "-" else float(text) for text in line] for line in lines]
 
     @cached_property
@@ -140,7 +129,7 @@ def _share_right(marks: str) -> float | None:
 
 
 def _label_kappa(side: Side, numbers: Sequence[int]) -> Sums:
-    labels, verdicts = side.outcomes.labels, side.outcomes.said
+    labels, verdicts = side.card.outcomes.labels, side.card.outcomes.said
     pairs = list[tuple[str | None, str | None]]()
     for number in numbers:
         is_labelled = verdicts and labels[number]
@@ -153,8 +142,8 @@ _MEANS: dict[str, Callable[[Side], Sequence[float | None]]] = {
     "pass-rate": lambda side: by_row(mean_score, side.passes),
     "score-flip-rate": lambda side: by_row(_flips, side.scores),
     "mean-score": lambda side: by_row(mean_score, side.scores),
-    "accuracy": lambda side: [*map({"0": 0.0, "1": 1.0}.get, side.outcomes.hits)],
-    "single-run-accuracy": lambda side: [*map(_share_right, side.outcomes.right)],
+    "accuracy": lambda side: [*map({"0": 0.0, "1": 1.0}.get, side.card.outcomes.hits)],
+    "single-run-accuracy": lambda side: [*map(_share_right, side.card.outcomes.right)],
     "unscored": lambda side: [missing_rate([row]) for row in side.scores],
 }
 """Measures that are means over cases: functions that give the values of a side, one per case.
@@ -287,10 +276,10 @@ def share_of(parts: Sequence[str], cases: Sequence[int]) -> Sums:
 
 def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
     """The corrected measure that a side has, and the scale of its labels; "" if it has none."""
-    labels = {*side.outcomes.labels}
+    labels = {*side.card.outcomes.labels}
     if not side.random or not any(labels):
         return "", None
-    if not side.outcomes.said:
+    if not side.card.outcomes.said:
         return "corrected-mean-score", side.scale
     return "corrected-pass-rate" if labels <= {"pass", "fail", ""} else "", (0.0, 1.0)
 
@@ -303,11 +292,11 @@ def _scores_and_labels(
     `low` and `high` are the ends of the scale of the labels.
     """
     labels = list[float | None]()
-    for label in map(side.outcomes.labels.__getitem__, cases):
+    for label in map(side.card.outcomes.labels.__getitem__, cases):
         # A label as a card has it: pass or fail, a number, or nothing.
         number = float(_PASS_OR_FAIL.get(label, label)) if label else None
         labels.append(None if number is None else (number - low) / (high - low))
-    if verdicts := side.outcomes.said:
+    if verdicts := side.card.outcomes.said:
         return [_PASS_OR_FAIL.get(verdicts[case]) for case in cases], labels
     return [mean_score(side.scores[case]) for case in cases], labels
 
@@ -365,9 +354,6 @@ def correct_together(contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
     )
 
 
-# Settings of one card.
-
-
 def between_settings(
     metric: MetricCard, settings: Sequence[Setting], cases: Sequence[CaseKey]
 ) -> tuple[Contrast, ...]:
@@ -384,9 +370,6 @@ def neighbours(sides: Sequence[T], conditions: Sequence[Condition]) -> Iterator[
     for (left, old), (right, new) in itertools.combinations(rows, 2):
         if sum(map(operator.ne, old, new)) == 1:
             yield left, right
-
-
-# Two cards.
 
 
 def between_cards(

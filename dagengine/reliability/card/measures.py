@@ -54,7 +54,7 @@ CIRCUMSTANCES = (
 )
 """Circumstances of a run: name in measures, plural in words, field of `Condition`."""
 
-_ALL_MEASURES = (
+MEASURES = {measure.name: measure for measure in (
     Measure("flip-rate", "flip rate (pass or fail)", level=f"pass or fail, {_PAIRS}",
             repeats="suspected"),
     Measure("pass-rate", "pass rate", level=_RUNS),
@@ -148,9 +148,7 @@ _ALL_MEASURES = (
     Measure("list-bias", "correlation of verdict and place in the list", "coefficient"),
     Measure("longer-wins", "the longer answer wins",
             level="comparisons of two contestants that have a winner"),
-)  # fmt: skip
-
-MEASURES = {measure.name: measure for measure in _ALL_MEASURES}
+)}  # fmt: skip
 
 
 def measure_of(name: str) -> Measure:

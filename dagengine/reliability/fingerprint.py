@@ -55,7 +55,8 @@ def changes(old: Binding, new: Binding) -> list[str]:
     """Differences because of which a card of `old` does not hold for `new`; empty if it holds."""
     lines = list(_metric_changes(old.metrics, new.metrics))
     if old.judges != new.judges:
-        old_judges, new_judges = _judge_names(old.judges), _judge_names(new.judges)
+        old_judges, new_judges = (" and ".join(dict.fromkeys(map(judge_name, binding.judges)))
+                                  for binding in (old, new))  # fmt: skip
         # Identities contain settings, too: judges of one name may still differ.
         if old_judges != new_judges:
             lines.append(f"judge: {old_judges} → {new_judges}")
@@ -67,10 +68,6 @@ def changes(old: Binding, new: Binding) -> list[str]:
     if old.version != new.version:
         lines.append(f"dagengine: {old.version} → {new.version}")
     return lines
-
-
-def _judge_names(judges: Sequence[str]) -> str:
-    return " and ".join(dict.fromkeys(map(judge_name, judges)))
 
 
 def _metric_changes(

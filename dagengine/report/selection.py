@@ -28,11 +28,10 @@ _KEPT_COURSES = 50_000  # the most courses (see `record.columns`) whose outlines
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Conditions on a row: `case` and `text` on all of it, the others on its results.
+    """Conditions on a row: `case` and `text` on all of it, the others on one of its results.
 
-    A row without results meets the others; of several results one has to meet all of them. `failed`
-    (below the threshold) and `no_score` choose states; with both, either state counts. `case` is a
-    name or an index. Every condition in `at` has to be met, and none in `not_at`. `Node` means that
+    `failed` (below the threshold) and `no_score` choose states; with both, either state counts.
+    `case` is a name or an index. All of `at` have to hold, and none of `not_at`: `Node` says that
     the node ran, `Node=answer` that it gave this answer. A kind of failure counts as an answer, and
     so does a verdict on an item of a list. `text` is in the case, in its name or in what nodes
     answered, in upper or lower case.
@@ -72,7 +71,6 @@ class Selection:
 
     def fits_result(self, result: MetricResult) -> bool:
         """Return whether a result meets the conditions on results; they need no texts."""
-        # The fields `failed` and `no_score` have the names of states.
         if (self.failed or self.no_score) and not getattr(self, result.state, False):
             return False
         if self.metric is not None and result.metric != self.metric:
@@ -93,8 +91,7 @@ class Selected:
     """The rows of a run that a selection chooses, in the order of the data, read lazily.
 
     If the run has columns, rows are chosen by outlines: results without texts, made from columns.
-    Then only chosen rows are read from the lines. A selection with a `text` reads all lines, since
-    columns have no texts.
+    Then only chosen rows are read from the lines. With a `text` all lines are read.
     """
 
     def __init__(self, run: Run, selection: Selection) -> None:
@@ -123,17 +120,13 @@ class Selected:
         for position, row in self._chosen():
             if worst.add(row):
                 positions[row.index] = position
-        # The lines are read from the first to the last, and the rows put back in their order.
+        # Lines are read from the first to the last, and the rows put back in their order.
         pairs = sorted(((positions[row.index], row) for row in worst.rows), key=itemgetter(0))
         rows = {row.index: row for row in self._whole_rows(pairs)}
         return [rows[row.index] for row in worst.rows]
 
     def _chosen(self) -> Iterator[tuple[int, CaseResult]]:
-        """The chosen rows, each with its position.
-
-        With columns the rows are outlines, and positions are those in the run. Without columns the
-        rows are whole, and positions count the chosen rows.
-        """
+        """The chosen rows, numbered. With columns: outlines, by their positions in the run."""
         if self._columns is not None:
             yield from self._chosen_outlines(self._columns)
             return
@@ -146,10 +139,9 @@ class Selected:
 
     def _whole_rows(self, chosen: Iterable[tuple[int, CaseResult]]) -> Iterator[CaseResult]:
         """The rows with their texts; raises InputError for a case that the run does not have."""
-        if self._columns is not None:
+        rows: Iterator[CaseResult] = (row for _, row in chosen)
+        if self._columns is not None:  # rows are outlines
             rows = self._read(position for position, _ in chosen)
-        else:
-            rows = (row for _, row in chosen)
         if self._selection.case is None:
             return rows
         # Looking a case up reads every name of the run. So it is done only if no row came.
@@ -159,8 +151,6 @@ class Selected:
         return itertools.chain(first, rows)
 
     def _chosen_outlines(self, columns: Columns) -> Iterator[tuple[int, CaseResult]]:
-        """Positions in the run and outlines of the chosen rows."""
-
         @lru_cache(_KEPT_COURSES)
         def fits(courses: tuple[str, ...]) -> bool:
             return any(map(self._selection.fits_result, self._outlines(courses)))
@@ -180,7 +170,6 @@ class Selected:
         return tuple(map(self._outline, self._metrics, courses))
 
     def _read(self, positions: Iterable[int]) -> Iterator[CaseResult]:
-        """The whole rows at these positions of the run."""
         with RunFiles(self._run) as files:
             for position in positions:
                 yield self._selection.narrow(files.timed_row(position))

@@ -1,7 +1,4 @@
-"""Differences of measures between two settings of a card, or two cards, by case if cases are equal.
-
-The p of all differences of one comparison are corrected together.
-"""
+"""Differences between settings of a card, or two cards, by case; p corrected for their number."""
 
 from __future__ import annotations
 
@@ -146,10 +143,7 @@ _MEANS: dict[str, Callable[[Side], Sequence[float | None]]] = {
     "single-run-accuracy": lambda side: [*map(_share_right, side.card.outcomes.right)],
     "unscored": lambda side: [missing_rate([row]) for row in side.scores],
 }
-"""Measures that are means over cases: functions that give the values of a side, one per case.
-
-None is a case without a value; no values at all are a side without the measure.
-"""
+"""Means over cases, by their values per case: None without a value, empty without the measure."""
 
 _OF_SUMS: dict[str, Callable[[Side, Sequence[int]], Sums]] = {
     "kappa": _label_kappa,
@@ -287,10 +281,7 @@ def _corrected_kind(side: Side) -> tuple[str, tuple[float, float] | None]:
 def _scores_and_labels(
     side: Side, cases: Sequence[int], low: float, high: float
 ) -> tuple[list[float | None], list[float | None]]:
-    """The judge's score and the human label of each case, both from 0 to 1.
-
-    `low` and `high` are the ends of the scale of the labels.
-    """
+    """The judge's scores and the human labels, both from 0 to 1; labels had `low` to `high`."""
     labels = list[float | None]()
     for label in map(side.card.outcomes.labels.__getitem__, cases):
         # A label as a card has it: pass or fail, a number, or nothing.

@@ -31,7 +31,7 @@ from dagengine.system.terminal import counted, text_if
 T = TypeVar("T")
 Pair = tuple[Vote | None, Vote | None]
 """The label of a case, and the majority of its runs."""
-LabelAndShares = tuple[Vote, Mapping[Vote | None, float]]
+Shares = tuple[Vote, Mapping[Vote | None, float]]
 """The label of a case, and the share of each vote; no shares without an answer."""
 Reader = Callable[[Run], Vote | None]
 """A function that reads the vote of a run: pass or fail, or a verdict; None without a score."""
@@ -42,10 +42,7 @@ _NO_LABEL = "no case that ran has a label"
 
 
 def vote_reader(kind: Kind, threshold: float | None) -> Reader | None:
-    """The reader of votes for labels of a kind.
-
-    None for numbers, which are compared with the score, and for pass or fail without a threshold.
-    """
+    """The reader of votes for labels of a kind; None for numbers, or "pass" without a threshold."""
     if kind == "verdict":
         return _last_verdict
     return outcome(threshold) if kind == "pass" and threshold is not None else None
@@ -110,11 +107,10 @@ class LabelledRuns:
     def sides(
         self, of: Callable[[Vote, Sequence[Vote | None]], T], first_runs: int | None = None
     ) -> list[list[T]]:
-        """One or three lists with the value of `of` for label and votes of each row.
+        """`of` label and votes of each row, of the `first_runs` alone unless that is None.
 
-        The first list leaves runs without a score out. If there are any, they are wrong in a second
-        list and right in a third: figures at worst, and at best. Votes are those of the
-        `first_runs`, None for all.
+        The first list leaves runs without a score out. If there are any, two more lists follow: in
+        the second they are wrong, in the third right, for figures at worst and at best.
         """
         count = 3 if any(None in votes for *_, votes in self.rows) else 1
 
@@ -122,7 +118,7 @@ class LabelledRuns:
         def values(label: Vote, votes: tuple[Vote | None, ...]) -> list[T]:
             answers: list[Vote] = present(votes)
             missing = len(votes) - len(answers)
-            # The wrong answer to pass or fail is the other one. Of several verdicts none is.
+            # Wrong is the opposite of pass or fail; None stands for any wrong verdict.
             wrong = not label if isinstance(label, bool) else None
             filled = answers, [*answers, *[wrong] * missing], [*answers, *[label] * missing]
             return [of(label, side) for side in filled[:count]]
@@ -165,13 +161,12 @@ def compare_with_labels(marked: LabelledRuns, grouped: bool = False) -> Iterator
 
 def _verdict_figures(marked: LabelledRuns) -> Iterator[Figure]:
     """The figures of labels that are verdicts, or pass or fail."""
-    kinds, groups, sides = marked.labels.kinds, marked.groups, marked.pairs
-    first_runs = marked.first_runs
-    clusters = clusters_of(groups)
+    kinds, groups, clusters = marked.labels.kinds, marked.groups, clusters_of(marked.groups)
+    sides, first_runs = marked.pairs, marked.first_runs
     subject = "last verdicts" if marked.labels.kind == "verdict" else "pass or fail"
     runs_counted = "runs" if first_runs is None else f"first {counted(first_runs, 'run')}"
     level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
-    shares: list[list[LabelAndShares]] = marked.sides(
+    shares: list[list[Shares]] = marked.sides(
         lambda label, votes: (label, {majority(votes): 1.0} if votes else {}), first_runs
     )
     kappa = _kappa(marked, shares, level)
@@ -180,11 +175,8 @@ def _verdict_figures(marked: LabelledRuns) -> Iterator[Figure]:
         return replace(figure_over_sides(map(figure_of_pairs, sides)), items=kappa.items)
 
     def interval_figure(name: str, of: Callable[..., Interval | Unknown], why: str) -> Figure:
-        return over_sides(
-            lambda pairs: _figure_or_reason(
-                name, of(pairs, kinds=kinds, groups=clusters), level, why
-            )
-        )
+        measure = partial(of, kinds=kinds, groups=clusters)
+        return over_sides(lambda pairs: _figure_or_reason(name, measure(pairs), level, why))
 
     hits = confusion.accuracy.sums
     yield over_sides(lambda pairs: figure("accuracy", pairs, hits, _NO_LABEL, groups, level))
@@ -225,16 +217,13 @@ def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Itera
 
 
 def _kappa(
-    marked: LabelledRuns,
-    sides: Sequence[Sequence[LabelAndShares]],
-    level: str,
-    confidence: float = 0.95,
+    marked: LabelledRuns, sides: Sequence[Sequence[Shares]], level: str, confidence: float = 0.95
 ) -> Figure:
     """Kappa; its `best` is the lower bound for a judge without an error on these cases."""
     groups = marked.groups
     clustered = clusters_of(groups) is not None
 
-    def kappa_of(side: Sequence[LabelAndShares]) -> Figure:
+    def kappa_of(side: Sequence[Shares]) -> Figure:
         pairs, weights, names = list[Pair](), list[float](), list[Hashable]()
         for (label, shares), group in zip(side, groups, strict=True):
             pairs += [(label, verdict) for verdict in shares]
@@ -336,9 +325,8 @@ def corrected_figures(
 ) -> Iterator[CorrectedFigure]:
     """The pass rate, or the mean score on the scale of the labels, by the human standard.
 
-    It is what people would find if they labelled every case; nothing if they did. `random` says
-    that the labelled cases are a random sample of all. `known` are numbers of every case, such as
-    its length: a random sample does not differ in them from the other cases.
+    Nothing if people labelled every case. `random` says that the labelled cases are a random sample
+    of all. `known` are numbers of every case, such as its length, in which no such sample differs.
     """
     runs, threshold, labels = marked.runs, marked.threshold, marked.labels
     marks: list[Any] = [*map(marked.by_case.get, runs.cases)]
@@ -406,8 +394,7 @@ def votes_of_runs(marked: LabelledRuns, unlike: Unlike, confidence: float) -> It
     """Flip rate, accuracy and kappa of the metric with 1 vote, with 3, and so on.
 
     Majorities have at most half of the runs, since flips show in two majorities of different runs.
-    If runs are not repeats, as `unlike` says, there is 1 vote alone. `confidence` is that of every
-    interval.
+    If runs are not repeats, as `unlike` says, 1 vote is all. `confidence` is that of intervals.
     """
     runs = marked.runs
     table = runs.table(marked.read or outcome(marked.threshold))
@@ -440,14 +427,8 @@ def _agreement(marked: LabelledRuns, votes: int, level: str, confidence: float) 
     return [figure_over_sides(accuracies), _kappa(marked, sides, level, confidence)]
 
 
-# Probabilities that a judge stated, if there are any.
-
-
 def stated_probabilities(marked: LabelledRuns) -> tuple[list[Figure], list[Calibration]]:
-    """Brier score, calibration error and table of each event that should be as likely as stated.
-
-    The events are that the next run takes the same path, and that the human label agrees.
-    """
+    """Brier score, calibration error and table of each event that should be as likely as stated."""
     figures, tables = list[Figure](), list[Calibration]()
     for name, event, rows in (
         ("repeat", "the next run takes the same path", [*_same_paths(marked.runs)]),

@@ -1,18 +1,18 @@
 """The table of all measures of a judge card, and functions that make figures of them.
 
-A measure is what can be computed, such as accuracy; a `Figure` is its value on one card. Sections
-of the card compute measures by name. The table has all else about a measure: its title, unit and
-level. Words, conditions (`--fail-if`), comparisons and both faces of the card read it.
+Accuracy is a measure, and a `Figure` is its value on one card. Sections of the card compute
+measures by name. Words, conditions (`--fail-if`), comparisons and both faces read the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Literal, TypeVar
 
 from dagengine.reliability.card.values import Figure
-from dagengine.reliability.statistics.intervals import Interval, Statistic, Unknown, bootstrap
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.sums import Groups, Sums, groups_of
 
 Unit = Literal["share", "number", "coefficient"]
@@ -23,10 +23,9 @@ Unit = Literal["share", "number", "coefficient"]
 class Measure:
     """One measure of the card.
 
-    `level` is what it is computed from, if that is always the same. The interval of some measures
-    holds only if runs are repeats of each other. `repeats` is the doubt that takes it away: "shown"
-    needs proof that they are not, for "suspected" a suspicion is enough, "" is for all other
-    measures. A measure that is `per_label` is on the card once for every label.
+    `level` is what it is computed from, if that is always the same. Some intervals need runs that
+    are repeats of each other. `repeats` says which doubt about that takes the interval away. A
+    measure that is `per_label` is on the card once for every label.
     """
 
     name: str
@@ -173,36 +172,31 @@ def figure(
 ) -> Figure:
     """The figure of a statistic of items, with its interval.
 
-    `note` says why the value may be undefined. `level` says what it is computed from, if the table
-    does not. Items of equal `groups` (their cases, or documents of cases) stay together when
-    resampling. `Figure.items` counts the groups that add to the value; without `groups`, the items.
+    `note` says why the value may be undefined, `level` what it is computed from if the table does
+    not. Items of equal `groups` (such as their case) stay together when resampling. `Figure.items`
+    counts the groups, or without `groups` the items, that add to the value.
     """
     level = level or measure_of(name).level
-    statistic_of: Statistic[T] = statistic
-    groups_behind = groups_of(groups, len(items))
     result = statistic(items)
-    if isinstance(result, Sums):
-        value = result.value()
-        statistic_of = result  # resampling adds these sums up again, and computes none
-        # Some items add nothing. A plain function does not say which.
-        pairs = zip(groups_behind, result.adds, strict=True)
-        groups_behind = [group for group, adds in pairs if adds]
-    else:
-        value = result
+    value = result.value() if isinstance(result, Sums) else result
     if value is None:
         return Figure(name, None, level=level, note=note)
-    count = len(set(groups_behind))
-    interval = bootstrap(items, statistic_of, groups=groups, level=confidence)
+    names = groups_of(groups, len(items))
+    if isinstance(result, Sums):  # a plain function does not say which items add something
+        names = [*compress(names, result.adds)]
+    count = len(set(names))
+    # Sums are resampled as they are: no item is computed again.
+    resampled = result if isinstance(result, Sums) else statistic
+    interval = bootstrap(items, resampled, groups=groups, level=confidence)
     if interval is None:
         return Figure(name, value, items=count, level=level)
     return Figure(name, value, interval.low, interval.high, interval.level, count, level)
 
 
 def figure_over_sides(sides: Iterable[Figure]) -> Figure:
-    """The first figure, with an interval that also contains those of all other figures.
+    """The first figure, with an interval that also contains those of the others.
 
-    The figures are of one measure. They differ in what a missing answer counts as: the first leaves
-    it out, the others take it at worst and at best.
+    The first leaves missing answers out; in the others they count as wrong, and as right.
     """
     answered, *bounds = sides
     if answered.value is None or not bounds:
@@ -230,10 +224,7 @@ _REASONS = {
 def figure_of(
     name: str, result: Interval | Unknown | None, level: str = "", note: str = ""
 ) -> Figure:
-    """The figure of an interval; one without a value if the interval is None or unknown.
-
-    Its note is then `note`. If that is empty, it is the reason of the `Unknown`.
-    """
+    """The figure of an interval; of an unknown one, its note is `note`, or else the reason."""
     level = level or measure_of(name).level
     if isinstance(result, Interval):
         bounds = result.low, result.high, result.level

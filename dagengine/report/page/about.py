@@ -37,15 +37,11 @@ _SHARED_OPTIONS = frozenset(
 def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict[str, Any]:
     """The run as the front end has it, without its metrics; `kept` of its `cases` have their texts.
 
-    A page that is `served` is read on the machine where the folder is. Any other page may be sent
-    to another machine, so it has no full path.
+    A page that is `served` stays on the machine of the folder; any other has no full path of it.
     """
     manifest, totals = run.manifest, run.manifest.totals
     folder = _folder_for_page(run.folder, served)
-    seconds = manifest.seconds
-    texts = "none"
-    if manifest.texts:
-        texts = "all" if kept == cases else "some"
+    texts = ("all" if kept == cases else "some") if manifest.texts else "none"
     # The command that compares the judge of the run with the labels in its folder.
     benchmark = ["dagengine", "benchmark", *_benchmark_arguments(manifest)]
     benchmark += ["--labels", str(Path(folder, LABELS))]
@@ -56,7 +52,7 @@ def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
         "folder": folder,
         "started": manifest.started.isoformat(timespec="seconds"),
-        "seconds": None if seconds is None else round(seconds, 1),
+        "seconds": manifest.seconds and round(manifest.seconds, 1),
         "finished": run.finished,
         "exit": manifest.exit,
         "error": manifest.error,
@@ -99,8 +95,7 @@ def _settings(manifest: Manifest) -> Iterator[tuple[str, str]]:
 def _benchmark_arguments(manifest: Manifest) -> list[str]:
     """Metrics, cases and judge as the command of the run has them, or words to fill in.
 
-    Words to fill in are for a run that no command started. They are also for the run of an app,
-    whose cases are in the record alone: no other command can read them.
+    No other command can read the cases of an app: they are in its record alone.
     """
     words = _split(manifest.command)
     metrics = manifest.settings.get("metrics")
@@ -181,8 +176,7 @@ def alarms_of(run: Run, day_of: Callable[[int], str | None]) -> list[dict[str, A
     that names a damaged line.
     """
     alarms = read_models(run.folder / ALERTS, AlarmRecord, "an alarm", whole=False)
-    # An alarm may come from old questions that were asked again after the last case. Its row is
-    # then one more than the number of that case.
+    # Old questions may be asked again after the last case: their alarm is of the row after it.
     return [
         {**alarm.model_dump(), "day": day_of(alarm.row) or day_of(alarm.row - 1)}
         for alarm in deque(alarms, _MOST_ALARMS)

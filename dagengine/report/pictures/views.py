@@ -108,10 +108,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The mark of a view on one node or answer.
+    """The mark of a view on one node or answer: lines of `words` beside its name, a longer `note`.
 
     `reached` says whether a case came by, `traffic` how many. A view of the design has neither.
-    `words` are lines beside the name of the part, `note` is a longer text.
     """
 
     reached: bool | None = None
@@ -124,8 +123,8 @@ class Mark:
 class View:
     """Marks by the numbers of a graph's nodes and answers.
 
-    `facts` are beside the title, `cases` is the number of all cases in a view of counts. `has_odds`
-    says that answers show their probabilities.
+    `facts` are beside the title, `cases` is the number of all cases (of counts), and `has_odds`
+    says that answers show probabilities.
     """
 
     kind: Literal["design", "path", "counts"] = "design"
@@ -139,10 +138,8 @@ class View:
 def one_path(graph: MetricGraph, result: MetricResult, case: str = "") -> View:
     """The path that one case took, and what each node answered."""
     steps = result.by_node()
-    # A node may have run although it is not on the path.
-    chosen = dict(result.path) | {
-        step.node: step.verdict for step in result.steps if step.verdict is not None
-    }
+    chosen = dict(result.path)  # and what nodes beside the path answered
+    chosen |= {step.node: step.verdict for step in result.steps if step.verdict is not None}
     view = View("path", _outcome(result, case))
     failure = result.failure
     for number, node in enumerate(graph.nodes):
@@ -242,8 +239,7 @@ def _mark_metrics(graph: MetricGraph, view: View) -> None:
         if owner is None:
             continue
         inner, outer = view.nodes[number], view.nodes[owner]
-        # The same case may come by several inner nodes. So numbers are not added, and the largest
-        # is the least that came.
+        # One case may come by several inner nodes: the largest number is the least that came.
         traffics = filter(None, (inner.traffic, outer.traffic))
         traffic = max(traffics, key=attrgetter("cases"), default=None)
         reached = bool(outer.reached or inner.reached)

@@ -15,7 +15,7 @@ from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card.build import keys_of, named_setting, own_rules
 from dagengine.reliability.card.case_results import segments
-from dagengine.reliability.card.contrasts import contrast_of, correct_together, neighbours
+from dagengine.reliability.card.contrasts import comparable_pairs, contrast_of, correct_together
 from dagengine.reliability.card.label_agreement import MOST_VOTES, UNSTATED, withhold_intervals
 from dagengine.reliability.card.measures import figure, figure_of
 from dagengine.reliability.card.repeats import Unlike, flips_between_settings, not_repeats
@@ -93,7 +93,7 @@ def contest_card(
         unlike = not_repeats(runs.under(side.at), None)
         made.append(side.card(unlike, 1 - 0.05 / len(sides), within, labels_random))
     compared: list[Contrast] = []
-    for earlier, later in neighbours(sides, conditions) if (right >= 0).any() else ():
+    for earlier, later in comparable_pairs(sides, conditions) if (right >= 0).any() else ():
         count = min(earlier.most, later.most)
         level = f"means of the first {count} scores"
         rates = earlier.by_rule(count), later.by_rule(count)

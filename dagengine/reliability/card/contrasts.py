@@ -351,11 +351,11 @@ def between_settings(
     """Differences between settings that differ in one circumstance, on the same cases."""
     sides = [Side(card.setting, metric.threshold, cases, card) for card in metric.settings]
     conditions = [setting.condition for setting in settings]
-    pairs = itertools.starmap(Pair.of, neighbours(sides, conditions))
+    pairs = itertools.starmap(Pair.of, comparable_pairs(sides, conditions))
     return correct_together([contrast for pair in pairs for contrast in pair.contrasts()])
 
 
-def neighbours(sides: Sequence[T], conditions: Sequence[Condition]) -> Iterator[tuple[T, T]]:
+def comparable_pairs(sides: Sequence[T], conditions: Sequence[Condition]) -> Iterator[tuple[T, T]]:
     """Pairs of sides whose conditions differ in one circumstance, such as the judge."""
     rows = zip(sides, map(astuple, conditions), strict=True)
     for (left, old), (right, new) in itertools.combinations(rows, 2):

@@ -31,7 +31,7 @@ from dagengine.system.terminal import counted, text_if
 T = TypeVar("T")
 Pair = tuple[Vote | None, Vote | None]
 """The label of a case, and the majority of its runs."""
-Shares = tuple[Vote, Mapping[Vote | None, float]]
+VoteShare = tuple[Vote, Mapping[Vote | None, float]]
 """The label of a case, and the share of each vote; no shares without an answer."""
 Reader = Callable[[Run], Vote | None]
 """A function that reads the vote of a run: pass or fail, or a verdict; None without a score."""
@@ -166,7 +166,7 @@ def _verdict_figures(marked: LabelledRuns) -> Iterator[Figure]:
     subject = "last verdicts" if marked.labels.kind == "verdict" else "pass or fail"
     runs_counted = "runs" if first_runs is None else f"first {counted(first_runs, 'run')}"
     level = f"{subject}: majority of a case's {runs_counted}, cases with a label"
-    shares: list[list[Shares]] = marked.sides(
+    shares: list[list[VoteShare]] = marked.sides(
         lambda label, votes: (label, {majority(votes): 1.0} if votes else {}), first_runs
     )
     kappa = _kappa(marked, shares, level)
@@ -217,13 +217,13 @@ def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Itera
 
 
 def _kappa(
-    marked: LabelledRuns, sides: Sequence[Sequence[Shares]], level: str, confidence: float = 0.95
+    marked: LabelledRuns, sides: Sequence[Sequence[VoteShare]], level: str, confidence: float = 0.95
 ) -> Figure:
     """Kappa; its `best` is the lower bound for a judge without an error on these cases."""
     groups = marked.groups
     clustered = clusters_of(groups) is not None
 
-    def kappa_of(side: Sequence[Shares]) -> Figure:
+    def kappa_of(side: Sequence[VoteShare]) -> Figure:
         pairs, weights, names = list[Pair](), list[float](), list[Hashable]()
         for (label, shares), group in zip(side, groups, strict=True):
             pairs += [(label, verdict) for verdict in shares]

@@ -1,11 +1,11 @@
 """Better verdicts from the judges there are: votes, juries, quotes, examples, other questions.
 
-Each of them takes a metric (or a graph) and returns a copy that asks more if that can change the
-score. The original stays as it is. What they cost is in the plan, what was voted in the steps of
-the results.
+Each function takes a metric (or a graph) and returns a copy that asks more if that can change the
+score. The original stays as it is. The cost is in the plan, the votes are in the steps of the
+results.
 
-Yes/no nodes are also merged and split. Merged are a node and the node that one of its verdicts
-leads to, if the others of both end alike:
+Yes/no nodes are also merged and split. A node can be merged with the node that one of its verdicts
+leads to, if the other verdicts of both lead to the same:
 
     P ─True─▶ C ─True─▶ 10                P and C ─True─▶ 10
     └─False─▶ 0 ◀─False─┘       ⇄         └─False─▶ 0
@@ -49,14 +49,14 @@ T = TypeVar("T", Graph, BaseMetric)
 Nodes = Sequence[str | BaseNode] | None
 Choice = Callable[[BaseNode], Panel | None]
 _BETWEEN = re.compile(r"\s+(AND|OR)\s+")
-# What two nodes may differ in and still be asked as one.
-_OWN = {"criteria", "name", "children", "then", "inputs", "evaluation_params"}
+# Two nodes may differ in these settings and still be asked as one question.
+_OWN_SETTINGS = {"criteria", "name", "children", "then", "inputs", "evaluation_params"}
 
 
 class Assigning(Rewriting):
-    """Changes nodes that `can` be changed; `names` are the only ones, by title or as objects.
+    """Changes the nodes in `names` (titles or nodes; None: all) for which `can` is true.
 
-    `able` says in messages what such a node does. `edit` takes a node and its copy.
+    `able` says in messages what such a node does: "asks a judge". `edit` takes a node and its copy.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class Assigning(Rewriting):
         return copied
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
-        """Change the nodes that are meant."""
+        """Change the named nodes that can be changed."""
         for node in graph.nodes():
-            is_meant = self._names is None or any(_is(node, name) for name in self._names)
-            if is_meant and self._can(node):
+            is_named = self._names is None or any(_is(node, name) for name in self._names)
+            if is_named and self._can(node):
                 self._changed.add(node)
                 self._edit(node, self.copies[node])
 
     def _check(self, name: str) -> None:
-        """Raise InputError when some name, or everything, was found nowhere."""
+        """Raise InputError if a name has no changed node, or no node was changed at all."""
         for target in self._names or ():
             if not any(_is(node, target) for node in self._changed):
                 titles = (repr(node.title) for node in filter(self._can, self.copies))
@@ -141,9 +141,9 @@ def assign_criteria(criteria: Mapping[str, str]) -> Assigning:
 
 
 class AssignPanels(Assigning):
-    """Gives nodes the panel that `choose` has for them (None: as it was).
+    """Gives nodes the panel that `choose` returns for them; None leaves a node as it is.
 
-    A node whose verdicts all lead to the same score is left alone, since no vote on it can matter.
+    A node whose verdicts all lead to the same gets no panel, since no vote on it can matter.
     """
 
     def __init__(self, choose: Choice, names: Nodes, able: str) -> None:
@@ -170,28 +170,28 @@ def _is(node: BaseNode, name: str | BaseNode) -> bool:
 
 
 def _needless(nodes: Iterable[BaseNode], strict: bool) -> set[BaseNode]:
-    """Decisions that cannot change the score: all their verdicts lead to the same."""
+    """Decisions that cannot change the score: all their verdicts have the same consequence."""
     graph = as_digraph(nodes)
     if not nx.is_directed_acyclic_graph(graph):
         return set()
     sources = {source for node in graph for source in node.inputs}
-    leads: dict[BaseNode, object] = {}
+    # The consequence of reaching a node: that of its verdicts if they have one, else the node.
+    consequences: dict[BaseNode, object] = {}
     needless: set[BaseNode] = set()
-    # From the leaves up, so that what a target comes to is known. A node that is read counts even
-    # if its verdicts all lead to one place: what it says is in the prompts of others.
-    for node in reversed(list(nx.topological_sort(graph))):
-        follows = {_follows(branch.target, leads, strict) for branch in node.branches()}
-        leads[node] = node
-        if len(follows) == 1 and node not in sources:
-            (leads[node],) = follows
+    for node in reversed(list(nx.topological_sort(graph))):  # targets before their nodes
+        ends = {_consequence(branch.target, consequences, strict) for branch in node.branches()}
+        consequences[node] = node
+        # A node that others read matters: its answer is in their prompts.
+        if len(ends) == 1 and node not in sources:
+            (consequences[node],) = ends
             needless.add(node)
     return needless
 
 
-def _follows(target: Any, leads: Mapping[BaseNode, object], strict: bool) -> object:
+def _consequence(target: Any, consequences: Mapping[BaseNode, object], strict: bool) -> object:
     """The consequence of a verdict's target: a score, or the node that decides."""
     if isinstance(target, BaseNode) and not isinstance(target, VerdictNode):
-        return leads.get(target, target)
+        return consequences.get(target, target)
     if isinstance(target, int) and not isinstance(target, bool):
         # In strict mode only 10 of 10 passes: scores below it are the same score.
         return "score", target >= 10 if strict else target
@@ -252,7 +252,7 @@ def voted(
     def choose(node: BaseNode) -> Panel | None:
         if node.vote is None:
             return None
-        rule = {"rating": ratings}.get(node.vote, stop)
+        rule = ratings if node.vote == "rating" else stop
         return RepeatVotes(votes, rule, temperature, by_item=node.vote == "items")
 
     return _with_panels(target, choose, nodes)
@@ -299,9 +299,9 @@ def escalated(
     """
     if isinstance(unsure, str):
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")
-    panels = {"verdict": Escalation(to, below, votes, tuple(unsure), temperature)}
+    panel = Escalation(to, below, votes, tuple(unsure), temperature)
     able = "gives a single verdict (not a list of them)"
-    return _with_panels(target, lambda node: panels.get(node.vote or ""), nodes, able)
+    return _with_panels(target, lambda node: panel if node.vote == "verdict" else None, nodes, able)
 
 
 def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
@@ -408,8 +408,8 @@ def pair_at(metric: BaseMetric, title: str) -> Pair | None:
     graph = metric.spec().graph
     edges: list[tuple[BaseNode, BaseNode]] = []
     for node in graph.nodes():
-        edges += ((node, t) for t in targets(node).values() if isinstance(t, BaseNode))
-    for end in (0, 1):
+        edges += ((node, child) for child in targets(node).values() if isinstance(child, BaseNode))
+    for end in (0, 1):  # first edges from the node, then edges to it
         for edge in edges:
             if edge[end].title == title and (pair := _pair(graph, *edge)):
                 return pair
@@ -420,15 +420,15 @@ def _pair(graph: Graph, parent: BaseNode, child: BaseNode) -> Pair | None:
     if not (_is_free(parent, graph) and _is_free(child, graph)):
         return None
     predecessors = set(as_digraph(graph.nodes()).predecessors(child))
-    decided = {node for node in predecessors if child in targets(node).values()}
-    asked_alone = decided == {parent} and child not in graph.root_nodes
-    if not asked_alone or _settings(parent) != _settings(child):
+    deciders = {node for node in predecessors if child in targets(node).values()}
+    has_one_parent = deciders == {parent} and child not in graph.root_nodes
+    if not has_one_parent or _settings(parent) != _settings(child):
         return None
-    above, below = targets(parent), targets(child)
-    for upper, lower in product((True, False), repeat=2):
-        end = above[not upper]
-        if above[upper] is child and end is not child and below[not lower] == end:
-            return Pair(parent, child, upper, lower)
+    of_parent, of_child = targets(parent), targets(child)
+    for verdict, child_verdict in product((True, False), repeat=2):
+        end = of_parent[not verdict]
+        if of_parent[verdict] is child and end is not child and of_child[not child_verdict] == end:
+            return Pair(parent, child, verdict, child_verdict)
     return None
 
 
@@ -439,7 +439,7 @@ def can_split(metric: BaseMetric, title: str) -> bool:
 
 
 def _is_free(node: BaseNode, graph: Graph) -> TypeGuard[BinaryJudgementNode]:
-    """Return whether it is a yes/no question whose words may change, and that nothing reads."""
+    """Return whether a node is a yes/no question that nothing reads and whose words may change."""
     if not isinstance(node, BinaryJudgementNode) or node.prompted or node.examples:
         return False
     unread = not any(node in reader.inputs for reader in graph.nodes())
@@ -447,11 +447,11 @@ def _is_free(node: BaseNode, graph: Graph) -> TypeGuard[BinaryJudgementNode]:
 
 
 def _settings(node: AskingNode) -> dict[str, Any]:
-    return {name: value for name, value in vars(node).items() if name not in _OWN}
+    return {name: value for name, value in vars(node).items() if name not in _OWN_SETTINGS}
 
 
 def targets(node: BaseNode) -> dict[Any, Any]:
-    """Targets of the verdicts of a node; a score is a score however it is written."""
+    """Targets of the verdicts of a node; a `VerdictNode` without a child is its score."""
     ends: dict[Any, Any] = {}
     for branch in node.branches():
         leaf = isinstance(branch.target, VerdictNode) and branch.target.child is None

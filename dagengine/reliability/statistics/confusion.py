@@ -1,16 +1,15 @@
-"""Does the judge agree with people? Verdicts against labels, and intervals of such measures.
+"""Measures of the agreement of a judge with people, and their intervals.
 
 All take pairs of a human label and the judge's verdict, one per case or per run. An item without a
-label is left out. A labelled item without a parseable answer counts as a miss: what was not
-answered was not right, and dropping it would make a judge better by failing on hard items. `groups`
-names what does not depend on each other, one per pair: the case where pairs are runs, or the
-document where cases share one.
+label is left out. A labelled item without a parseable answer counts as wrong: dropping it would
+make a judge better by failing on hard items. `groups` has one name per pair; pairs of different
+groups are independent. It is the case if pairs are runs, or the document that cases share.
 
 Balanced accuracy, kappa and AC1 are not means of items, and few cases of a rare label make their
-bootstrap far too short. Their intervals are those of posteriors: plausible tables are drawn
-given the one that was seen, and widened so that they hold the measure itself. The lower end for a
-perfect judge, `kappa_interval([(label, label) for label in labels])`, says what these labels could
-show at best.
+bootstrap intervals far too short. Those of kappa and AC1 are from a posterior: plausible tables
+are drawn, and the interval is widened so that it contains the measure itself. The lower end for a
+perfect judge, `kappa_interval([(label, label) for label in labels])`, is the most that these
+labels could show.
 """
 
 from __future__ import annotations
@@ -53,10 +52,12 @@ from dagengine.reliability.statistics.sums import (
     split_groups,
 )
 
-_DRAWS = 4000
+_DRAWS = 4000  # tables drawn from a posterior
 _TAILS = (1 - 0.95) / 2, 1 - (1 - 0.95) / 2
 Labelled = Sequence[tuple[Vote | None, Vote | None]]
 """Pairs of a human label and the judge's verdict."""
+Tables = Callable[[Any], Any]
+"""A measure of tables: one number for each, not a number where it is undefined."""
 
 
 @SummedMeasure
@@ -92,10 +93,10 @@ def label_kappa(pairs: Labelled) -> Sums:
 class Confusion:
     """The table of labels and verdicts of cases, and intervals of its measures.
 
-    `counts[i, j]` is how often people said `kinds[i]` and the judge `kinds[j]`. Possible `kinds`
-    come first, in their order, then what occurs beside them; a missing verdict (None) comes last. A
-    pair without a label is left out. `weights` are the parts of a case that pairs are; 1 without
-    them. `groups` are those of dependent cases.
+    `counts[i, j]` is how often the label was `kinds[i]` and the verdict `kinds[j]`. The possible
+    `kinds` come first, then others that occur, and last a missing verdict (None). A pair without a
+    label is left out. `weights` has the share of a case that each pair stands for, None for 1.
+    `groups` are those of dependent cases.
     """
 
     def __init__(
@@ -119,11 +120,11 @@ class Confusion:
         self.items = round(self.counts.sum())
 
     def effect(self, of: Tables) -> float | Unknown:
-        """Design effect: dependent cases worth one that is independent, for this measure.
+        """Design effect: the number of dependent cases that are worth an independent one.
 
-        The variance of the measure by leaving out one group at a time, over that by leaving out one
-        case at a time. The measure's own: large groups may be those that are hard, which accuracy
-        and kappa feel differently. Widened as quantiles of t are for so few groups.
+        It is the variance of the measure by leaving out one group at a time, over that by leaving
+        out one case at a time. Every measure has its own: accuracy and kappa react differently if
+        large groups are the hard ones. With few groups it is as much larger as t makes intervals.
         """
         if self._groups is None:
             return 1.0
@@ -148,8 +149,8 @@ class Confusion:
         """The interval of a measure of tables drawn by Dirichlet, with a prior for each end.
 
         Both priors contain one case on which people and judge agree. The prior of the lower end
-        contains one more on which they do not, that of the upper end half of one. With a single
-        prior one of the ends is too near where few cases or few of a label are there.
+        contains one more on which they do not, that of the upper end half of one. With one prior
+        for both, an end would be too near if cases, or cases of a label, are few.
         """
         if not 0 < level < 1:
             raise InputError(f"level={level} must lie between 0 and 1")
@@ -314,7 +315,7 @@ def _with_groups(pairs: Labelled, groups: Groups) -> list[tuple[Vote, Vote | Non
 
 
 def _left_out_variance(whole: Any, parts: Any, weights: Any, of: Tables) -> float:
-    """The jackknife's variance; what is undefined without a part is left out."""
+    """The jackknife's variance; parts without which the measure is undefined are left out."""
     values = of(whole - parts)
     defined = ~numpy.isnan(values)
     values, weights = values[defined], weights[defined]
@@ -352,9 +353,6 @@ def labels_to_settle(
 
 
 # Posteriors. Tables have labels in rows; before them there may be one more axis, the draws.
-
-Tables = Callable[[Any], Any]
-"""A measure of tables: one number for each, not a number where it is undefined."""
 
 
 def _mean_recall(tables: Any) -> Any:

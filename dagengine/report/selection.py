@@ -151,6 +151,8 @@ class Selected:
         return itertools.chain(first, rows)
 
     def _chosen_outlines(self, columns: Columns) -> Iterator[tuple[int, CaseResult]]:
+        """The positions in the run and the outlines of the chosen rows."""
+
         @lru_cache(_KEPT_COURSES)
         def fits(courses: tuple[str, ...]) -> bool:
             return any(map(self._selection.fits_result, self._outlines(courses)))

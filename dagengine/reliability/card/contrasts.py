@@ -189,11 +189,11 @@ class Pair:
 
     def contrasts(self, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
         """The differences of the measures that both sides have; not corrected yet."""
-        for contrast in self._unnamed(measures):
+        for contrast in self._differences(measures):
             names = contrast.one or self.left.name, contrast.other or self.right.name
             yield replace(contrast, one=names[0], other=names[1])
 
-    def _unnamed(self, measures: Collection[str]) -> Iterator[Contrast]:
+    def _differences(self, measures: Collection[str]) -> Iterator[Contrast]:
         """The differences, most of them without the names of the two sides."""
         for name in filter(measures.__contains__, COMPARED):
             if name in _MEANS:
@@ -212,13 +212,13 @@ class Pair:
 
     def _of_means(self, name: str) -> Iterator[Contrast]:
         """The difference of means over cases; nothing if a side has no value."""
-        left, right = self.left.values[name], self.right.values[name]
-        changes = right[list(self.right_cases)] - left[list(self.left_cases)]
+        old_values, new_values = self.left.values[name], self.right.values[name]
+        changes = new_values[list(self.right_cases)] - old_values[list(self.left_cases)]
         if (~numpy.isnan(changes)).any():
             yield _paired_contrast(name, changes.tolist(), self.groups, self.by)
             return
         # No case has a value on both sides.
-        old, new = (values[~numpy.isnan(values)].tolist() for values in (left, right))
+        old, new = (numbers[~numpy.isnan(numbers)].tolist() for numbers in (old_values, new_values))
         if old and new:
             contrast = contrast_of(name, compare_unpaired(old, new), _UNPAIRED)
             yield replace(contrast, paired=False)
@@ -389,13 +389,14 @@ def between_cards(
     for metric in new.metrics:
         if metric.metric not in earlier:
             continue
-        left = _sides(earlier[metric.metric], old, names[0])
-        right = _sides(metric, new, names[1])
-        if len(left) == len(right) == 1:
+        old_sides = _sides(earlier[metric.metric], old, names[0])
+        new_sides = _sides(metric, new, names[1])
+        if len(old_sides) == len(new_sides) == 1:
             # Their names may differ, since they contain the judge.
-            pairs += map(Pair.of, left.values(), right.values())
+            pairs += map(Pair.of, old_sides.values(), new_sides.values())
         else:
-            pairs += (Pair.of(left[name], right[name]) for name in right if name in left)
+            pairs += (Pair.of(old_sides[name], side) for name, side in new_sides.items()
+                      if name in old_sides)  # fmt: skip
     if not pairs:
         raise InputError(
             "the cards have no metric and setting in common: the first has "

@@ -338,7 +338,7 @@ def clusters(
             ties.add_edges_from(zip(alike, repeat(shared)))
     groups: dict[int, Hashable] = {}
     for component in nx.connected_components(ties):
-        members = sorted(seen.union(numbers).intersection(component))
+        members = sorted(member for member in component if isinstance(member, int))
         if len(members) > 1:
             groups |= dict.fromkeys(members, f"group of case {members[0]}")
     return groups

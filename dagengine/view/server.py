@@ -216,7 +216,8 @@ class _Pages:
         number = self._number(request.path_params)
         run = self._served.runs[number]
         run.refresh()
-        shown = self._served.large(number) or run
+        large = self._served.large(number)
+        shown = run if large is None else large  # an index of no rows is false
         page = shown.page({"run": number, "who": self._served.who})
         return Response(page.encode(errors="replace"), media_type="text/html")
 

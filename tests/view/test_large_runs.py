@@ -297,3 +297,12 @@ def test_the_index_takes_in_what_a_run_that_goes_on_adds(
         assert server.ask("run/0/api/status").json == {"rows": 14, "finished": True}
         query = "run/0/api/label/queue?metric=Support+quality&kind=failed&count=50&seed=s"
         assert max(server.ask(query).json["places"]) > 9
+
+
+def test_an_index_without_rows_is_shown_all_the_same(folders: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns("report.html"))
+    for name in ("results.jsonl", "cases.jsonl"):
+        (folder / name).write_bytes(b"")
+    with viewing(folder, rows=-1) as server:
+        assert '"asks": true' in server.ask("run/0/").text

@@ -85,7 +85,7 @@ class EvaluationDataset(Sequence[Any], Answering):
         self, document_paths: Iterable[Any], *, synthesizer: Synthesizer | None = None, **more: Any
     ) -> None:
         """Append goldens about documents; see `Synthesizer.generate_goldens_from_docs`."""
-        self.goldens += _of(synthesizer).generate_goldens_from_docs(document_paths, **more)
+        self.goldens += _or_default(synthesizer).generate_goldens_from_docs(document_paths, **more)
 
     def generate_goldens_from_contexts(
         self,
@@ -95,13 +95,13 @@ class EvaluationDataset(Sequence[Any], Answering):
         **more: Any,
     ) -> None:
         """Append goldens about contexts; see `Synthesizer.generate_goldens_from_contexts`."""
-        self.goldens += _of(synthesizer).generate_goldens_from_contexts(contexts, **more)
+        self.goldens += _or_default(synthesizer).generate_goldens_from_contexts(contexts, **more)
 
     def generate_goldens_from_scratch(
         self, subject: str | Sequence[str], *, synthesizer: Synthesizer | None = None, **more: Any
     ) -> None:
         """Append goldens about a subject; see `Synthesizer.generate_goldens_from_scratch`."""
-        self.goldens += _of(synthesizer).generate_goldens_from_scratch(subject, **more)
+        self.goldens += _or_default(synthesizer).generate_goldens_from_scratch(subject, **more)
 
     def add_test_cases_from_json_file(
         self,
@@ -117,16 +117,16 @@ class EvaluationDataset(Sequence[Any], Answering):
         Raises InputError for a row that is not a test case and for a key that no row has. Raises
         TypeError for an argument that names no field.
         """
-        names |= {"actual_output_key_name": actual_output_key_name}
-        arguments = {"input_key_name": input_key_name, **names}
-        self.test_cases += _rows(file_path, arguments, "_key_name", {}, goldens=False)
+        names = {"input_key_name": input_key_name, **names}
+        names["actual_output_key_name"] = actual_output_key_name
+        self.test_cases += _rows(file_path, names, "_key_name", {}, goldens=False)
 
     def add_goldens_from_json_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_json_file`, as goldens (conversational ones have a `scenario`)."""
-        arguments = {"input_key_name": input_key_name, **names}
-        self.goldens += _rows(file_path, arguments, "_key_name", {}, goldens=True)
+        names = {"input_key_name": input_key_name, **names}
+        self.goldens += _rows(file_path, names, "_key_name", {}, goldens=True)
 
     def add_test_cases_from_jsonl_file(
         self,
@@ -139,16 +139,16 @@ class EvaluationDataset(Sequence[Any], Answering):
 
         A context that is a text is split at `<field>_col_delimiter=` (`|` where not given).
         """
-        names |= {"actual_output_key_name": actual_output_key_name}
-        arguments = {"input_key_name": input_key_name, **names}
-        self.test_cases += _rows(file_path, arguments, "_key_name", CONTEXTS, goldens=False)
+        names = {"input_key_name": input_key_name, **names}
+        names["actual_output_key_name"] = actual_output_key_name
+        self.test_cases += _rows(file_path, names, "_key_name", CONTEXTS, goldens=False)
 
     def add_goldens_from_jsonl_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_jsonl_file`, as goldens."""
-        arguments = {"input_key_name": input_key_name, **names}
-        self.goldens += _rows(file_path, arguments, "_key_name", CONTEXTS, goldens=True)
+        names = {"input_key_name": input_key_name, **names}
+        self.goldens += _rows(file_path, names, "_key_name", CONTEXTS, goldens=True)
 
     def add_test_cases_from_csv_file(
         self,
@@ -163,16 +163,16 @@ class EvaluationDataset(Sequence[Any], Answering):
         is split at `<field>_col_delimiter=` (by default contexts at `|` and tools at `;`). An empty
         cell is an empty list. Tools are given by their names, or as JSON.
         """
-        names |= {"actual_output_col_name": actual_output_col_name}
-        arguments = {"input_col_name": input_col_name, **names}
-        self.test_cases += _rows(file_path, arguments, "_col_name", DELIMITERS, goldens=False)
+        names = {"input_col_name": input_col_name, **names}
+        names["actual_output_col_name"] = actual_output_col_name
+        self.test_cases += _rows(file_path, names, "_col_name", DELIMITERS, goldens=False)
 
     def add_goldens_from_csv_file(
         self, file_path: str | Path, input_col_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_csv_file`, as goldens."""
-        arguments = {"input_col_name": input_col_name, **names}
-        self.goldens += _rows(file_path, arguments, "_col_name", DELIMITERS, goldens=True)
+        names = {"input_col_name": input_col_name, **names}
+        self.goldens += _rows(file_path, names, "_col_name", DELIMITERS, goldens=True)
 
     def add_test_cases_from_hf_dataset(
         self, dataset_name: Any, split: str | None = "train", **names: str | None
@@ -184,8 +184,7 @@ class EvaluationDataset(Sequence[Any], Answering):
         `datasets`.
         """
         columns = named_columns("_field_name", names, goldens=False)
-        rows = hugging_face(dataset_name, split)
-        self.test_cases += load_named(rows, columns, {}, goldens=False)
+        self.test_cases += load_named(hugging_face(dataset_name, split), columns, {}, goldens=False)
 
     def add_goldens_from_hf_dataset(
         self, dataset_name: Any, split: str | None = "train", **names: str | None
@@ -215,18 +214,21 @@ def _rows(
     path: str | Path,
     arguments: Mapping[str, str | None],
     ending: str,
-    usual: Mapping[str, str],
+    delimiters: Mapping[str, str],
     *,
     goldens: bool,
 ) -> list[Any]:
-    """The rows of a file, by arguments that name its columns and where their cells are split."""
-    delimiters, names = dict(usual), dict(arguments)
-    for field in usual:
-        delimiters[field] = names.pop(f"{field}_col_delimiter", None) or delimiters[field]
-    return load_named(path, named_columns(ending, names, goldens), delimiters, goldens=goldens)
+    """The rows of a file, by arguments: `<field><ending>` and `<field>_col_delimiter`.
+
+    Without the latter, cells of the fields of `delimiters` are split at these.
+    """
+    chosen, names = dict(delimiters), dict(arguments)
+    for field in delimiters:
+        chosen[field] = names.pop(f"{field}_col_delimiter", None) or delimiters[field]
+    return load_named(path, named_columns(ending, names, goldens), chosen, goldens=goldens)
 
 
-def _of(synthesizer: Synthesizer | None) -> Synthesizer:
+def _or_default(synthesizer: Synthesizer | None) -> Synthesizer:
     from dagengine.synthesis.synthesizer import Synthesizer as Default
     from dagengine.synthesis.synthesizer import require_kind
 

@@ -49,11 +49,11 @@ from dagengine.test_case import CASE_TYPES, InvalidCase
 R = TypeVar("R")
 
 _CLOSED, _NOT_OPEN = "the engine is closed", "the engine is not open: use `async with engine:`"
-# Seconds after its deadline in which a case that has begun may still end as it does.
+# Seconds after its deadline in which a case that has begun may still hand on the results it has.
 _GRACE = 0.1
 
 
-class _Judges(Figures):
+class _EngineFigures(Figures):
     """The figures of an engine, and the states of its judges."""
 
     _run: LocalExecutor
@@ -68,7 +68,7 @@ class _Judges(Figures):
         return self.gateway.run.judges
 
 
-class Engine(_Judges):
+class Engine(_EngineFigures):
     """Judges cases one by one, or many at a time, for as many callers as there are.
 
     ``async with Engine([metric], model="gpt-4o") as engine: row = await engine.judge(case)``. For
@@ -101,9 +101,10 @@ class Engine(_Judges):
             self._run.join(account)
 
     def _begin(self, run: LocalExecutor, root: Engine | None) -> None:
-        self._run, self._root = run, root or self
-        self._others: list[Engine] = []  # those that `also` made
-        self._kept: KeptOpen[CallSource] | None = None
+        self._run = run
+        self._root = root or self  # the engine that people open; `also` makes others of it
+        self._siblings: list[Engine] = []  # those that `also` made
+        self._kept: KeptOpen[CallSource] | None = None  # None until it is opened
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -118,16 +119,16 @@ class Engine(_Judges):
         try:
             await self.close(cancel=error is not None)
         except Exception:
+            # Else the error of the block goes on; an EngineClosedError says less than its cause.
             if error is None or isinstance(error, EngineClosedError):
                 raise
 
     def __enter__(self) -> BlockingEngine:
         """Open it in a thread of its own; raises what opening raises."""
-        self._stack = ExitStack()
-        with self._stack as stack:
+        with ExitStack() as stack:
             portal = stack.enter_context(start_blocking_portal())
             stack.enter_context(portal.wrap_async_context_manager(self))
-            self._stack = stack.pop_all()
+            self._stack = stack.pop_all()  # which stays open until `__exit__`
         return BlockingEngine(self, portal)
 
     def __exit__(self, *error: Any) -> None:
@@ -144,15 +145,16 @@ class Engine(_Judges):
         """Run the calls until it is closed; no task group is open in the task that opens it."""
         async with self._run.open():
             gateway = self._run.gateway
-            calls = CallSource(gateway.run.indices, gateway.run.withdrawn, self._run.at_work)
+            source = CallSource(gateway.run.indices, gateway.run.withdrawn, self._run.at_work)
             try:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(self._run.serve, calls, calls, gateway)
-                    yield calls
-                    calls.end()
+                    # The source gives the cases, and as the observer takes the rows back.
+                    group.start_soon(self._run.serve, source, source, gateway)
+                    yield source
+                    source.end()
             finally:
-                calls.drop()
-                for sibling in tuple(self._others):
+                source.drop()
+                for sibling in tuple(self._siblings):
                     if sibling._kept is not None:
                         await sibling._kept.end()
 
@@ -178,26 +180,26 @@ class Engine(_Judges):
         """
         if deadline is not None and not (type(deadline) in (int, float) and deadline > 0):
             raise InputError(f"deadline must be a positive number of seconds, got {deadline!r}")
-        items, source = _items_of(cases), await self._calls()
+        items, source = _items_of(cases), await self._open_source()
         until = math.inf if deadline is None else anyio.current_time() + deadline
         late = f"no result within {deadline} s: deadline of the case"
         context, host = contextvars.copy_context(), current_host()
-        if host is not None:
+        if host is not None:  # these cases are no part of the node that calls
             context.run(node_at_work.set, None)
-        calls = [Caller(item, until, late, context) for item in items]
+        callers = [Caller(item, until, late, context) for item in items]
         if host is not None and host.run is self.gateway.run:
             with anyio.CancelScope(deadline=until):
-                await self._join(host, calls)
+                await self._judge_for_node(host, callers)
         else:
-            await self._wait(source, calls, until)
-            if any(call.landed.is_set() and call.row is None for call in calls):
+            await self._take_turns(source, callers, until)
+            if any(caller.landed.is_set() and caller.row is None for caller in callers):  # dropped
                 assert self._kept is not None
                 await self._kept.over.wait()  # then what ended it is known
                 raise self._closed_error()
-        return [call.row or self._row(call, OutcomeKind.TIMEOUT, late) for call in calls]
+        return [caller.row or self._row(caller, OutcomeKind.TIMEOUT, late) for caller in callers]
 
-    async def _calls(self) -> CallSource:
-        """The calls that wait for their turn; raises InputError where nobody may call."""
+    async def _open_source(self) -> CallSource:
+        """The source that takes cases; raises what `judge` raises of an engine, not of a case."""
         self._require_here()
         if not self._closed and self._kept is None:  # made by `also`, and used for the first time
             self._open()
@@ -219,44 +221,49 @@ class Engine(_Judges):
                 "`with Engine(…) as engine`, which any thread may call"
             )
 
-    async def _join(self, host: Host, calls: Sequence[Caller]) -> None:
-        """Judge cases for a node at work, whose own case would wait for them to have their turn."""
+    async def _judge_for_node(self, host: Host, callers: Sequence[Caller]) -> None:
+        """Judge cases for a node of this run: they skip the queue, where they and it would wait."""
 
         def take(row: CaseResult) -> None:
-            calls[row.index].row = row
+            callers[row.index].row = row
 
         async def judge() -> None:
-            await self._run.serve([call.item for call in calls], OnRow(take), host)
+            await self._run.serve([caller.item for caller in callers], OnRow(take), host)
 
-        await (judge() if host.loop.is_here else in_daemon_thread(partial(host.call, judge)))
+        if host.loop.is_here:
+            await judge()
+        else:
+            await in_daemon_thread(partial(host.call, judge))
 
-    async def _wait(self, source: CallSource, calls: Sequence[Caller], until: float) -> None:
-        """Have cases judged when it is their turn."""
+    async def _take_turns(
+        self, source: CallSource, callers: Sequence[Caller], until: float
+    ) -> None:
+        """Have cases judged in their turn; those that are not by `until` get no row here."""
         most = self._run.limits.max_waiting
         try:
-            for call in calls:
+            for caller in callers:
                 if most is None or len(source.waiting) < most:
-                    source.put(call)
+                    source.put(caller)
                 else:
                     why = f"not asked: {most} cases wait for their turn; see Limits.max_waiting"
-                    call.land(self._row(call, OutcomeKind.OVER_BUDGET, why))
+                    caller.land(self._row(caller, OutcomeKind.OVER_BUDGET, why))
             with anyio.CancelScope(deadline=until):
-                for call in calls:
-                    await call.landed.wait()
+                for caller in callers:
+                    await caller.landed.wait()
             # What has begun ends at its deadline, too, with the results that it has.
             with anyio.move_on_after(_GRACE):
-                for call in calls:
-                    if not call.landed.is_set() and call not in source.waiting:
-                        await call.landed.wait()
+                for caller in callers:
+                    if not caller.landed.is_set() and caller not in source.waiting:
+                        await caller.landed.wait()
         finally:
-            for call in calls:
-                source.leave(call)
+            for caller in callers:
+                source.leave(caller)
 
-    def _row(self, call: Caller, kind: OutcomeKind, why: str) -> CaseResult:
+    def _row(self, caller: Caller, kind: OutcomeKind, why: str) -> CaseResult:
         """The row of a case that was not judged to its end."""
-        label = getattr(call.item, "name", None) or f"case {call.index}"
+        label = getattr(caller.item, "name", None) or f"case {caller.index}"
         failure = Failure(kind, "engine", why)
-        return failed_row(self._run.plan, call.index, label, failure, call.item)
+        return failed_row(self._run.plan, caller.index, label, failure, caller.item)
 
     def _closed_error(self) -> EngineClosedError:
         """The error of whoever gets no row, with what ended the run as its cause."""
@@ -279,7 +286,7 @@ class Engine(_Judges):
             raise self._closed_error()
         sibling = object.__new__(Engine)
         sibling._begin(self._run.also(as_metrics(metrics)), self._root)
-        self._root._others.append(sibling)
+        self._root._siblings.append(sibling)
         return sibling
 
     async def close(self, *, cancel: bool = False) -> None:
@@ -293,11 +300,12 @@ class Engine(_Judges):
         host = current_host()
         if host is not None and host.run is self.gateway.run:
             raise InputError("this code is part of a case that the engine would wait for")
-        self._closed, was_closed = True, self._closed
-        for sibling in tuple(self._others):
+        was_closed = self._closed
+        self._closed = True
+        for sibling in tuple(self._siblings):
             await sibling.close(cancel=cancel)
-        if self in self._root._others:
-            self._root._others.remove(self)
+        if self in self._root._siblings:
+            self._root._siblings.remove(self)
         if self._kept is not None:
             await (self._kept.end() if cancel else self._kept.close())
             if self._kept.error is not None and not was_closed:
@@ -318,7 +326,7 @@ def _items_of(cases: Any) -> list[Any]:
     return list(source)
 
 
-class BlockingEngine(_Judges):
+class BlockingEngine(_EngineFigures):
     """An open `Engine` for callers without an event loop, from any number of threads."""
 
     def __init__(self, engine: Engine, portal: BlockingPortal) -> None:

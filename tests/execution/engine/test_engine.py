@@ -405,6 +405,14 @@ async def test_what_holds_in_the_whole_process_holds_while_cases_are_open() -> N
         assert threading.Thread.start is idle[1]
 
 
+def test_opening_a_blocking_engine_again_is_an_error_and_leaves_it_open() -> None:
+    twice = Engine(METRIC, model=ScriptedJudge(lambda question: True))
+    with twice as engine:
+        with pytest.raises(InputError, match="opened before"), twice:
+            pass
+        assert engine.judge(case(1)).success
+
+
 def test_threads_share_a_blocking_engine() -> None:
     judge, rows = ScriptedJudge(lambda question: True), list[CaseResult]()
     with Engine(METRIC, model=judge, limits=Limits(max_in_flight=3)) as engine:

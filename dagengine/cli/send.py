@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -15,6 +15,7 @@ from dagengine.cli.common.output import EXIT_FAILED, report, say
 
 if TYPE_CHECKING:
     from dagengine.traces.backends import Backend
+    from dagengine.traces.sending import Sent
 
 Destinations = Annotated[
     list[str] | None,
@@ -52,7 +53,7 @@ def send(
 
 
 def backends_of(destinations: Sequence[str]) -> list[Backend]:
-    """What takes the scores; raises InputError for an unknown destination, or without its key."""
+    """The backend of each destination; raises InputError for an unknown one or a missing key."""
     if not destinations:
         return []
     from dagengine.traces.backends import backend_of
@@ -61,17 +62,16 @@ def backends_of(destinations: Sequence[str]) -> list[Backend]:
 
 
 def send_all(folder: Path, destinations: Sequence[str]) -> bool:
-    """Send the scores of a run to every destination; whether all of them are there now."""
+    """Send the scores of a run to every destination; return whether all of them are there now."""
     from dagengine.record.run import load_run
     from dagengine.traces.sending import send_run
 
+    results: list[Sent] = []
     backends = backends_of(destinations)  # all of them are checked before anything is sent
-    complete = True
-    everything = list[Any]()
-    report(sent=everything)
+    report(sent=results)  # it grows below: what one backend took is reported if the next one fails
     for backend in backends:
         sent = send_run(load_run(folder), backend)
-        everything.append(sent)
+        results.append(sent)
         say(str(sent))
         for problem, count in sent.problems.most_common(3):
             say(f"  {count} x {problem}", err=True)
@@ -83,5 +83,4 @@ def send_all(folder: Path, destinations: Sequence[str]) -> bool:
                 f"again, unless you remove {folder / 'sent.jsonl'}",
                 err=True,
             )
-        complete = complete and sent.complete
-    return complete
+    return all(sent.complete for sent in results)

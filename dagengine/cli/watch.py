@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dagengine.watch import Watch, WatchSettings
     from dagengine.watch.growing import DailyAccount
 
-# One more than the failures in a row that open the circuit. With fewer a case that is asked alone
-# would have a row, as failed for itself, before it shows that the judge is away.
+# One more than the failures in a row after which a judge counts as away (its circuit opens). With
+# fewer attempts a case that is asked alone would fail before that, and have its row.
 _ATTEMPTS = 6
 _REMEMBERED = 10_000  # answers in memory, which must not grow with the stream
 
@@ -61,7 +61,7 @@ class WatchOptions(shared.StoreOptions, shared.JudgeOptions, shared.MetricOption
     others.
     """
     quiet: Annotated[float, Option(min=0)] = 10.0
-    """A trace is ready when its root has ended and nothing came for so long (s)."""
+    """A trace is ready when its root has ended and nothing came for this number of seconds."""
     poll: Annotated[float, Option(min=0.01)] = 1.0
     """Seconds between two looks at the files."""
     baseline: Annotated[list[str] | None, Option(metavar="CASES|METRIC=MEAN")] = None
@@ -73,8 +73,8 @@ class WatchOptions(shared.StoreOptions, shared.JudgeOptions, shared.MetricOption
     as one. `hour` and `day` are those of the trace.
     """
     again: Annotated[float, Option(min=0, max=1)] = 0.05
-    """Old questions that are asked again, for every new case: do their answers change, the judge
-    has. 0: none.
+    """Old questions that are asked again for every new case: if their answers change, the judge
+    has changed. 0: none.
     """
     max_calls_per_day: Annotated[int | None, Option(min=0)] = None
     """Judge calls per day (UTC). Later cases are unasked, with a row."""
@@ -114,13 +114,13 @@ def watch(options: WatchOptions) -> None:
     from dagengine.watch import Sampling, WatchSettings
 
     options.require_valid()
-    cases, rates = _baseline(options.baseline or ())
+    cases, means = _parse_baseline(options.baseline or ())
     stratify: Any = options.strata and load_function(options.strata, "stratum")
-    sampled = list(options.sample or ())
-    sampling = Sampling.parse(sampled, stratify)
+    rates = list(options.sample or ())
     how = WatchSettings(
-        sampling, options.quiet, options.poll, cases, rates, options.again, options.seconds,
-        options.until_idle, options.groups,
+        Sampling.parse(rates, stratify), baseline=cases, rates=means, quiet=options.quiet,
+        poll=options.poll, again=options.again, seconds=options.seconds,
+        until_idle=options.until_idle, groups=options.groups,
     )  # fmt: skip
     limits = options.limits(
         max_calls=options.max_calls_per_day,
@@ -128,10 +128,10 @@ def watch(options: WatchOptions) -> None:
         remembered=_REMEMBERED,
         attempts=_ATTEMPTS,
     )
-    shown = {
+    settings = {  # as they are shown with the run
         "metrics": options.metrics, "judge": options.judge, "base_url": options.base_url,
         "watch": str(options.source) if options.listen is None else f"port {options.listen}",
-        "sample": sampled, "strata": options.strata, "again": options.again,
+        "sample": rates, "strata": options.strata, "again": options.again,
         "groups": options.groups,
     }  # fmt: skip
     with sole_writer(options.out), ExitStack() as stack:
@@ -141,9 +141,9 @@ def watch(options: WatchOptions) -> None:
             server = listening.receive(options.out / "received", options.listen or 0)
             address, folder = stack.enter_context(server)
             say(f"listening at {address} (/v1/traces, /v1/logs)")
-        watching = _watch(options, folder, how, limits)
-        _run(watching, options.out, shown, options.texts)
-    if not (watching.read or watching.counts):
+        watching = _make_watch(options, folder, how, limits)
+        _run(watching, options.out, settings, options.texts)
+    if not (watching.read or watching.counts):  # no new spans, no rows of before
         raise InputError(
             f"{folder} has no traces: watch reads OTLP in .jsonl and .json files, as the file "
             "exporter of a Collector writes them"
@@ -154,16 +154,16 @@ def watch(options: WatchOptions) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
-    """The number of cases of the baseline, and means that are known."""
+def _parse_baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
+    """The number of cases of the baseline, and means that are known, by metric."""
     from dagengine.watch.alarms import BASELINE, LEAST
 
-    cases, rates = BASELINE, dict[str, float]()
+    cases, means = BASELINE, dict[str, float]()
     for text in texts:
-        name, equals, number = text.rpartition("=")
-        with suppress(ValueError):
+        metric, equals, number = text.rpartition("=")
+        with suppress(ValueError):  # no number: the error below says what is expected
             if equals and 0 < float(number) < 1:
-                rates[name] = float(number)
+                means[metric] = float(number)
                 continue
             if not equals and int(number) >= LEAST:
                 cases = int(number)
@@ -172,41 +172,40 @@ def _baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
             f"--baseline {text!r}: a number of cases (at least {LEAST}), or METRIC=MEAN with a "
             "mean inside of 0 and 1"
         )
-    return cases, rates
+    return cases, means
 
 
-def _watch(options: WatchOptions, folder: Path, how: WatchSettings, limits: Limits) -> Watch:
+def _make_watch(options: WatchOptions, folder: Path, how: WatchSettings, limits: Limits) -> Watch:
     from dagengine.loading import load_metrics
     from dagengine.watch import Folder, Watch
     from dagengine.watch.growing import DailyAccount
 
-    settings: Settings = {
-        "model": options.chosen_judge(),
-        "limits": limits,
-        "store": options.store,
-    }
+    settings: Settings = {"model": options.chosen_judge(), "limits": limits, "store": options.store}
     account: DailyAccount | None = None
     if limits.max_calls is not None or limits.budget is not None:
         account = DailyAccount(options.out)
     send: Callable[[], object] | None = None
     if options.to:
         send = partial(send_all, options.out, options.to)
+    access = Access(lambda: any_accepted(watching.engine.totals))  # of the watch that it checks
     watching = Watch(
         load_metrics(options.metrics), settings, Folder(folder), how, account,
-        say=say, check=lambda row: access.check(row), send=send,
+        say=say, check=access.check, send=send,
     )  # fmt: skip
-    access = Access(lambda: any_accepted(watching.engine.totals))
     return watching
 
 
-def _run(watching: Watch, out: Path, shown: dict[str, Any], texts: bool) -> None:
+def _run(watching: Watch, out: Path, settings: dict[str, Any], texts: bool) -> None:
+    """Watch until the end or an interrupt, then print what came of it, and write the page."""
     from dagengine.evaluation import RecordTo, write_page_or_warn
     from dagengine.execution.interrupts import sync
     from dagengine.record.values import DataRecord
     from dagengine.watch.growing import GrowingRun
 
     engine = watching.engine
-    manifest = RecordTo(out, shown, texts, (), shared.command_line()).manifest(engine, DataRecord())
+    manifest = RecordTo(out, settings, texts, command=shared.command_line()).manifest(
+        engine, DataRecord()
+    )
     record = GrowingRun(out, manifest, lambda: (engine.totals, engine.spent))
     collector_at_work()
     interrupted = False

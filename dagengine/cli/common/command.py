@@ -10,7 +10,7 @@ import itertools
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, get_type_hints
 
@@ -26,48 +26,38 @@ from dagengine.errors import did_you_mean, nearest
 from dagengine.system.regular_files import noting_writes
 from dagengine.system.terminal import plain
 
+EXIT_USAGE = 2
+# What Typer raises for wrong options and values, which it does not export; its fields vary.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+# Groups of the help: title -> names, in the order of the help. Others come last, as "Other …".
 _COMMANDS = {
-    "Judge cases": ("run", "watch", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff", "sql", "send"),
-    "Write metrics and data": (
-        "help", "guide", "schema", "check", "render", "synthesize", "migrate",
-    ),
-    "Know and set the judge": ("judge", "benchmark", "attack", "labels", "improve", "fit", "store"),
-}  # fmt: skip
+    "Judge cases": "run watch plan merge test",
+    "Look at results": "show view diff sql send",
+    "Write metrics and data": "help guide schema check render synthesize migrate",
+    "Know and set the judge": "judge benchmark attack labels improve fit store",
+}
 _OPTIONS = {
-    "Cases": ("data", "mapped", "delimiter", "unit", "app", "app_in_flight", "verdicts", "scale"),
-    "Judge": (
-        "judge", "base_url", "rewriter", "quotes", "unsupported", "max_tokens", "batch",
-        "batch_files", "store", "replay", "probabilities", "allow_code", "allow_model",
-    ),
-    "Repetitions": (
-        "times", "proposals", "orders", "temperatures", "seeds", "paraphrases", "swap",
-        "second_answers",
-    ),
-    "Attack": ("families", "attacks", "fields", "position", "repeats", "defend", "line"),
-    "Sampling": ("sample", "seed"),
-    "Limits": (
-        "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
-        "tokens_per_minute", "call_timeout", "case_timeout",
-    ),
-    "Labels and groups": ("labels", "labels_random", "groups", "sealed", "node", "segments"),
-    "Output": (
-        "out", "results", "case", "texts", "page", "redact", "junit", "trace", "target", "to",
-        "form",
-    ),
-    "Exit code": ("fail_if", "assert_pass", "check", "compare"),
-    "Several machines": ("processes", "cluster", "workers", "shard"),
-}  # fmt: skip
-ALL = "--help-all"
-# A command with fewer options shows them all, in one list.
-_MANY = 16
-_FIRST_DAY = frozenset(
-    (
-        *("data", "mapped", "app", "judge", "base_url", "store", "out", "budget", "price", "help"),
-        *("fail_if", "assert_pass", "max_calls", "times", "labels", "verdicts", "check", "compare"),
-        *("families", "defend", "plan", "plan_only", "count", "listen", "sample", "to"),
-        *("small", "large"),
-    )
+    "Cases": "data mapped delimiter unit app app_in_flight verdicts scale",
+    "Judge": "judge base_url rewriter quotes unsupported max_tokens batch batch_files store replay "
+    "probabilities allow_code allow_model",
+    "Repetitions": "times proposals orders temperatures seeds paraphrases swap second_answers",
+    "Attack": "families attacks fields position repeats defend line",
+    "Sampling": "sample seed",
+    "Limits": "max_calls budget price max_in_flight requests_per_minute tokens_per_minute "
+    "call_timeout case_timeout",
+    "Labels and groups": "labels labels_random groups sealed node segments",
+    "Output": "out results case texts page redact junit trace target to form",
+    "Exit code": "fail_if assert_pass check compare",
+    "Several machines": "processes cluster workers shard",
+}
+_HELP_ALL = "--help-all"
+_MANY = 16  # Up to so many options or commands are shown in one list, without groups.
+# Of more options the help without `--help-all` shows only these.
+_FIRST_DAY = (
+    "data mapped app judge base_url store out budget price help fail_if assert_pass max_calls "
+    "times labels verdicts check compare families defend plan plan_only count listen sample to "
+    "small large"
 )
 _Row = tuple[str, str]  # what is typed, and what it is for
 _COLUMN = 26  # where the texts of options begin, at most
@@ -158,9 +148,9 @@ _EXAMPLES = {
     "test run": ("dagengine test run tests/test_answers.py -n 4",),
 }
 
-# What other tools, and people, call commands.
 _EMBEDDINGS = "no judge uses embeddings; `synthesize --embedder` takes what makes them"
-_MEANT = {
+# Command here -> names that other tools, and people, have for it.
+_COMMAND_NAMES = {
     "run": "evaluate eval evaluation score judge-all start execute resume continue",
     "run METRICS.py --data FILE --map otel": "import ingest traces trace spans",
     "check": "validate lint verify",
@@ -187,8 +177,8 @@ _MEANT = {
     "migrate": "convert port",
     "merge": "join combine concat",
 }
-# What other tools call options, where a command has the one that is meant.
-_MEANT_OPTIONS = {
+# Option here -> names that others have for it; used for commands that have the option.
+_OPTION_NAMES = {
     "--out": "output output-dir output-path output-folder o",
     "--data": "dataset cases test-cases input inputs file traces spans",
     "--judge": "model llm evaluator m",
@@ -210,9 +200,8 @@ _MEANT_OPTIONS = {
     "--plan": "dry-run",
     "--format": "json output-format",
 }
-EXIT_USAGE = 2
-# What is done by another command, where an option is typed that a command does not have.
-_MEANT_CALLS = {
+# Call that does what an option would do -> the command that lacks this option, and its names.
+_CALLS_INSTEAD = {
     "dagengine benchmark METRICS.py --data FILE --times 5": (
         "run", "repeat repeats repetitions runs trials epochs",
     ),
@@ -221,16 +210,128 @@ _MEANT_CALLS = {
         "run", "limit first head max-cases num-cases n",
     ),
 }  # fmt: skip
-# What Typer says of wrong options and values; it exports only one kind of it.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+class Commands(typer.Typer):
+    """A group of commands; the files of each are checked before it starts."""
+
+    def __init__(self, name: str | None = None, help: str = "", **settings: Any) -> None:
+        markup: Any = "markdown"
+        super().__init__(
+            name=name, help=help, cls=_Group, rich_markup_mode=markup,
+            no_args_is_help=True, **settings,
+        )  # fmt: skip
+        if name is not None:  # without a callback Typer makes a group of one command this command
+            self.callback()(lambda: None)
+
+    def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
+        """As Typer's; a function of one dataclass gets an option for each of its fields."""
+
+        def decorate(function: CommandFunctionType) -> CommandFunctionType:
+            name = next(iter(names), function.__name__.replace("_", "-"))
+            full = f"{self.info.name} {name}".removeprefix("dagengine ")
+            examples = "\n".join(_EXAMPLES.get(full, ()))
+            added = {"epilog": examples, "cls": _Command, **settings}
+            super(Commands, self).command(*names, **added)(_checked_call(function, full))
+            return function
+
+        return decorate
+
+
+def _checked_call(function: Callable[..., None], name: str) -> Callable[..., None]:
+    """The function that Typer calls: it checks files, calls that of the command, and reports.
+
+    If `function` takes one dataclass, its parameters are the fields of this class.
+    """
+    options = _options_class(function)
+    hints = get_type_hints(options or function, include_extras=True)
+    keeps_answers = options is not None and issubclass(options, StoreOptions)
+    labels, marks = _labels_and_marks(hints)
+    trees = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
+    formats = {} if {"format", "form"} & hints.keys() else FORMATS  # else it has its own
+
+    @functools.wraps(function)
+    def call(**given: Any) -> None:
+        typed_formats = [given.pop(option) for option in formats]
+        with noting_writes() as written, reporting(name, written, typed_formats):
+            try:
+                given.update(_targets(trees, given))
+                guard(marks, labels, given)
+                if options is None:
+                    function(**given)
+                else:
+                    function(options(**given))
+            except (KeyboardInterrupt, typer.Abort) as error:
+                # A question to the user ends with an Abort at Ctrl-C, but also without an input.
+                if KeyboardInterrupt not in (type(error), type(error.__context__)):
+                    raise
+                # While it asks judges, a command itself says how to go on, and ends with an Exit.
+                store = given["store"] if keeps_answers else None
+                next_step = f"; {go_on(store)}" if store and store.exists() else ""
+                say(f"interrupted{next_step}", err=True)
+                raise typer.Exit(EXIT_INTERRUPTED) from None
+            finally:
+                say_replaced(written, marks, given)
+
+    signature = inspect.signature(options or function).parameters.values()
+    parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in signature]
+    for extra, (hint, default) in ((ALLOWED if trees else {}) | formats).items():
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(extra, keyword, default=default, annotation=hint))
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _options_class(function: Callable[..., object]) -> type[Any] | None:
+    """The dataclass of the options of a command; None for a function with a parameter for each."""
+    kind = next(iter(get_type_hints(function).values()))
+    return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+
+
+@functools.cache
+def _field_texts(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings of the fields of a module's classes (texts below them), by class and field."""
+    texts: dict[str, dict[str, str]] = {}
+    for kind in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(kind, ast.ClassDef):
+            own = texts[kind.name] = dict[str, str]()
+            for field, text in itertools.pairwise(kind.body):
+                match field, text:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
+                        own[name] = " ".join(words.split())
+    return texts
+
+
+def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
+    """The metrics that the caller named; what tree files may do is taken out of `given`."""
+    if not names:
+        return {}
+    from dagengine.loading import Target
+
+    allowed = {name: given.pop(name) for name in ALLOWED}
+    return {name: given[name] and Target(given[name], **allowed) for name in names}
+
+
+def _labels_and_marks(hints: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Reads | Writes]]:
+    """Names of parameters in messages, and what is done to their files."""
+    labels, marks = dict[str, str](), dict[str, Reads | Writes]()
+    for parameter, hint in hints.items():
+        labels[parameter] = f"--{parameter.replace('_', '-')}"
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, Reads | Writes):
+                marks[parameter] = mark
+            elif isinstance(mark, ArgumentInfo):  # which has no name, but a placeholder
+                labels[parameter] = mark.metavar or labels[parameter]
+    return labels, marks
 
 
 def _hint(command: str, word: str, options: Mapping[str, Any]) -> str:
     """Advice in the place of an option that a command does not have; empty if unknown."""
-    for call, (own, words) in _MEANT_CALLS.items():
+    for call, (own, words) in _CALLS_INSTEAD.items():
         if command == own and word in words.split():
             return f": write `{call}`"
-    for name, words in _MEANT_OPTIONS.items():
+    for name, words in _OPTION_NAMES.items():
         if name in options and word in words.split():
             form = " ".join(filter(None, [name, options[name].metavar]))
             return f": write {form}. {options[name].help}"
@@ -240,11 +341,14 @@ def _hint(command: str, word: str, options: Mapping[str, Any]) -> str:
     return f"; did you mean '--{near}'?" if near else ""
 
 
-class _PlainCommand(TyperCommand):
+class _Command(TyperCommand):
     """A command whose options are listed in groups, each with the docstring of its field."""
 
     def read_texts(self) -> None:
-        """Give options their texts: only who is shown them waits until the source is read."""
+        """Set the help of options to the docstrings of their fields.
+
+        This reads source files, so it is done only when a text is shown.
+        """
         callback: Any = self.callback
         options = _options_class(inspect.unwrap(callback))
         params: list[Any] = self.params
@@ -268,34 +372,32 @@ class _PlainCommand(TyperCommand):
         write_help(self, ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As Typer's; an option of another name, and data without one, are told what to write."""
-        if ALL in args:
-            ctx.meta[ALL] = True
+        """As Typer's; the error of a wrong option, or of data without one, says what to write."""
+        if _HELP_ALL in args:
+            ctx.meta[_HELP_ALL] = True
             args = ["--help"]
         words = list(args)  # the parser empties its list
         try:
             return super().parse_args(ctx, args)
         except _UsageError as error:
-            usage: Any = error
-            self.read_texts()
-            options: dict[str, Any] = {
-                name: param for param in self.get_params(ctx) for name in param.opts
-            }
-            if hasattr(usage, "possibilities"):  # there is no such option
-                hint = _hint(ctx.info_name, usage.option_name.lstrip("-").lower(), options)
-                usage.message = f"there is no option {usage.option_name!r:.80}{hint}"
-                usage.possibilities = None
-            elif hasattr(usage, "param_type") or type(error) is _UsageError:  # missing, or extra
+            self.read_texts()  # a hint shows the text of its option
+            options = {name: param for param in self.get_params(ctx) for name in param.opts}
+            if hasattr(error, "possibilities"):  # there is no such option
+                hint = _hint(ctx.info_name, error.option_name.lstrip("-").lower(), options)
+                error.message = f"there is no option {error.option_name!r:.80}{hint}"
+                error.possibilities = None
+            # A missing value has the type of its parameter; a word too many has no kind of its own.
+            elif hasattr(error, "param_type") or type(error) is _UsageError:
                 # A word that no argument takes is most often the file that belongs to --data.
                 values, rest, _ = self.make_parser(ctx).parse_args(args=words)
                 if rest and "--data" in options and values.get("data") is None:
-                    begin = f"{usage.message}: write" if usage.message else "Write"
-                    usage.message = f"{begin} --data {rest[0]}"
+                    begin = f"{error.message}: write" if error.message else "Write"
+                    error.message = f"{begin} --data {rest[0]}"
             raise
 
 
-class _PlainGroup(TyperGroup):
-    """Commands whose wrong options and values are shown without hidden characters."""
+class _Group(TyperGroup):
+    """A group of commands: its help, what is said of a wrong command, and plain errors."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_help(self, ctx, formatter)
@@ -305,32 +407,33 @@ class _PlainGroup(TyperGroup):
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
             typer.echo(self.get_help(ctx))
             ctx.exit(EXIT_USAGE)
-        # Every command of a group is shown in any case.
-        return super().parse_args(ctx, ["--help"] if args[:1] == [ALL] else args)
+        # The help of a group shows every command, so both helps are the same.
+        return super().parse_args(ctx, ["--help"] if args[:1] == [_HELP_ALL] else args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As Typer's; a command of another name is told what it is called here."""
+        """As Typer's; the error of a wrong command says which one is meant."""
         try:
             return super().resolve_command(ctx, args)
         except _UsageError as error:
-            usage: Any = error
             word, names = args[0], list(filter(None, self.list_commands(ctx)))
             listed = [name for name in names if not self.commands[name].hidden]
-            # Of a group with one command, what is typed is its argument.
+            # A word in the place of the only command of a group is most often its argument.
             meant = f"{listed[0]} {word}" if len(listed) == 1 else ""
-            for call, words in _MEANT.items():
+            for call, words in _COMMAND_NAMES.items():
                 if word.lower() in words.split() and call.partition(" ")[0] in names:
                     meant = call
                     break
-            near = _EMBEDDINGS if "embedding" in word.lower() else did_you_mean(word, names)
-            near = near or f"there are {', '.join(listed)}"
-            hint = f": write `{ctx.command_path} {meant}`" if meant else f"; {near}"
-            usage.message = f"there is no command {word!r:.80}{hint}"
+            hint = f"; {did_you_mean(word, names) or 'there are ' + ', '.join(listed)}"
+            if meant:
+                hint = f": write `{ctx.command_path} {meant}`"
+            elif "embedding" in word.lower():
+                hint = f"; {_EMBEDDINGS}"
+            error.message = f"there is no command {word!r:.80}{hint}"
             raise
 
-    def make_context(self, *given: Any, **settings: Any) -> Any:
+    def make_context(self, *args: Any, **settings: Any) -> Any:
         with _plain_errors():
-            return super().make_context(*given, **settings)
+            return super().make_context(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         with _plain_errors():
@@ -343,122 +446,9 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        usage: Any = error
-        message = plain(usage.format_message())
-        usage.format_message = lambda: message
+        message = plain(error.format_message())
+        error.format_message = lambda: message
         raise
-
-
-class Commands(typer.Typer):
-    """A group of commands; the files of each are checked before it starts."""
-
-    def __init__(self, name: str | None = None, help: str = "", **settings: Any) -> None:
-        markup: Any = "markdown"
-        super().__init__(
-            name=name, help=help, cls=_PlainGroup, rich_markup_mode=markup,
-            no_args_is_help=True, **settings,
-        )  # fmt: skip
-        if name is not None:  # else a group of one command would be that command
-            self.callback()(lambda: None)
-
-    def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
-        """As Typer's; a function of one dataclass gets an option for each of its fields."""
-
-        def decorate(function: CommandFunctionType) -> CommandFunctionType:
-            name = next(iter(names), function.__name__.replace("_", "-"))
-            full = f"{self.info.name} {name}".removeprefix("dagengine ")
-            examples = "\n".join(_EXAMPLES.get(full, ()))
-            added = {"epilog": examples, "cls": _PlainCommand, **settings}
-            super(Commands, self).command(*names, **added)(_command(function, full))
-            return function
-
-        return decorate
-
-
-def _command(function: Callable[..., None], name: str) -> Callable[..., None]:
-    """The function that Typer calls: it checks files, then calls the command's."""
-    # A function that takes one dataclass gets its options in it, and an option for each field.
-    options = _options_class(function)
-    hints = get_type_hints(options or function, include_extras=True)
-    keeps_answers = options is not None and issubclass(options, StoreOptions)
-    labels, marks = _labels_and_marks(hints)
-    trees = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
-    shared = {} if {"format", "form"} & hints.keys() else FORMATS
-
-    @functools.wraps(function)
-    def call(**given: Any) -> None:
-        wanted = list(map(given.pop, shared))
-        with noting_writes() as written, reporting(name, written, wanted):
-            try:
-                given.update(_targets(trees, given))
-                guard(marks, labels, given)
-                if options is None:
-                    function(**given)
-                else:
-                    function(options(**given))
-            except (KeyboardInterrupt, typer.Abort) as error:
-                # A question to the user ends with an Abort at Ctrl-C, and without an input.
-                if not {type(error), type(error.__context__)} & {KeyboardInterrupt}:
-                    raise
-                # Before the first question, or after the last; else the command says more
-                store = given["store"] if keeps_answers else None
-                left = f"; {go_on(store)}" if store and store.exists() else ""
-                say(f"interrupted{left}", err=True)
-                raise typer.Exit(EXIT_INTERRUPTED) from None
-            finally:
-                say_replaced(written, marks, given)
-
-    parameters = inspect.signature(options or function).parameters.values()
-    typed = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
-    for extra, (hint, default) in ((ALLOWED if trees else {}) | shared).items():
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        typed.append(inspect.Parameter(extra, keyword, default=default, annotation=hint))
-    call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in typed}
-    return call
-
-
-def _options_class(function: Callable[..., object]) -> type[Any] | None:
-    """The dataclass of the options of a command; None for a function with a parameter for each."""
-    kind = next(iter(get_type_hints(function).values()))
-    return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
-
-
-@functools.cache
-def _field_texts(module: str) -> dict[str, dict[str, str]]:
-    """The docstrings of the fields of a module's classes, by class and by field."""
-    texts: dict[str, dict[str, str]] = {}
-    for kind in ast.parse(inspect.getsource(sys.modules[module])).body:
-        if isinstance(kind, ast.ClassDef):
-            own = texts[kind.name] = dict[str, str]()
-            for field, text in itertools.pairwise(kind.body):
-                match field, text:
-                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
-                        own[name] = " ".join(words.split())
-    return texts
-
-
-def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
-    """The metrics that the caller named, with what a tree file there may do."""
-    if not names:
-        return {}
-    from dagengine.loading import Target
-
-    allowed = {name: given.pop(name) for name in ALLOWED}
-    return {name: given[name] and Target(given[name], **allowed) for name in names}
-
-
-def _labels_and_marks(hints: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Reads | Writes]]:
-    """Names of parameters in messages, and what is done to their files."""
-    labels, marks = dict[str, str](), dict[str, Reads | Writes]()
-    for parameter, hint in hints.items():
-        labels[parameter] = f"--{parameter.replace('_', '-')}"
-        for mark in getattr(hint, "__metadata__", ()):
-            if isinstance(mark, Reads | Writes):
-                marks[parameter] = mark
-            elif isinstance(mark, ArgumentInfo):  # which has no name, but a placeholder
-                labels[parameter] = mark.metavar or labels[parameter]
-    return labels, marks
 
 
 def write_help(command: Any, context: Any, formatter: Any) -> None:
@@ -479,7 +469,7 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
 
 
 def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
-    """Write the arguments and the options; of many those of the first day, without `ALL`."""
+    """Write the arguments and the options; of many those of the first day, without `--help-all`."""
     arguments, options = list[_Row](), dict[str, _Row]()
     for part in command.get_params(context):
         label, text = part.get_help_record(context) or ("", "")
@@ -489,11 +479,11 @@ def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
             options[str(part.name)] = (label.replace(" range>", ">"), text)
     _write_rows(formatter, "Arguments", arguments)
     total, shown = len(options), options
-    if total > _MANY and ALL not in context.meta:
-        shown = {name: options[name] for name in options if name in _FIRST_DAY}
+    if total > _MANY and _HELP_ALL not in context.meta:
+        shown = {name: options[name] for name in options if name in _FIRST_DAY.split()}
     _write_groups(formatter, _OPTIONS, shown, "options", total)
     if more := total - len(shown):
-        formatter.write(f"\n{more} more options: {context.command_path} {ALL}\n")
+        formatter.write(f"\n{more} more options: {context.command_path} {_HELP_ALL}\n")
 
 
 def _write_examples(formatter: Any, examples: str) -> None:
@@ -501,7 +491,7 @@ def _write_examples(formatter: Any, examples: str) -> None:
     if examples:
         formatter.write("\nExamples:\n")
     for line in examples.splitlines():
-        words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line)  # an option with its value
+        words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line)  # an option stays with its value
         parts = textwrap.wrap(
             words, formatter.width - 8, break_long_words=False, break_on_hyphens=False
         )
@@ -509,13 +499,16 @@ def _write_examples(formatter: Any, examples: str) -> None:
 
 
 def _write_groups(
-    formatter: Any, groups: Mapping[str, Iterable[str]], rows: Mapping[str, _Row], kind: str,
+    formatter: Any, groups: Mapping[str, str], rows: Mapping[str, _Row], kind: str,
     total: int,
 ) -> None:  # fmt: skip
-    """Write rows by their groups, and the others under a title; few in `total` in one list."""
-    groups, rest = groups if total > _MANY else {}, dict(rows)
-    for title, names in groups.items():
-        _write_rows(formatter, title, [rest.pop(name) for name in names if name in rest])
+    """Write rows under the titles of their groups, then all others.
+
+    All are others if `total` is small; it also counts rows that are not shown.
+    """
+    rest = dict(rows)
+    for title, names in groups.items() if total > _MANY else ():
+        _write_rows(formatter, title, [rest.pop(name) for name in names.split() if name in rest])
     title = f"Other {kind}" if len(rest) < len(rows) else kind.capitalize()
     _write_rows(formatter, title, list(rest.values()))
 

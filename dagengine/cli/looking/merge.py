@@ -29,7 +29,7 @@ def merge(
     """
     from dagengine.data.result_rows import read_rows
     from dagengine.errors import InputError
-    from dagengine.record.merging import merge as merged
+    from dagengine.record.merging import merge as merge_shards
     from dagengine.record.run import load_run
     from dagengine.record.standings import standing_lines
     from dagengine.report.tables import print_table
@@ -39,15 +39,16 @@ def merge(
     shards = list(map(load_run, folders))
     if out.resolve() in {shard.folder.resolve() for shard in shards}:
         raise InputError(f"{out} is the folder of a shard; choose another folder for --out")
-    manifest = merged(shards, out)
-    done = manifest.totals
-    totals = Totals() if done is None else Totals(
-        asked=done.asked, shared=done.shared, cached=done.cached, damaged=done.damaged,
-        calls=done.calls, retried=done.retried, failed=done.failed, cost=done.cost,
-        requests=done.calls if done.requests is None else done.requests,
-        speculated=done.speculated or 0, unneeded=done.unneeded or 0,
-    )  # fmt: skip
-    tally, standings = Tally(read_rows(out / "results.jsonl")), standing_lines(manifest.judges)
+    manifest = merge_shards(shards, out)
+    totals = Totals()
+    if (sums := manifest.totals) is not None:  # None within it: an older version had no such count
+        totals = Totals(
+            asked=sums.asked, shared=sums.shared, cached=sums.cached, damaged=sums.damaged,
+            calls=sums.calls, retried=sums.retried, failed=sums.failed, cost=sums.cost,
+            requests=sums.calls if sums.requests is None else sums.requests,
+            speculated=sums.speculated or 0, unneeded=sums.unneeded or 0,
+        )  # fmt: skip
+    tally = Tally(read_rows(out / "results.jsonl"))
     report(out=out, summary=tally.summing.result(), totals=totals)
-    print_table(tally, totals, standings=standings)
+    print_table(tally, totals, standings=standing_lines(manifest.judges))
     say(f"results: {out / 'results.jsonl'}")

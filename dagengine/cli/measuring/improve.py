@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from dagengine.improvement.rewriters import Rewriter
 
 
-def _files(out: Path, given: Given) -> Iterable[Path]:
+def _files_written(out: Path, given: Given) -> Iterable[Path]:
     from dagengine.improvement.folder import WRITTEN
 
     if not given.get("plan_only"):
-        yield from (out / name for name in (*WRITTEN, "run.json"))  # and what a run writes
+        yield from (out / name for name in (*WRITTEN, "run.json"))  # a run is in it, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class ImproveOptions(shared.ColumnOptions, shared.LimitOptions, shared.MetricOpt
     proposals: Annotated[int, Option(min=0, max=9)] = 2
     """How many rewritten criteria are tried."""
     sealed: shared.SealedShare = 0.4
-    out: Annotated[Path, Option(metavar="DIR"), Writes(_files)] = Path("improve")
+    out: Annotated[Path, Option(metavar="DIR"), Writes(_files_written)] = Path("improve")
     """The folder for the patch, the page and the record."""
     plan_only: shared.PlanOnly = False
 
@@ -99,45 +99,42 @@ def improve(options: ImproveOptions) -> None:
     outlive_reader()
     options.out.mkdir(parents=True, exist_ok=True)
     settings = {"model": model, "store": options.store or folder.store, "limits": limits}
-    rewriter = options.rewriter
-    editor = JudgeRewriter(None if rewriter is None else load_judge(rewriter, options.base_url))
+    rewriter = JudgeRewriter()  # by default it asks the judge of the search
+    if options.rewriter is not None:
+        rewriter = JudgeRewriter(load_judge(options.rewriter, options.base_url))
     with sole(options.out / RECORD):
-        _run(search, options.metrics, editor, folder, settings)
+        _run(search, options.metrics, rewriter, folder, settings)
 
 
 def _run(
-    search: Search,
-    target: str,
-    rewriter: Rewriter,
-    folder: PatchFolder,
-    settings: dict[str, Any],
+    search: Search, target: str, rewriter: Rewriter, folder: PatchFolder, settings: dict[str, Any]
 ) -> None:
-    """Search, leave the files, and say what came of it."""
+    """Search, write the files of the folder, and print what was found and what to do next."""
     from dagengine.execution.interrupts import sync
     from dagengine.improvement import findings
     from dagengine.improvement.folder import PAGE, RECORD
     from dagengine.improvement.search import run_search
 
-    async def whole() -> tuple[Improvement, str | None]:
-        looking = partial(folder.look, search.split.sha256)
+    async def search_and_write() -> tuple[Improvement, str | None]:
+        note_look = partial(folder.look, search.split.sha256)  # that the sealed part is opened
         result = await run_search(
-            search, settings, rewriter=rewriter, on_candidate=_say_candidate, on_look=looking
+            search, settings, rewriter=rewriter, on_candidate=_say_candidate, on_look=note_look
         )
         return result, await folder.leave(result, target, search.metric, search.cases, settings)
 
     say("")
     with saying_how_to_go_on(settings["store"]):
-        result, left = sync(whole)
+        result, patch = sync(search_and_write)  # the command that applies the change, or its file
     report(**json.loads((folder.path / RECORD).read_bytes()))
-    # The screen: headline, what it rests on, next, what n is, the change.
+    # The most important comes first: the headline, its grounds, the next step; the change is last.
     say(wrap_lines(f"\n{findings.headline(result)}\n\n  {findings.why(result)}"))
-    say(f"  next  {findings.step(result, left)}\n")
+    say(f"  next  {findings.step(result, patch)}\n")
     for warning in findings.warnings(result):
         say(wrap_lines(f"  warning: {warning}", 2), err=True)
     for name, text in findings.facts(result):
         say(wrap_lines(f"  {name:8} {text}", 9))
+    marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}  # as `git diff --word-diff` prints
     for candidate in result.accepted:
-        marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
         if parts := [marks[kind].format(text) for kind, text in findings.edit(candidate)]:
             say(wrap_lines(f"\n  {candidate.where}: {' '.join(parts)}", 2))
     say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")

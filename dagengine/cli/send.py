@@ -68,7 +68,7 @@ def send_all(folder: Path, destinations: Sequence[str]) -> bool:
 
     results: list[Sent] = []
     backends = backends_of(destinations)  # all of them are checked before anything is sent
-    report(sent=results)  # it grows below: what one backend took is reported if the next one fails
+    report(sent=results)  # a list that grows with each backend
     for backend in backends:
         sent = send_run(load_run(folder), backend)
         results.append(sent)

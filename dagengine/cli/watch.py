@@ -116,9 +116,9 @@ def watch(options: WatchOptions) -> None:
     options.require_valid()
     cases, means = _parse_baseline(options.baseline or ())
     stratify: Any = options.strata and load_function(options.strata, "stratum")
-    rates = list(options.sample or ())
+    samples = list(options.sample or ())
     how = WatchSettings(
-        Sampling.parse(rates, stratify), baseline=cases, rates=means, quiet=options.quiet,
+        Sampling.parse(samples, stratify), baseline=cases, rates=means, quiet=options.quiet,
         poll=options.poll, again=options.again, seconds=options.seconds,
         until_idle=options.until_idle, groups=options.groups,
     )  # fmt: skip
@@ -131,7 +131,7 @@ def watch(options: WatchOptions) -> None:
     settings = {  # as they are shown with the run
         "metrics": options.metrics, "judge": options.judge, "base_url": options.base_url,
         "watch": str(options.source) if options.listen is None else f"port {options.listen}",
-        "sample": rates, "strata": options.strata, "again": options.again,
+        "sample": samples, "strata": options.strata, "again": options.again,
         "groups": options.groups,
     }  # fmt: skip
     with sole_writer(options.out), ExitStack() as stack:
@@ -176,6 +176,7 @@ def _parse_baseline(texts: Iterable[str]) -> tuple[int, dict[str, float]]:
 
 
 def _make_watch(options: WatchOptions, folder: Path, how: WatchSettings, limits: Limits) -> Watch:
+    """Make the watch of a folder; what limits of a day count is kept over restarts."""
     from dagengine.loading import load_metrics
     from dagengine.watch import Folder, Watch
     from dagengine.watch.growing import DailyAccount
@@ -187,7 +188,7 @@ def _make_watch(options: WatchOptions, folder: Path, how: WatchSettings, limits:
     send: Callable[[], object] | None = None
     if options.to:
         send = partial(send_all, options.out, options.to)
-    access = Access(lambda: any_accepted(watching.engine.totals))  # of the watch that it checks
+    access = Access(lambda: any_accepted(watching.engine.totals))  # which is made next, with it
     watching = Watch(
         load_metrics(options.metrics), settings, Folder(folder), how, account,
         say=say, check=access.check, send=send,
@@ -203,9 +204,8 @@ def _run(watching: Watch, out: Path, settings: dict[str, Any], texts: bool) -> N
     from dagengine.watch.growing import GrowingRun
 
     engine = watching.engine
-    manifest = RecordTo(out, settings, texts, command=shared.command_line()).manifest(
-        engine, DataRecord()
-    )
+    recording = RecordTo(out, settings, texts, command=shared.command_line())
+    manifest = recording.manifest(engine, DataRecord())
     record = GrowingRun(out, manifest, lambda: (engine.totals, engine.spent))
     collector_at_work()
     interrupted = False

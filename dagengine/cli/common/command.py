@@ -232,13 +232,13 @@ class Commands(typer.Typer):
             full = f"{self.info.name} {name}".removeprefix("dagengine ")
             examples = "\n".join(_EXAMPLES.get(full, ()))
             added = {"epilog": examples, "cls": _Command, **settings}
-            super(Commands, self).command(*names, **added)(_checked_call(function, full))
+            super(Commands, self).command(*names, **added)(_call_with_checks(function, full))
             return function
 
         return decorate
 
 
-def _checked_call(function: Callable[..., None], name: str) -> Callable[..., None]:
+def _call_with_checks(function: Callable[..., None], name: str) -> Callable[..., None]:
     """The function that Typer calls: it checks files, calls that of the command, and reports.
 
     If `function` takes one dataclass, its parameters are the fields of this class.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dagengine.improvement.rewriters import Rewriter
 
 
-def _files_written(out: Path, given: Given) -> Iterable[Path]:
+def _output_files(out: Path, given: Given) -> Iterable[Path]:
     from dagengine.improvement.folder import WRITTEN
 
     if not given.get("plan_only"):
@@ -51,7 +51,7 @@ class ImproveOptions(shared.ColumnOptions, shared.LimitOptions, shared.MetricOpt
     proposals: Annotated[int, Option(min=0, max=9)] = 2
     """How many rewritten criteria are tried."""
     sealed: shared.SealedShare = 0.4
-    out: Annotated[Path, Option(metavar="DIR"), Writes(_files_written)] = Path("improve")
+    out: Annotated[Path, Option(metavar="DIR"), Writes(_output_files)] = Path("improve")
     """The folder for the patch, the page and the record."""
     plan_only: shared.PlanOnly = False
 

@@ -150,7 +150,9 @@ class ColumnOptions:
         """The separators of `--delimiter`, by column."""
         return _pairs("--delimiter", self.delimiter or ())
 
-    def cases_in(self, *files: Path, goldens: bool = False, unit: str = "trace") -> Cases:
+    def cases_in(
+        self, file: Path, *more: Path, goldens: bool = False, unit: str = "trace"
+    ) -> Cases:
         """Read the cases of a file, or of files of traces."""
         from dagengine.data.cases import read_cases
 
@@ -160,8 +162,8 @@ class ColumnOptions:
                 raise typer.BadParameter(f"--map {_TRACES} goes with neither --delimiter nor --app")
             from dagengine.traces import read_traces  # which loads the client of openai
 
-            return read_traces(*files, unit=unit)
-        if len(files) > 1 or unit != "trace":
+            return read_traces(file, *more, unit=unit)
+        if more or unit != "trace":
             raise typer.BadParameter(
                 f"several --data files, and --unit, are for traces: use --map {_TRACES}"
             )
@@ -171,8 +173,7 @@ class ColumnOptions:
         if len(tools) > 1:
             raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
         preset = next(iter(tools), None)
-        (path,) = files
-        return read_cases(path, map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
+        return read_cases(file, map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
 
 
 @dataclass(frozen=True, kw_only=True)

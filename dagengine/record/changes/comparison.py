@@ -136,15 +136,16 @@ def compare_results(
     trees: Trees, old: MetricResult, new: MetricResult, case: CasePair
 ) -> CaseChange | None:
     """Compare two results of one metric on one case; None when every answer is the same."""
-    scores, states = (old.score, new.score), (old.state, new.state)
     walk = _Walk(trees, old, new, case)
     first = walk.first()
+    scores = (old.score, new.score)
     same_result = old.score == new.score and old.state == new.state
     if first is None and same_result:
         return None
     if not same_result and _by_settings(trees, old, new):
         first = Difference("", (_result(old), _result(new)), "definition", trees.settings)
-    kind = "path" if same_result else _kind(*states)
+    kind = "path" if same_result else _kind(old.state, new.state)
+    states = (old.state, new.state)
     return CaseChange(kind, case.name, case.index, states, scores, first or walk.last())
 
 

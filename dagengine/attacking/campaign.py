@@ -221,13 +221,14 @@ async def run_plan(
     defences: list[Defence] = []
     for campaign in campaigns:
         defences += await _Defending(campaign, cells, clean_totals).all(asking)
+    judges = judges_of(compile_metrics(metrics), asking.settings.get("model"))
     return AttackCard(
         metrics=tuple(map(Campaign.attacked, campaigns)),
         cells=tuple(cells),
         figures=tuple(_from_all(campaigns, Campaign.figures)),
         falls=tuple(_from_all(campaigns, lambda campaign: campaign.falls(cells))),
         defences=tuple(defences),
-        judges=_names_of_judges(metrics, asking.settings.get("model")),
+        judges=tuple(dict.fromkeys(judge_name(judge.identity) for judge in judges)),
         repeats=asking.times,
         line=plan.line,
         asked=asking.totals.asked - asking.totals.shared,
@@ -302,7 +303,13 @@ class Campaign:
         """Every attack on some of the cases."""
         tries: list[Try] = []
         for number in numbers:
-            tries += self.plan.tries(number, self.cases[number], self._aim(number), self.fields)
+            # The first failing run is aimed at; in a forecast no case has one.
+            runs = self.clean[number] if self.clean else ()
+            run = next((run for run in runs if run.failed), AttackRun())
+            aim = self.surface.aim(run.path)
+            if run.unmet is not None:  # the criteria of the case, and no words of the node
+                aim = Aim(*run.unmet, "met")
+            tries += self.plan.tries(number, self.cases[number], aim, self.fields)
         return tries
 
     def defended(self, defence: str) -> BaseMetric:
@@ -324,14 +331,6 @@ class Campaign:
             )  # fmt: skip
             self.tried.append((attempt, trial))
             self.trials[attempt.kind].append(trial)
-
-    def _aim(self, number: int) -> Aim:
-        """The aim on a case, by its first failing run; in a forecast no case has one."""
-        runs = self.clean[number] if self.clean else ()
-        run = next((run for run in runs if run.failed), AttackRun())
-        aim = self.surface.aim(run.path)
-        # Of a rubric the criteria of the case are quoted, and no words of the node.
-        return aim if run.unmet is None else Aim(*run.unmet, "met")
 
     def _keep(self, row: CaseResult) -> None:
         """Keep the reasons of a run, of one that passes if there is one."""
@@ -509,8 +508,3 @@ def _both(first: Ending | None, second: Ending | None) -> Ending | None:
     """The end of a case that both judges must pass."""
     # `Ending` counts up from a pass.
     return None if first is None or second is None else max(first, second)
-
-
-def _names_of_judges(metrics: Sequence[BaseMetric], model: Any) -> tuple[str, ...]:
-    judges = judges_of(compile_metrics(metrics), model)
-    return tuple(dict.fromkeys(judge_name(judge.identity) for judge in judges))

@@ -92,8 +92,11 @@ class Counterfactual:
             unit = self.plan.units[slot.unit]
             self._names.setdefault(slot.name, unit.name)
             if unit.name not in speakers and self.speaks(unit):
-                own = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
-                speakers[unit.name] = Speaker(unit.name, unit.node.kind, own)
+                # Code speaks for the nodes that were asked before it, through other code, too.
+                numbers = () if unit.node.asks else nx.ancestors(self._reads, unit.index)
+                before = (self.plan.units[number] for number in numbers)
+                asked = sorted({source.name for source in before if source.node.asks})
+                speakers[unit.name] = Speaker(unit.name, unit.node.kind, tuple(asked))
         self.speakers = tuple(speakers.values())
 
     @property
@@ -134,11 +137,6 @@ class Counterfactual:
                     numbers.add(number)
                     waiting.append(source)
         return sorted(numbers)
-
-    def _asked_before(self, unit: Unit) -> set[str]:
-        """Names of the asking nodes that code works on, through other code."""
-        before = (self.plan.units[number] for number in nx.ancestors(self._reads, unit.index))
-        return {source.name for source in before if source.node.asks}
 
     def name_of(self, step: str) -> str:
         """The speaker behind a step; a node in several places of a metric is one speaker."""

@@ -312,7 +312,8 @@ def solved_cases(
         [*node.evaluation_params, *(source.output_label or source.title for source in node.inputs)]
     )
     for number in sorted((answers.keys() & range(len(cases))) - set(sealed)):
-        answer = _agreed_answer(node, answers[number])
+        given = {_answer(node, vote) for vote in answers[number]}
+        answer = given.pop() if len(given) == 1 else None  # None if people differ
         fields = {path: read_field(cases[number], path) for path in node.evaluation_params}
         values = {**fields, **outputs.get(number, {})}
         reads = {name: values[name] for name in wanted if values.get(name) is not None}
@@ -322,12 +323,6 @@ def solved_cases(
             made.append(Solved(number, Example(reads, answer), differs))
             answers_to[repr(reads)].add(answer)
     return [solved for solved in made if len(answers_to[repr(solved.example.reads)]) == 1]
-
-
-def _agreed_answer(node: AskingNode, votes: Sequence[Vote]) -> Any:
-    """The answer of all people; None if they differ, or if the node cannot give it."""
-    agreed = {_answer(node, vote) for vote in votes}
-    return agreed.pop() if len(agreed) == 1 else None
 
 
 def _answer(node: AskingNode, vote: Vote) -> Any:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from dagengine.report.pictures.model import Arrow, Model, Shape, Stroke
+from dagengine.report.pictures.model import Model, Shape, Stroke
 from dagengine.report.pictures.views import clean, lines_of, plain
 
 _WIDTH, _LINES = 40, 24  # characters of a line, lines of a text
@@ -44,7 +44,11 @@ def mermaid_text(model: Model) -> str:
     lines = ["---", f"title: {json.dumps(title, ensure_ascii=False)}", "---", "flowchart TD"]
     lines += _frame(model, None, "  ")
     for arrow in model.arrows:
-        lines.append(f"  {arrow.source} {_line(arrow)} {arrow.target}")
+        begin, end, bare = _STROKES.get(arrow.line, ("--", "-->", "-->"))
+        texts = filter(None, (" ".join(arrow.answer), *map(plain, arrow.words)))
+        words = " · ".join(map(_quote, texts))
+        stroke = f'{begin} "{words}" {end}' if words else bare
+        lines.append(f"  {arrow.source} {stroke} {arrow.target}")
     keys: dict[str, list[str]] = {}
     for part in model.parts:
         # A part has one class: what was never reached is quiet even if it is a failing end.
@@ -84,13 +88,6 @@ def _frame(model: Model, frame: str | None, indent: str) -> Iterator[str]:
         yield f'{indent}subgraph {inner.key}["{_quote(f"{inner.name} · {plain(inner.words)}")}"]'
         yield from _frame(model, inner.key, f"{indent}  ")
         yield f"{indent}end"
-
-
-def _line(arrow: Arrow) -> str:
-    lines = filter(None, (" ".join(arrow.answer), *map(plain, arrow.words)))
-    words = " · ".join(map(_quote, lines))
-    begin, end, bare = _STROKES.get(arrow.line, ("--", "-->", "-->"))
-    return f'{begin} "{words}" {end}' if words else bare
 
 
 def _legend(model: Model) -> Iterator[str]:

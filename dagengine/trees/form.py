@@ -72,22 +72,24 @@ def metric_kind(name: str) -> Any:
 def _parameters_of(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
     """The arguments of a constructor, and of its bases if it hands some on, by name."""
     parameters: dict[str, inspect.Parameter] = {}
+    lacking, by_name = set[str](), False
     for owner in kind.__mro__:
+        lacking.update(vars(owner).get("lacks", ()))
         constructor = vars(owner).get("__init__")
         if not inspect.isfunction(constructor):
             continue
         _, *own = inspect.signature(constructor).parameters.values()
         hints = get_type_hints(inspect.unwrap(constructor), include_extras=True)
-        hands_on = False
         for parameter in own:
-            if parameter.kind not in _VARIABLE:
+            if parameter.kind not in _VARIABLE and parameter.name not in lacking:
                 hint = hints.get(parameter.name, parameter.annotation)
-                parameters.setdefault(parameter.name, parameter.replace(annotation=hint))
-            hands_on |= parameter.kind is parameter.VAR_KEYWORD
-        if not hands_on:  # so what its bases take cannot be given
+                form = parameter.KEYWORD_ONLY if by_name else parameter.kind
+                parameter = parameter.replace(annotation=hint, kind=form)
+                parameters.setdefault(parameter.name, parameter)
+        forms = {parameter.kind for parameter in own}
+        if inspect.Parameter.VAR_KEYWORD not in forms:  # so what its bases take cannot be given
             break
-    for name in getattr(kind, "lacks", ()):
-        del parameters[name]
+        by_name |= inspect.Parameter.VAR_POSITIONAL not in forms
     by_position_first = sorted(parameters.values(), key=attrgetter("kind"))
     return {parameter.name: parameter for parameter in by_position_first}
 

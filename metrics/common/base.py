@@ -205,7 +205,12 @@ class FullSignature:
     """
 
     def __get__(self, metric: object, kind: type[Any]) -> inspect.Signature:
-        return inspect.Signature(list(parameters_of(kind).values()))
+        parameters = list(parameters_of(kind).values())
+        try:
+            return inspect.Signature(parameters)
+        except ValueError:  # no signature has a required argument behind an optional one
+            by_name = inspect.Parameter.KEYWORD_ONLY
+            return inspect.Signature([each.replace(kind=by_name) for each in parameters])
 
 
 class DrawnMetric(Written, BaseMetric):

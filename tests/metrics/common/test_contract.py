@@ -33,6 +33,7 @@ from dagengine.metrics import (
     ContextualRecallMetric,
     ContextualRelevancyMetric,
     ConversationCompletenessMetric,
+    CriteriaMetric,
     DAGMetric,
     ExactMatchMetric,
     FaithfulnessMetric,
@@ -241,6 +242,42 @@ def test_a_setting_of_others_that_a_metric_lacks_is_refused(
     assert name not in inspect.signature(kind).parameters
     with pytest.raises(TypeError, match=f"has no setting '{name}'"):
         make(kind, **{name: None})
+
+
+def test_a_subclass_may_have_less_settings_than_a_metric_that_lacks_some() -> None:
+    class Helpful(CriteriaMetric):
+        def __init__(self, threshold: float) -> None:
+            super().__init__("helpfulness", threshold)
+
+    class Expecting(CriteriaMetric):
+        def __init__(self, criteria: str, expected: bool = True, **settings: Any) -> None:
+            super().__init__(criteria, **settings)
+            self.expecting = expected
+
+    assert list(inspect.signature(Helpful).parameters) == ["threshold"]
+    assert Helpful(0.7).threshold == 0.7
+    assert Expecting("helpfulness", expected=False).expecting is False
+    with pytest.raises(TypeError, match="Expecting has no setting 'verdicts_per_call'"):
+        Expecting("helpfulness", verdicts_per_call=1)
+
+
+def test_a_signature_has_by_name_what_a_subclass_does_not_take_by_position() -> None:
+    class ByName(BiasMetric):
+        def __init__(self, *, level: int = 3, **settings: Any) -> None:
+            super().__init__(**settings)
+
+    class Levelled(PatternMatchMetric):
+        def __init__(self, level: int = 3, *common: Any, **settings: Any) -> None:
+            super().__init__(*common, **settings)
+
+    shown = inspect.signature(ByName)
+    assert "threshold" in shown.parameters
+    with pytest.raises(TypeError, match="too many positional"):
+        shown.bind(0.7)
+    # The pattern is required, which in no signature an argument behind an optional one is.
+    inspect.signature(Levelled).bind(level=1, pattern="a+")
+    with pytest.raises(TypeError, match="'pattern'"):
+        inspect.signature(Levelled).bind(level=1)
 
 
 @every_metric

@@ -312,8 +312,8 @@ def solved_cases(
         [*node.evaluation_params, *(source.output_label or source.title for source in node.inputs)]
     )
     for number in sorted((answers.keys() & range(len(cases))) - set(sealed)):
-        given = {_answer(node, vote) for vote in answers[number]}
-        answer = given.pop() if len(given) == 1 else None  # None if people differ
+        replies = {_answer(node, vote) for vote in answers[number]}
+        answer = replies.pop() if len(replies) == 1 else None  # None if people differ
         fields = {path: read_field(cases[number], path) for path in node.evaluation_params}
         values = {**fields, **outputs.get(number, {})}
         reads = {name: values[name] for name in wanted if values.get(name) is not None}

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from dagengine.attacking.campaign import a_attack as a_attack
     from dagengine.attacking.campaign import attack as attack
-    from dagengine.compiler.plan import compile_metrics as compile_metrics
-    from dagengine.configs import AsyncConfig as AsyncConfig
-    from dagengine.configs import CacheConfig as CacheConfig
-    from dagengine.configs import DisplayConfig as DisplayConfig
-    from dagengine.configs import ErrorConfig as ErrorConfig
+    from dagengine.compiler.execution_plan import compile_metrics as compile_metrics
     from dagengine.data.cases import read_cases as read_cases
+    from dagengine.deepeval_configs import AsyncConfig as AsyncConfig
+    from dagengine.deepeval_configs import CacheConfig as CacheConfig
+    from dagengine.deepeval_configs import DisplayConfig as DisplayConfig
+    from dagengine.deepeval_configs import ErrorConfig as ErrorConfig
     from dagengine.engine import Engine as Engine
     from dagengine.errors import DagengineError as DagengineError
     from dagengine.errors import EngineClosedError as EngineClosedError
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from dagengine.metrics.criteria import load_evaluator as load_evaluator
     from dagengine.metrics.criteria import load_evaluators as load_evaluators
     from dagengine.prompts.instructions import PromptTemplate as PromptTemplate
-    from dagengine.store.answers import Store as Store
+    from dagengine.store.answer_journal import Store as Store
     from dagengine.testing.assertion import assert_test as assert_test
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
 
 _NAMES = {
     "attacking.campaign": ("a_attack", "attack"),
-    "compiler.plan": ("compile_metrics",),
-    "configs": ("AsyncConfig", "CacheConfig", "DisplayConfig", "ErrorConfig"),
+    "compiler.execution_plan": ("compile_metrics",),
     "data.cases": ("read_cases",),
+    "deepeval_configs": ("AsyncConfig", "CacheConfig", "DisplayConfig", "ErrorConfig"),
     "engine": ("Engine",),
     "errors": ("DagengineError", "EngineClosedError"),
     "evaluation": ("a_evaluate", "evaluate", "stream"),
@@ -55,7 +55,7 @@ _NAMES = {
     "metrics.arena_g_eval": ("compare",),
     "metrics.criteria": ("Criteria", "EvaluatorType", "load_evaluator", "load_evaluators"),
     "prompts.instructions": ("PromptTemplate",),
-    "store.answers": ("Store",),
+    "store.answer_journal": ("Store",),
     "testing.assertion": ("assert_test", "on_test_run_end"),
 }
 """Where public names are made."""

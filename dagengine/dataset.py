@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from dagengine.configs import Show
 from dagengine.data.app import App
-from dagengine.data.dataset_columns import (
+from dagengine.data.dataset_files import (
     CONTEXTS,
     DELIMITERS,
     hugging_face,
@@ -17,6 +16,7 @@ from dagengine.data.dataset_columns import (
     save_rows,
 )
 from dagengine.data.golden import ConversationalGolden, Golden
+from dagengine.deepeval_configs import Show
 from dagengine.evaluation import Recorded, evaluate
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, EvaluationResult

@@ -25,10 +25,10 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from dagengine.data.cases import Cases
-from dagengine.data.converter import no_case
+from dagengine.data.column_mapping import no_case
 from dagengine.data.golden import GOLDEN_TYPES
 from dagengine.errors import EngineClosedError, InputError
-from dagengine.execution.flow import Caller, CallSource, OnRow
+from dagengine.execution.cases_and_rows import Caller, CallSource, OnRow
 from dagengine.execution.local_executor import (
     Figures,
     LocalExecutor,
@@ -40,8 +40,8 @@ from dagengine.execution.runner import failed_row
 from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.inner_metrics import Host, current_host
+from dagengine.graph.current_node import node_at_work, working_for
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.graph.node_at_work import node_at_work, working_for
 from dagengine.results import CaseResult, Failure, OutcomeKind
 from dagengine.system.threads import EventLoop, KeptOpen, in_daemon_thread
 from dagengine.test_case import CASE_TYPES, InvalidCase

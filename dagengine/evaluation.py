@@ -22,26 +22,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
-from dagengine.configs import NAMES, Show, translate_settings
 from dagengine.data.app import as_app
 from dagengine.data.cases import AsyncCases, Cases
+from dagengine.deepeval_configs import NAMES, Show, translate_settings
 from dagengine.errors import metric_failed
+from dagengine.execution.cases_and_rows import OnRow, Pace, Source, rows_as_read
 from dagengine.execution.cluster.coordinator import Executor, Workers, cluster_of
-from dagengine.execution.flow import OnRow, Pace, Source, rows_as_read
 from dagengine.execution.interrupts import kept_judges, sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.record.definition import Judging, data_of, hidden_fields, judges_of, manifest_of
-from dagengine.record.run import load_run
-from dagengine.record.standings import standing_lines
-from dagengine.record.values import DataRecord, Manifest
+from dagengine.record.judge_standing import standing_lines
+from dagengine.record.reader import load_run
+from dagengine.record.run_json import Judging, data_of, hidden_fields, judges_of, manifest_of
+from dagengine.record.run_json_types import DataRecord, Manifest
 from dagengine.record.writer import MANIFEST, RunWriter, require_apart, sole_writer
 from dagengine.report.page.run_page import write_run_page
 from dagengine.report.progress import progress_bar
-from dagengine.report.tables import print_steps, print_table
+from dagengine.report.tables_and_junit import print_steps, print_table
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult, EvaluationResult, Spent, Totals
-from dagengine.system.regular_files import require_own_folder
+from dagengine.system.safe_files import require_own_folder
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -166,7 +166,7 @@ async def a_evaluate(
 
     All rows are kept in memory; for large data use `stream`. `show` draws a progress bar (on a
     terminal) and prints the result table. For the other arguments and the errors see `stream`.
-    Metrics are not changed. deepeval's names for settings (`configs`: `max_concurrent`,
+    Metrics are not changed. deepeval's names for settings (`deepeval_configs`: `max_concurrent`,
     `AsyncConfig`, …) are accepted, too. `identifier` and `hyperparameters` (texts and numbers by
     name) are in the record and on its page.
     """

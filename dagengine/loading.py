@@ -12,8 +12,8 @@ from dagengine import metrics as _metrics
 from dagengine.data.app import App
 from dagengine.data.cases import read_cases, valid_cases
 from dagengine.errors import InputError
+from dagengine.graph.examples_and_quotes import Quotes
 from dagengine.graph.graph import Graph
-from dagengine.graph.judging import Quotes
 from dagengine.graph.node import BaseNode
 from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
@@ -21,11 +21,11 @@ from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
-from dagengine.system import installed
-from dagengine.system.terminal import text_if
+from dagengine.system import entry_points
+from dagengine.system.terminal_text import text_if
 from dagengine.test_case import TestCase
 from dagengine.trees import load_module, metrics_of, read_document
-from dagengine.voting.wrappers import RewrittenMetric, quoted
+from dagengine.voting.metric_rewrites import RewrittenMetric, quoted
 
 TREE = ".json"
 
@@ -72,10 +72,10 @@ def is_code(target: str, base_url: str | None = None) -> bool:
     module, colon, name = target.partition(":")
     if names_a_file(target) or base_url or not colon:
         return names_a_file(target)
-    offered = installed.offers(installed.JUDGES).values()
+    offered = entry_points.offers(entry_points.JUDGES).values()
     is_offered = any(target in packages.values() for packages in offered)
     is_dotted = "." in module and name.isidentifier()
-    return is_offered or (is_dotted and installed.is_importable(module))
+    return is_offered or (is_dotted and entry_points.is_importable(module))
 
 
 def load_code(target: str, group: str) -> tuple[Any, Path, str | None]:
@@ -87,12 +87,12 @@ def load_code(target: str, group: str) -> tuple[Any, Path, str | None]:
     module, _, own = target.partition(":")
     if path.suffix == ".py" or path.exists():
         return load_module(path), path, name
-    if target in installed.offers(group):
-        return installed.load_offer(group, target), Path(target), None
-    if not own or not installed.is_importable(module):
-        words = installed.installed_words(group, target)
+    if target in entry_points.offers(group):
+        return entry_points.load_offer(group, target), Path(target), None
+    if not own or not entry_points.is_importable(module):
+        words = entry_points.installed_words(group, target)
         raise InputError(f"there is no file {target}, and no such module or name; {words}")
-    code = installed.load_value(module, f"the module {module}")
+    code = entry_points.load_value(module, f"the module {module}")
     return code, Path(code.__file__ or module), own
 
 
@@ -111,7 +111,7 @@ def load_metrics(
     path, name = split_target(target)
     if path.suffix == TREE:
         return _with_quotes(_of_document(target, path, name), path, quoting)
-    code, path, name = load_code(target, installed.METRICS)
+    code, path, name = load_code(target, entry_points.METRICS)
     if name is not None:
         values = _metrics_called(code, path, name)
     elif isinstance(code, ModuleType):
@@ -326,7 +326,7 @@ def load_app(target: str, max_in_flight: int) -> App:
 
 def load_function(target: str, name: str) -> Any:
     """The object that `file.py:function` names, by default `name`; raises InputError without it."""
-    code, path, own = load_code(target, installed.JUDGES)
+    code, path, own = load_code(target, entry_points.JUDGES)
     value = getattr(code, own or name, None)
     if value is None:
         raise InputError(f"{path} has no {own or name!r}; write {path}:NAME")

@@ -28,7 +28,7 @@ from pydantic.alias_generators import to_camel
 
 from dagengine.case_errors import CaseError as CaseError
 from dagengine.errors import InputError
-from dagengine.system.terminal import text_if
+from dagengine.system.terminal_text import text_if
 from dagengine.unknown import AnsweringEnum, absent_attributes, answer_absent
 
 

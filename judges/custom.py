@@ -18,10 +18,10 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RefusedError, UnparseableError
-from dagengine.judges.wire.dialects.completion_shapes import refusal_in
-from dagengine.prompts.bounds import schema_for
-from dagengine.prompts.echo import without_echo
+from dagengine.judges.wire.dialects.response_shapes import refusal_in
+from dagengine.prompts.answer_bounds import schema_for
 from dagengine.prompts.parsing import read_aside, require_readable, valid_answer
+from dagengine.prompts.prompt_echo import without_echo
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.system.threads import in_daemon_thread
 from dagengine.unknown import Answering

@@ -17,7 +17,7 @@ from pydantic import Field, FiniteFloat, PositiveInt, TypeAdapter
 
 from dagengine.errors import InputError, JudgeSetupError, did_you_mean, nearest
 from dagengine.redaction import public_value
-from dagengine.system.regular_files import write_whole
+from dagengine.system.safe_files import write_whole
 
 MODEL, BASE_URL, KEY_FROM = "DAGENGINE_JUDGE", "DAGENGINE_BASE_URL", "DAGENGINE_API_KEY_FROM"
 _NAMES = (MODEL, BASE_URL, KEY_FROM)

@@ -10,10 +10,10 @@ from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, ValidationE
 from dagengine.errors import JudgeError, UnsupportedError
 from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
 from dagengine.judges.wire.completions import Counts
-from dagengine.judges.wire.dialects.failures import unreadable
+from dagengine.judges.wire.dialects.error_responses import unreadable
 from dagengine.prompts.evidence import fence
 from dagengine.prompts.instructions import parts_of
-from dagengine.prompts.json_values import fields_of
+from dagengine.prompts.json_in_text import fields_of
 from dagengine.prompts.parsing import valid_answer
 from dagengine.question import Answer, Capabilities, Question, Usage
 

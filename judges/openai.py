@@ -17,14 +17,14 @@ from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import is_hosted, make_strict, usage_of, wire_type
 from dagengine.judges.wire.connection import Connection, Post, libraries
-from dagengine.judges.wire.dialects.attempts import Attempt, ask_lawfully
-from dagengine.judges.wire.dialects.completion_shapes import with_system_in_front
-from dagengine.judges.wire.dialects.demands import CACHE_KEY, MODES, TOKEN_LIMITS, Demands
-from dagengine.judges.wire.probabilities import CONTINUING, alternatives, open_start
-from dagengine.judges.wire.replies import read_reply
+from dagengine.judges.wire.dialects.fallback_attempts import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.feature_fallback import CACHE_KEY, MODES, TOKEN_LIMITS, Demands
+from dagengine.judges.wire.dialects.response_shapes import with_system_in_front
+from dagengine.judges.wire.logprobs import CONTINUING, alternatives, open_start
+from dagengine.judges.wire.refusals_and_loops import read_reply
 from dagengine.judges.wire.requests import TEXT, Body, RequestForm
-from dagengine.judges.wire.servers import OLLAMA, OllamaPost, loaded_window, root_of
-from dagengine.prompts.bounds import Bounds, backstop, bounds_of
+from dagengine.judges.wire.server_facts import OLLAMA, OllamaPost, loaded_window, root_of
+from dagengine.prompts.answer_bounds import Bounds, backstop, bounds_of
 from dagengine.prompts.parsing import read_aside
 from dagengine.question import Answer, Capabilities, Message, Options, Question, Usage, Warmth
 

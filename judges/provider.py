@@ -18,11 +18,11 @@ from dagengine.errors import (
     UnsupportedError,
 )
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
-from dagengine.judges.wire.bodies import BodyReader, bound, valid_limit
 from dagengine.judges.wire.completions import message_usage, prompt_of, read_completion
-from dagengine.judges.wire.dialects.failures import response_error
-from dagengine.judges.wire.replies import read_reply
+from dagengine.judges.wire.dialects.error_responses import response_error
+from dagengine.judges.wire.refusals_and_loops import read_reply
 from dagengine.judges.wire.requests import with_cache_mark
+from dagengine.judges.wire.response_bodies import BodyReader, bound, valid_limit
 from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.redaction import (
     clip_text,

@@ -10,14 +10,14 @@ from typing import Any, cast
 from dagengine.errors import InputError, did_you_mean, nearest
 from dagengine.judges.custom import ChatModel, CustomJudge, has_any
 from dagengine.judges.deciding.decision_judge import DecisionJudge, LabelJudge
-from dagengine.judges.deciding.forms import FORMS
+from dagengine.judges.deciding.decision_protocols import FORMS
 from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Capabilities, Judge
 from dagengine.redaction import is_key
-from dagengine.system.installed import JUDGES, installed_words, load_offer, offers
+from dagengine.system.entry_points import JUDGES, installed_words, load_offer, offers
 
 FILE = "gguf:"
 """What the path of a model file is behind."""

@@ -21,15 +21,8 @@ from pydantic import BaseModel
 from dagengine.errors import InputError, JudgeError, RecordingMissError, UnparseableError
 from dagengine.prompts.instructions import material_of, said_without_bounds
 from dagengine.prompts.parsing import read_answer, valid_answer
-from dagengine.prompts.probabilities.tokens import value_span
-from dagengine.question import (
-    Answer,
-    Capabilities,
-    Question,
-    TokenChoice,
-    schema_json,
-    schema_of,
-)
+from dagengine.prompts.probabilities.answer_tokens import value_span
+from dagengine.question import Answer, Capabilities, Question, TokenChoice, schema_json, schema_of
 
 T = TypeVar("T", bound=BaseModel)
 Script = Callable[[Question[Any]], Any]

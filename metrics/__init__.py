@@ -18,7 +18,7 @@ from dagengine.metrics.classic import (
     RougeMetric,
 )
 from dagengine.metrics.common.base import BaseArenaMetric, BaseConversationalMetric, BaseMetric
-from dagengine.metrics.common.evaluation_steps import Rubric
+from dagengine.metrics.common.g_eval_prompts import Rubric
 from dagengine.metrics.common.rubric_items import RubricItem
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric

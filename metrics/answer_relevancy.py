@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import STATEMENTS, Statements, statements_of_answer
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.node_values import Ask, Given, NodeValue, QuestionCount
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
-from dagengine.metrics.common.evaluation_steps import (
+from dagengine.metrics.common.g_eval_prompts import (
     GEvalTemplate,
     StepwiseMetric,
     given_steps,
@@ -38,7 +38,7 @@ from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
 
 if TYPE_CHECKING:
-    from dagengine.execution.flow import Source
+    from dagengine.execution.cases_and_rows import Source
     from dagengine.execution.local_executor import Settings
 
 TIE = "tie"

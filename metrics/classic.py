@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Unpack
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph
+from dagengine.graph.node_values import NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.metrics.tool_correctness import agreement
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_in_text import shallow_value
 from dagengine.scorer import Scorer, compiled_pattern, distance_name, needs, rouge_type
 
 

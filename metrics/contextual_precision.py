@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.values import Judgement, NodeValue
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets, order_odds
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.node import AskingNode
+from dagengine.graph.node_values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.graph.nodes import verdict_of
-from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.extraction import (
     ONE_AT_LEAST,
@@ -22,12 +22,12 @@ from dagengine.metrics.common.extraction import (
     nothing_found,
 )
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.prompts.answer_bounds import Usually
 from dagengine.prompts.answer_types import Reason, Reasoned, judgement_type, nearest
-from dagengine.prompts.bounds import Usually
 from dagengine.prompts.evidence import Evidence, numbered_name, says_something, sentences
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.question import Question
-from dagengine.system.terminal import counted
+from dagengine.system.terminal_text import counted
 
 VERDICTS = ("yes", "no")
 RELEVANT = (

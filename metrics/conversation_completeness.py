@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict
 
 from dagengine.graph.graph import Graph, is_blank
+from dagengine.graph.node_values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import (
     ONE_AT_LEAST,
@@ -26,7 +26,7 @@ from dagengine.metrics.common.turns import (
     conversation_prompt,
     items_prompt,
 )
-from dagengine.prompts.bounds import Usually
+from dagengine.prompts.answer_bounds import Usually
 from dagengine.prompts.instructions import task_instructions
 from dagengine.question import Check, Message
 from dagengine.test_case import Turn

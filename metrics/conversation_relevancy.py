@@ -9,8 +9,8 @@ from typing import Any, Literal
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of
 from dagengine.graph.node import AskingNode
+from dagengine.graph.node_values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.graph.nodes import verdict_of
-from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import Wording
 from dagengine.metrics.common.turns import (
     WindowedMetric,

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Given
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Given
-from dagengine.metrics.common.evaluation_steps import GEvalTemplate
+from dagengine.metrics.common.g_eval_prompts import GEvalTemplate
 from dagengine.metrics.g_eval import RatedMetric, RatingForm, StepRatingNode
 from dagengine.prompts.evidence import Evidence, evidence_of, turn_names
 from dagengine.test_case import ConversationalTestCase, Turn, read_field

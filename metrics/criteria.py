@@ -9,25 +9,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from operator import attrgetter
-from typing import (
-    Any,
-    ClassVar,
-    Literal,
-    Protocol,
-    Self,
-    TypedDict,
-    Unpack,
-    runtime_checkable,
-)
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, Unpack, runtime_checkable
 
-from dagengine.argument_names import check_names
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.node_values import Ask, Given, NodeValue
 from dagengine.graph.nodes import JudgingNode, judged_value, verdict_of
-from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.base import wait_for
-from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
-from dagengine.metrics.common.principles import (
+from dagengine.metrics.common.named_criteria import (
     LETTERS,
     PRINCIPLES,
     ConstitutionalPrinciple,
@@ -40,6 +29,7 @@ from dagengine.metrics.common.principles import (
     criteria_of,
     supported_default_criteria,
 )
+from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.metrics.evaluators import evaluator_of, require_text
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
@@ -47,6 +37,7 @@ from dagengine.prompts.instructions import PromptTemplate, judgement_instruction
 from dagengine.question import Message, Parser
 from dagengine.test_case import LLMTestCase
 from dagengine.unknown import AnsweringEnum, answer_absent, answer_attribute
+from dagengine.unknown_arguments import check_names
 
 __all__ = [
     "PRINCIPLES",

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dagengine.compiler.checks import check, require_no_errors
-from dagengine.compiler.syntax import hopeless
+from dagengine.compiler.structure_checks import hopeless
 from dagengine.errors import GraphError, Problem
+from dagengine.graph.examples_and_quotes import Example
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judging import Example
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
+from dagengine.graph.node_settings import takes
 from dagengine.graph.nodes import (
     BaseNode,
     BinaryJudgementNode,
@@ -22,10 +23,9 @@ from dagengine.graph.nodes import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.graph.settings import takes
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.report.pictures.drawing import Picture, draw
-from dagengine.results.passing import Combine
+from dagengine.results.pass_rules import Combine
 from dagengine.trees.writing import Written
 from dagengine.unknown import answer_absent
 

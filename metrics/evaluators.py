@@ -14,15 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dagengine.argument_names import check_names
 from dagengine.errors import InputError
 from dagengine.metrics.arena_g_eval import ArenaGEval
 from dagengine.metrics.classic import as_json
 from dagengine.metrics.common.base import wait_for
-from dagengine.metrics.common.principles import GivenCriteria, criteria_of
+from dagengine.metrics.common.named_criteria import GivenCriteria, criteria_of
 from dagengine.metrics.tool_correctness import agreement
 from dagengine.scorer import Scorer
 from dagengine.test_case import ArenaTestCase, LLMTestCase
+from dagengine.unknown_arguments import check_names
 
 Found = dict[str, Any]
 Rule = Callable[[str, str], Found]

@@ -7,8 +7,8 @@ from typing import Any, Literal, Unpack
 from dagengine.errors import InputError, NotApplicableError, did_you_mean
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import STATEMENTS, Statements, claims_of
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share

@@ -7,8 +7,8 @@ from typing import Any, Unpack
 from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
+from dagengine.graph.examples_and_quotes import Unsupported
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judging import Unsupported
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Ask, Given, NodeValue
 from dagengine.graph.nodes import RatingNode
-from dagengine.graph.values import Ask, Given, NodeValue
-from dagengine.metrics.common.evaluation_steps import (
+from dagengine.metrics.common.g_eval_prompts import (
     ALL_MET,
     NOT_MET,
     RATED,

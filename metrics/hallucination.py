@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.values import Judgement, NodeValue
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from pydantic import BaseModel, ValidationError
 
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.values import NodeValue
+from dagengine.graph.node_values import NodeValue
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 
 # Validation errors told in a reason; the rest is counted.

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.list_nodes import judgement_of, number_items
 from dagengine.graph.node import AskingNode
+from dagengine.graph.node_values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.graph.nodes import verdict_of
-from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import Wording, distinct, item_check
 from dagengine.metrics.common.prebuilt import share
 from dagengine.metrics.common.turns import (
@@ -25,8 +25,8 @@ from dagengine.metrics.common.turns import (
     replies,
     turn_blocks,
 )
+from dagengine.prompts.answer_bounds import Usually
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.bounds import Usually
 from dagengine.prompts.evidence import Evidence, turn_names
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.question import Answer, Question

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.values import Judgement, NodeValue
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.extraction import fixed_list
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share

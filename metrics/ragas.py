@@ -6,7 +6,7 @@ import math
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
-from dagengine.graph.values import NodeValue
+from dagengine.graph.node_values import NodeValue
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric

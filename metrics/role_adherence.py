@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
-from dagengine.metrics.common.turns import (
-    ConversationMetric,
-    items_prompt,
-    replies,
-    reply_share,
-)
+from dagengine.metrics.common.turns import ConversationMetric, items_prompt, replies, reply_share
 from dagengine.prompts.evidence import turn_names
 from dagengine.test_case import Turn
 

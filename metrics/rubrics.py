@@ -11,12 +11,12 @@ from typing import Any, Final, Literal, Unpack, get_args
 from pydantic import BaseModel, model_serializer
 
 from dagengine.errors import InputError, NotApplicableError, Problem, RefusedError, did_you_mean
+from dagengine.graph.examples_and_quotes import Example
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judging import Example
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode, shorten
+from dagengine.graph.node_values import Given, Judgement, NodeValue, QuestionCount
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import CommonSettings, PrebuiltMetric, in_brackets
 from dagengine.metrics.common.rubric_items import MET, UNMET, UNSURE, RubricItem, items_of
 from dagengine.prompts.answer_types import judgement_type

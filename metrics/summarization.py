@@ -8,8 +8,8 @@ from typing import Any, Unpack
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,

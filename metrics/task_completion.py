@@ -8,12 +8,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Ask, Given, NodeValue
 from dagengine.graph.nodes import CodeNode, RatingNode, TaskNode
-from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.default_prompts import rating_prompt, task_prompt
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
+from dagengine.prompts.answer_bounds import Usually
 from dagengine.prompts.answer_types import Text, output_type
-from dagengine.prompts.bounds import Usually
 from dagengine.question import Options
 from dagengine.test_case import ToolCall, read_field
 

@@ -13,9 +13,9 @@ import networkx as nx
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
-from dagengine.graph.values import NodeValue
+from dagengine.graph.node_values import NodeValue
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
-from dagengine.system.terminal import few
+from dagengine.system.terminal_text import few
 from dagengine.test_case import ToolCall, ToolCallParams
 
 # Credits are fractions: sums do not depend on the order of the calls, not by a bit.

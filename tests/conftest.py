@@ -168,7 +168,7 @@ def checkout_as_it_was() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def facts_of_no_earlier_server() -> None:
     """A server of a test may have the port of one that another test asked a moment ago."""
-    servers = sys.modules.get("dagengine.judges.wire.servers")
+    servers = sys.modules.get("dagengine.judges.wire.server_facts")
     if servers is not None:
         servers._RECENT.clear()
 

@@ -26,7 +26,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record import load_run
-from dagengine.record.labels import Label, LabelFile
+from dagengine.record.label_file import Label, LabelFile
 from dagengine.test_case import LLMTestCase
 
 late = anyio.Event()

@@ -33,16 +33,16 @@ from typing import Any
 from recordings import Folder, data_directory, how_to_get, rating
 
 from dagengine.improvement import Improvement
-from dagengine.improvement.findings import Candidate, decision, percent, points
-from dagengine.improvement.planning import Search
+from dagengine.improvement.improvement_report import Candidate, decision, percent, points
 from dagengine.improvement.rewriters import Task
 from dagengine.improvement.search import run_search
+from dagengine.improvement.search_plan import Search
 from dagengine.judges import RecordedJudge, Recording
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode, RatingNode
 from dagengine.question import Question
-from dagengine.reliability.statistics.comparisons import Comparison
+from dagengine.reliability.statistics.paired_comparisons import Comparison
 from dagengine.results import Totals
 from dagengine.test_case import LLMTestCase
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dagengine.reliability.statistics.confusion import (
+from dagengine.reliability.statistics.accuracy_and_kappa import (
     Labelled,
     accuracy,
     balanced_accuracy_interval,
     label_kappa,
     majority_baseline,
 )
-from dagengine.reliability.statistics.intervals import Interval
+from dagengine.reliability.statistics.resampling import Interval
 
 
 @dataclass(frozen=True, slots=True)

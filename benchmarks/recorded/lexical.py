@@ -36,7 +36,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.extraction import truths_of
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.metrics.faithfulness import SUPPORTED, FaithfulnessMetric
-from dagengine.reliability.statistics.associations import spearman
+from dagengine.reliability.statistics.correlation_and_bias import spearman
 from dagengine.test_case import LLMTestCase
 
 SOURCES = ("wikieval_rag_chain", "ragas_aspect_critic", "factcc_explanations")

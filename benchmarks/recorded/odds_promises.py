@@ -28,8 +28,8 @@ from rich.table import Table
 
 from dagengine.reliability.card.repeats import again
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics.majorities import steady_votes
+from dagengine.reliability.observed_runs import Run, Runs
+from dagengine.reliability.statistics.majority_votes import steady_votes
 
 Odds = Mapping[float, float]
 """The chance of each score of one case."""

@@ -34,7 +34,7 @@ from dagengine.graph.graph import Metric
 from dagengine.reliability import Observations
 from dagengine.reliability.card.repeats import again
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.runs import Runs, runs_of
+from dagengine.reliability.observed_runs import Runs, runs_of
 
 FIGURES = ("flip-rate", "score-flip-rate", "pass-rate", "mean-score", "score-spread")
 THRESHOLD, RUNS = 0.5, 2

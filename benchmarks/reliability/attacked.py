@@ -33,8 +33,8 @@ import typer
 
 from dagengine import attack
 from dagengine.attacking.attack_card import Cell, Place
-from dagengine.attacking.families import FAMILIES, twin_of
-from dagengine.attacking.trials import (
+from dagengine.attacking.attack_texts import FAMILIES, twin_of
+from dagengine.attacking.success_rates import (
     AttackRun,
     AttackSurface,
     NodeAnswer,
@@ -44,12 +44,7 @@ from dagengine.attacking.trials import (
 )
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import (
-    DAG,
-    BinaryJudgementNode,
-    NonBinaryJudgementNode,
-    TaskNode,
-)
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, TaskNode
 from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase

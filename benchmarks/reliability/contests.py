@@ -18,10 +18,10 @@ import numpy as np
 
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
-from dagengine.reliability.card.contests import contest_card
-from dagengine.reliability.card.values import Contest, Figure
+from dagengine.reliability.card.best_of_n import contest_card
+from dagengine.reliability.card.types import Contest, Figure
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.verdict_files import Contests
+from dagengine.reliability.verdict_cases import Contests
 from dagengine.test_case import LLMTestCase
 
 CASES, RUNS, WITHIN = 20_000, 8, 0.02
@@ -98,7 +98,7 @@ def main() -> None:
 
 def truth(whole: Any) -> dict[str, float]:
     """The figures of all cases of a population."""
-    from dagengine.reliability.statistics.majorities import best_of
+    from dagengine.reliability.statistics.majority_votes import best_of
 
     right = np.zeros(CASES, int)
     picks = [best_of(whole[:, :, : scores + 1], right) for scores in range(RUNS)]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from random import Random
 
-from dagengine.reliability.fitting import (
+from dagengine.reliability.threshold_fitting import (
     Abstention,
     FittedThreshold,
     abstain_below,

@@ -24,7 +24,7 @@ import openai
 from dagengine import Limits, evaluate
 from dagengine.judges import OpenAIJudge
 from dagengine.synthesis.generators import LIKENESS, SAME, duplicates, pair_case
-from dagengine.synthesis.likeness import ALIKE, GoldenTexts, TextPair
+from dagengine.synthesis.near_duplicates import ALIKE, GoldenTexts, TextPair
 
 KINDS = ("paraphrase", "other", "near")
 Topic = Mapping[str, str]

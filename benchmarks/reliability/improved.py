@@ -27,19 +27,19 @@ from unittest import mock
 from dagengine.graph.graph import Graph, Metric
 from dagengine.improvement import Improvement, improve
 from dagengine.improvement.experiment import Judged, LabelledExperiment
-from dagengine.improvement.planning import Search
 from dagengine.improvement.rewriters import ONE, Task
 from dagengine.improvement.search import run_search
+from dagengine.improvement.search_plan import Search
 from dagengine.judges import Noise, SimulatedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.question import Question
 from dagengine.reliability.counterfactual import Reply
-from dagengine.reliability.labels import Labels
+from dagengine.reliability.human_labels import Labels
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.runs import Run
-from dagengine.reliability.statistics.comparisons import Comparison
-from dagengine.reliability.statistics.intervals import Interval
+from dagengine.reliability.observed_runs import Run
+from dagengine.reliability.statistics.paired_comparisons import Comparison
+from dagengine.reliability.statistics.resampling import Interval
 from dagengine.results import MetricResult, OutcomeKind, Step, Totals
 from dagengine.test_case import LLMTestCase, read_field
 

@@ -19,16 +19,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.reliability.statistics.agreement import (
+from dagengine.reliability.statistics.accuracy_and_kappa import (
+    accuracy,
     cohen_kappa,
-    entropy,
     fleiss_kappa,
-    flip_rate,
-    icc,
     krippendorff_alpha,
-    missing_rate,
 )
-from dagengine.reliability.statistics.associations import (
+from dagengine.reliability.statistics.correlation_and_bias import (
     Compared,
     Measured,
     brier_score,
@@ -37,8 +34,8 @@ from dagengine.reliability.statistics.associations import (
     longer_wins,
     position_consistency,
 )
-from dagengine.reliability.statistics.confusion import accuracy
-from dagengine.reliability.statistics.intervals import bootstrap
+from dagengine.reliability.statistics.resampling import bootstrap
+from dagengine.reliability.statistics.stability import entropy, flip_rate, icc, missing_rate
 
 SIZES = ((20, 10), (50, 5), (50, 20), (200, 10))
 

@@ -43,13 +43,13 @@ from simulated.examined import (
 )
 from simulated.examined import metric as examined_metric
 
-from dagengine.compiler.definitions import definitions, digest
+from dagengine.compiler.metric_hashes import definitions, digest
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.record.labels import LABELS, Label, LabelFile
+from dagengine.record.label_file import LABELS, Label, LabelFile
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.values import JudgeCard, Needs
-from dagengine.reliability.card.verdict import Verdict, verdict
+from dagengine.reliability.card.recommendation import Verdict, verdict
+from dagengine.reliability.card.types import JudgeCard, Needs
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.statistics.sums import needs

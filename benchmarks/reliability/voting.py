@@ -34,7 +34,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import Rule, Sprt, StandardError, voted
-from dagengine.voting.panels import Vote
+from dagengine.voting.votes_and_juries import Vote
 
 FIXED, LONGEST = 11, 19
 NOISE = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)

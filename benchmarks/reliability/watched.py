@@ -32,9 +32,9 @@ from dataclasses import dataclass
 from itertools import count, islice
 from statistics import median
 
+from dagengine.watch.alarm_causes import ScoreChange, alarm_of
 from dagengine.watch.alarms import Alarms
-from dagengine.watch.causes import ScoreChange, alarm_of
-from dagengine.watch.strata import JudgedTrace
+from dagengine.watch.trace_sampling import JudgedTrace
 
 BASELINE, CALM, AFTER = 1000, 500, 4000  # judged cases
 WRONG, AGAIN, MANY, MOST = 0.05, 0.05, 200, 800

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from start import measured
 
-from dagengine.estimate.counting import MOST_CASES
+from dagengine.estimate.estimator import MOST_CASES
 
 METRICS = """
 from dagengine.metrics import *

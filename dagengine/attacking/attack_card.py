@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dagengine.question import Usage
 from dagengine.results import Verdict
-from dagengine.results.passing import Condition, parse_condition
+from dagengine.results.pass_rules import Condition, parse_condition
 
 FORMAT = 1
 Sign = str

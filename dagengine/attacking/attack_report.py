@@ -11,9 +11,9 @@ from typing import Any
 
 from dagengine.attacking.attack_card import AttackCard, Cell, Defence, Fall, Place, Share
 from dagengine.attacking.defences import BOTH, OTHER_JUDGE
-from dagengine.results.html import document
-from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import counted, few, one_line, plain, wrap_lines
+from dagengine.results.html_tables import document
+from dagengine.system.safe_files import write_whole
+from dagengine.system.terminal_text import counted, few, one_line, plain, wrap_lines
 
 SIGNS = {"falls": "✕", "holds": "○", "empty": "⊘"}
 NOT_SHOWN = (

@@ -25,8 +25,7 @@ from dagengine.attacking.attack_card import (
     Place,
     Share,
 )
-from dagengine.attacking.defences import BOTH, OTHER_JUDGE, check_defences, defended
-from dagengine.attacking.families import (
+from dagengine.attacking.attack_texts import (
     NULL,
     Aim,
     Family,
@@ -36,7 +35,8 @@ from dagengine.attacking.families import (
     select_families,
     twin_of,
 )
-from dagengine.attacking.trials import (
+from dagengine.attacking.defences import BOTH, OTHER_JUDGE, check_defences, defended
+from dagengine.attacking.success_rates import (
     AttackRun,
     AttackSurface,
     Ending,
@@ -52,12 +52,12 @@ from dagengine.attacking.trials import (
     runs_by_metric,
     share_of,
 )
-from dagengine.compiler.plan import compile_metrics
+from dagengine.compiler.execution_plan import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, valid_cases
 from dagengine.errors import InputError
-from dagengine.estimate.counting import forecast, judges_of
-from dagengine.estimate.estimates import Forecast
-from dagengine.execution.flow import Source
+from dagengine.estimate.estimate_types import Forecast
+from dagengine.estimate.estimator import forecast, judges_of
+from dagengine.execution.cases_and_rows import Source
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import check_settings
 from dagengine.graph.graph import as_metrics
@@ -65,7 +65,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import judge_name
 from dagengine.reliability.repetition import Experiment
 from dagengine.results import CaseResult, Totals
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 from dagengine.test_case import TestCase, case_label
 
 T = TypeVar("T")

@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.graph.arguments import field_paths
+from dagengine.graph.argument_checks import field_paths
+from dagengine.graph.examples_and_quotes import Quotes
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judging import Quotes
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.node_values import Ask, Given, NodeValue, Work
 from dagengine.graph.nodes import BinaryJudgementNode
 from dagengine.graph.rewriting import Rewriting, SpecMetric
-from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.voting.wrappers import RewrittenMetric, assign_quotes
+from dagengine.voting.metric_rewrites import RewrittenMetric, assign_quotes
 
 OTHER_JUDGE = "judge:"  # and the name of the judge that takes the place of the first
 KINDS = ("quotes", "gate", "spotlight", f"{OTHER_JUDGE}NAME")

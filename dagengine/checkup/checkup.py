@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import anyio
 from pydantic import BaseModel, ValidationError
 
-from dagengine.checkup import questions, sections
-from dagengine.checkup.findings import (
+from dagengine.checkup import probes, questions
+from dagengine.checkup.checkup_report import (
     Advice,
     Checkup,
     Connection,
@@ -26,7 +26,7 @@ from dagengine.checkup.findings import (
     Speed,
     Thinking,
 )
-from dagengine.checkup.sections import Examiner, OutOfTimeError
+from dagengine.checkup.probes import Examiner, OutOfTimeError
 from dagengine.errors import (
     InputError,
     JudgeError,
@@ -40,11 +40,11 @@ from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.judges.resolve import open_judges
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.prompts.decisions import writer_of
-from dagengine.prompts.lengths.window import window_option
-from dagengine.prompts.probabilities.masses import LEAST_MASS
+from dagengine.prompts.lengths.context_overflow import window_option
+from dagengine.prompts.probabilities.options import LEAST_MASS
 from dagengine.question import Judge, display_name, durable_identity, facts_of, judge_name
-from dagengine.record.standings import WORDING
-from dagengine.record.values import Standing
+from dagengine.record.judge_standing import WORDING
+from dagengine.record.run_json_types import Standing
 from dagengine.redaction import public_text
 
 SECONDS: Final = 60.0
@@ -137,26 +137,26 @@ async def _measure(
     examiner.begin(_EASY * _MOST if seconds is None else seconds)
     thinking: Thinking | NotMeasured = NotMeasured("the judge writes no text")
     if answer is not None:
-        thinking = await part("thinking", sections.thinking_of(examiner, answer))
-    at_a_time = facts.slots or sections.USUAL
-    easy = await part("easy questions", sections.easy_questions_of(examiner, at_a_time))
+        thinking = await part("thinking", probes.thinking_of(examiner, answer))
+    at_a_time = facts.slots or probes.USUAL
+    easy = await part("easy questions", probes.easy_questions_of(examiner, at_a_time))
     slow = False
     if seconds is None:  # what is left to measure takes about as long as the easy questions
         spent = examiner.spent
         slow = spent > SECONDS * 2 / 3
         examiner.seconds = min(2 * spent, _MOST) if slow else SECONDS
-    forced = await part("schema", sections.off_schema_of(examiner))
+    forced = await part("schema", probes.off_schema_of(examiner))
     off_schema = None if isinstance(forced, NotMeasured) else forced
-    structure = await part("schema", sections.structure_of(examiner, off_schema))
-    probabilities = await part("probability", sections.probabilities_of(examiner, off_schema))
+    structure = await part("schema", probes.structure_of(examiner, off_schema))
+    probabilities = await part("probability", probes.probabilities_of(examiner, off_schema))
     if isinstance(easy, EasyQuestions) and easy.mass is not None:
         # Of twenty verdicts it says more than of one word.
         if isinstance(probabilities, NotMeasured):
             probabilities = Probabilities(None)
         probabilities = replace(probabilities, mass=easy.mass)
-    speed = await part("speed", sections.speed_of(examiner, facts.slots))
+    speed = await part("speed", probes.speed_of(examiner, facts.slots))
     latency = getattr(speed, "latency", 0.0)
-    reading = await part("reading", sections.reading_of(examiner, text, latency, facts.window))
+    reading = await part("reading", probes.reading_of(examiner, text, latency, facts.window))
     return {
         "facts": facts, "structure": structure, "thinking": thinking, "speed": speed,
         "probabilities": probabilities, "easy": easy, "reading": reading, "slow": slow,

@@ -14,10 +14,10 @@ from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import EXIT_FAILED, Format, print_csv, print_json, say
 from dagengine.errors import Problem, more_on
-from dagengine.system.terminal import counted
+from dagengine.system.terminal_text import counted
 
 if TYPE_CHECKING:
-    from dagengine.compiler.plan import Plan
+    from dagengine.compiler.execution_plan import Plan
     from dagengine.data.cases import Cases
 
 _OF_DATA = ("missing-field", "example-in-data")
@@ -44,7 +44,7 @@ def check(options: CheckOptions) -> None:
     Exit codes: 0 no errors; 1 errors (with --strict also warnings); 2 invalid input.
     """
     from dagengine.compiler.checks import check as find_problems
-    from dagengine.compiler.plan import compile_metrics, name_problems
+    from dagengine.compiler.execution_plan import compile_metrics, name_problems
     from dagengine.judges import as_judge
     from dagengine.loading import load_metrics
     from dagengine.question import display_name
@@ -85,7 +85,7 @@ def _data_problems(plan: Plan, cases: Cases, is_table: bool) -> Iterator[Problem
     from dagengine.data.cases import valid_cases
     from dagengine.estimate.case_warnings import concerns, example_lines, missing_fields
     from dagengine.execution.local_executor import check_cases
-    from dagengine.traces.trace_cases import TraceCases
+    from dagengine.traces.trace_files import TraceCases
 
     if isinstance(cases, TraceCases) and is_table:  # how traces become cases
         for line in cases.mapping():

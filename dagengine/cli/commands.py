@@ -11,8 +11,8 @@ import typer
 from typer import Option
 
 from dagengine.cli.check import check
-from dagengine.cli.common.command import Commands
-from dagengine.cli.common.judging import collector_at_rest
+from dagengine.cli.common.commands_and_help import Commands
+from dagengine.cli.common.judge_access import collector_at_rest
 from dagengine.cli.common.output import EXIT_INPUT, flush_output, open_streams, say
 from dagengine.cli.explain import explain, guide, schema
 from dagengine.cli.looking.diff import diff

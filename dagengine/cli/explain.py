@@ -15,8 +15,8 @@ from typer import Argument, BadParameter, Option, confirm
 from dagengine.cli.common.files import Writes
 from dagengine.cli.common.output import print_document, report, say
 from dagengine.errors import InputError, did_you_mean
-from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import text_if
+from dagengine.system.safe_files import write_whole
+from dagengine.system.terminal_text import text_if
 
 # A copy of docs/troubleshooting.md, which an installed package does not have.
 _TEXT = Path(__file__).with_name("troubleshooting.md")
@@ -117,12 +117,12 @@ def read_schema(name: Name) -> dict[str, Any]:
     """Give the JSON schema (draft 2020-12) of a file, named `urn:dagengine:NAME:FORMAT`."""
     from pydantic import TypeAdapter
 
-    from dagengine.record import labels
-    from dagengine.reliability.card import values as card
-    from dagengine.results.rows import FORMAT
+    from dagengine.record import label_file
+    from dagengine.reliability.card import types as card
+    from dagengine.results.metric_results import FORMAT
 
     generated: dict[str, tuple[Any, int]] = {
-        "labels": (labels.Label | labels.Retraction, labels.FORMAT),
+        "labels": (label_file.Label | label_file.Retraction, label_file.FORMAT),
         "card": (card.JudgeCard, card.FORMAT),
     }
     if name in generated:

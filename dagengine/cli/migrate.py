@@ -30,8 +30,8 @@ from dagengine.compat.names import (
     why_no_name,
 )
 from dagengine.errors import InputError
-from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import text_if
+from dagengine.system.safe_files import write_whole
+from dagengine.system.terminal_text import text_if
 
 Version = tuple[int, ...]
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})

@@ -17,10 +17,10 @@ from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import report, wants_json, warn
 
 if TYPE_CHECKING:
-    from dagengine.compiler.plan import Plan
+    from dagengine.compiler.execution_plan import Plan
     from dagengine.data.cases import Cases
-    from dagengine.estimate.estimates import Speeds
-    from dagengine.estimate.screen import Assumptions
+    from dagengine.estimate.estimate_report import Assumptions
+    from dagengine.estimate.estimate_types import Speeds
     from dagengine.graph.graph import Metric
     from dagengine.graph.node import BaseNode
     from dagengine.question import Judge
@@ -50,10 +50,10 @@ class PlanOptions(shared.CaseOptions, shared.QuoteOptions, shared.JudgeOptions):
 
     def pace(self, judges: Sequence[Judge]) -> tuple[float | None, Speeds | None]:
         """Seconds of one call (None: of a server of one's own), and the default judge's speed."""
-        from dagengine.estimate.estimates import Speeds
+        from dagengine.estimate.estimate_types import Speeds
         from dagengine.judges.default import tuning_of
         from dagengine.judges.resolve import as_judge
-        from dagengine.judges.wire.servers import is_provider
+        from dagengine.judges.wire.server_facts import is_provider
 
         if self.latency is not None:
             return self.latency, None
@@ -76,15 +76,15 @@ def plan(options: PlanOptions) -> None:
     metric gets a score; retries come on top. Code nodes that read only the case are run, as in the
     run itself.
     """
-    from dagengine.compiler.plan import compile_metrics
+    from dagengine.compiler.execution_plan import compile_metrics
     from dagengine.data.cases import read_cases, valid_cases
     from dagengine.estimate.case_warnings import example_lines, fields_before, too_long_cases
-    from dagengine.estimate.counting import estimate, judges_of, verdicts_of
-    from dagengine.estimate.screen import Assumptions, as_dict, print_estimate
-    from dagengine.estimate.walks import with_writers
+    from dagengine.estimate.estimate_report import Assumptions, as_dict, print_estimate
+    from dagengine.estimate.estimator import estimate, judges_of, verdicts_of
+    from dagengine.estimate.paths import with_writers
     from dagengine.execution.local_executor import check_cases
     from dagengine.question import display_name
-    from dagengine.record.run import rows_at
+    from dagengine.record.reader import rows_at
 
     results = options.results
     loaded = options.load_metrics(options.metrics)
@@ -116,7 +116,7 @@ def plan(options: PlanOptions) -> None:
     long = too_long_cases(compiled, enumerate(readable), judges)
     notes += lost + _in_batches(loaded, cases, settings, budget)
     if options.detectable and forecast.cases:
-        from dagengine.reliability.card.words import could_be_seen
+        from dagengine.reliability.card.sentences import could_be_seen
 
         notes.append(could_be_seen(forecast.cases, 1, more=TIMES))
     warnings = [*map(str, (*lacking, *long, *example_lines(compiled, enumerate(readable))))]
@@ -128,9 +128,9 @@ def plan(options: PlanOptions) -> None:
 
 def _with_escalations(compiled: Plan, results: Path | None) -> tuple[Plan, list[str]]:
     """The plan with the shares that escalated in an earlier run, and lines on them."""
-    from dagengine.record.run import rows_at
+    from dagengine.record.reader import rows_at
     from dagengine.results import Step
-    from dagengine.voting.panels import Escalation
+    from dagengine.voting.votes_and_juries import Escalation
 
     steps = defaultdict[str, list[Step]](list)
     for row in rows_at(results) if results else ():
@@ -152,10 +152,10 @@ def _in_batches(
     metrics: Sequence[Metric], cases: Cases, settings: Mapping[str, Any], budget: Assumptions
 ) -> list[str]:
     """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
-    from dagengine.compiler.plan import compile_metrics
+    from dagengine.compiler.execution_plan import compile_metrics
     from dagengine.data.cases import valid_cases
-    from dagengine.estimate.counting import estimate
-    from dagengine.estimate.estimates import Forecast
+    from dagengine.estimate.estimate_types import Forecast
+    from dagengine.estimate.estimator import estimate
     from dagengine.graph.rewriting import Rewriting, SpecMetric
     from dagengine.metrics.rubrics import RubricNode
 
@@ -187,8 +187,8 @@ def _stored_answers(
     """Number of questions that a store answers, and lines on nodes whose words it does not have."""
     from dagengine.evaluation import stream
     from dagengine.execution.interrupts import sync
-    from dagengine.store.answers import Store
-    from dagengine.store.notices import REWORDED
+    from dagengine.store.answer_journal import Store
+    from dagengine.store.cache_misses import REWORDED
 
     kept, lost = Store(path, replay=True), dict[str, None]()
 

@@ -17,12 +17,12 @@ from dagengine.cli.common.files import Given, Reads, Writes, name_in_errors
 from dagengine.cli.common.options import MetricOptions
 from dagengine.cli.common.output import say, warn
 from dagengine.errors import MissingExtraError
-from dagengine.system.regular_files import is_there, require_regular
-from dagengine.system.terminal import free_name
+from dagengine.system.safe_files import is_there, require_regular
+from dagengine.system.terminal_text import free_name
 
 if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
-    from dagengine.record.values import MetricRecord
+    from dagengine.record.run_json_types import MetricRecord
     from dagengine.report.pictures.drawing import Picture
     from dagengine.report.tally import Tally
 
@@ -61,7 +61,7 @@ def render(options: RenderOptions) -> None:
     .svg, .png and .pdf need Graphviz: the extra `draw`, or the program `dot`.
     """
     from dagengine.loading import load_metrics
-    from dagengine.record.run import load_run, rows_at
+    from dagengine.record.reader import load_run, rows_at
     from dagengine.record.writer import MANIFEST
     from dagengine.report.pictures.drawing import draw
     from dagengine.report.tally import Tally

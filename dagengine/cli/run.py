@@ -16,7 +16,7 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes, name_in_errors
-from dagengine.cli.common.judging import (
+from dagengine.cli.common.judge_access import (
     Access,
     any_accepted,
     collector_at_work,
@@ -32,7 +32,7 @@ from dagengine.cli.common.output import (
     warn,
 )
 from dagengine.cli.send import Destinations, backends_of, send_all
-from dagengine.system.terminal import counted, plain
+from dagengine.system.terminal_text import counted, plain
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases, Shard
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
     from dagengine.limits import Limits
     from dagengine.question import Judge
-    from dagengine.record.values import Manifest
+    from dagengine.record.run_json_types import Manifest
     from dagengine.record.writer import RunWriter
-    from dagengine.reliability.card.values import JudgeCard
-    from dagengine.reliability.card.verdict import Verdict
+    from dagengine.reliability.card.recommendation import Verdict
+    from dagengine.reliability.card.types import JudgeCard
     from dagengine.report.tally import Tally
-    from dagengine.results.passing import Condition
-    from dagengine.results.rows import CaseResult
+    from dagengine.results.metric_results import CaseResult
+    from dagengine.results.pass_rules import Condition
 
 # What one batch of the provider may hold.
 _BATCH = 50_000
@@ -299,7 +299,7 @@ def run(options: RunOptions) -> None:
     score; 130 interrupted.
     """
     from dagengine.execution.interrupts import sync
-    from dagengine.record.run_conditions import conditions_of
+    from dagengine.record.run_fail_if import conditions_of
     from dagengine.record.writer import sole_writer
     from dagengine.report.tally import Tally
 
@@ -335,7 +335,7 @@ def run(options: RunOptions) -> None:
 def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
     """Warn of cases; raises InputError if all of them lack a field that is always read."""
     from dagengine.estimate.case_warnings import example_lines, fields_before, too_long_cases
-    from dagengine.estimate.walks import with_writers
+    from dagengine.estimate.paths import with_writers
 
     if cases.count() is None or not executor.asked_judges:  # a pipe is read only once
         return
@@ -353,7 +353,7 @@ def _judge(
     executor: Executor, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
 ) -> None:
     """Judge every case; an interrupt keeps the finished rows and says how to continue."""
-    from dagengine.execution.flow import OnRow
+    from dagengine.execution.cases_and_rows import OnRow
     from dagengine.execution.interrupts import sync
     from dagengine.report.progress import progress_bar
 
@@ -394,12 +394,12 @@ def _report(
 ) -> None:
     """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.render import draw_views
-    from dagengine.record.run import load_run
-    from dagengine.record.run_conditions import failures
-    from dagengine.record.standings import standing_lines
+    from dagengine.record.judge_standing import standing_lines
+    from dagengine.record.reader import load_run
+    from dagengine.record.run_fail_if import failures
     from dagengine.redaction import public_text
     from dagengine.report.page.run_page import write_run_page
-    from dagengine.report.tables import add_step_summary, print_table, write_junit
+    from dagengine.report.tables_and_junit import add_step_summary, print_table, write_junit
 
     outlive_reader()  # the page and the pictures are not written yet
     judge = ["--judge", options.judge] if options.judge else []
@@ -436,10 +436,10 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
     It holds for equal metrics and the only judge, up to 90 days after its file was written. Raises
     InputError for a file that is no card.
     """
-    from dagengine.record.standings import DAYS, is_recent
-    from dagengine.record.values import Standing
+    from dagengine.record.judge_standing import DAYS, is_recent
+    from dagengine.record.run_json_types import Standing
     from dagengine.redaction import public_text
-    from dagengine.reliability.card.faces import read_card
+    from dagengine.reliability.card.card_formats import read_card
 
     card, day = read_card(path), datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     if not is_recent(day):
@@ -467,7 +467,7 @@ def _with_card(manifest: Manifest, path: Path) -> tuple[Manifest, str | None]:
 
 def _verdicts(card: JudgeCard, manifest: Manifest) -> dict[str, Verdict]:
     """Verdicts of a card on the metrics of a run that have the same definition."""
-    from dagengine.reliability.card.verdict import verdict
+    from dagengine.reliability.card.recommendation import verdict
 
     hashes = {record.name: record.hash for record in manifest.metrics}
     verdicts: dict[str, Verdict] = {}

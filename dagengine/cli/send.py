@@ -14,8 +14,8 @@ from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import EXIT_FAILED, report, say
 
 if TYPE_CHECKING:
-    from dagengine.traces.backends import Backend
-    from dagengine.traces.sending import Sent
+    from dagengine.traces.score_backends import Backend
+    from dagengine.traces.score_sending import Sent
 
 Destinations = Annotated[
     list[str] | None,
@@ -42,7 +42,7 @@ def send(
     Exit codes: 0 all scores are there; 1 some are not, and are sent by the next call, or nobody
     knows whether they are (uncertain); 2 invalid input, or a key that is refused.
     """
-    from dagengine.record.run import load_run
+    from dagengine.record.reader import load_run
     from dagengine.record.writer import sole_writer
 
     folder = load_run(run).folder
@@ -56,15 +56,15 @@ def backends_of(destinations: Sequence[str]) -> list[Backend]:
     """The backend of each destination; raises InputError for an unknown one or a missing key."""
     if not destinations:
         return []
-    from dagengine.traces.backends import backend_of
+    from dagengine.traces.score_backends import backend_of
 
     return [backend_of(to, os.environ) for to in destinations]
 
 
 def send_all(folder: Path, destinations: Sequence[str]) -> bool:
     """Send the scores of a run to every destination; return whether all of them are there now."""
-    from dagengine.record.run import load_run
-    from dagengine.traces.sending import send_run
+    from dagengine.record.reader import load_run
+    from dagengine.traces.score_sending import send_run
 
     results: list[Sent] = []
     backends = backends_of(destinations)  # all of them are checked before anything is sent

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from dagengine.cli.common.command import Commands
+from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.files import Reads, Writes, name_in_errors
 from dagengine.cli.common.output import report, say, wants_json
 from dagengine.errors import InputError
-from dagengine.system.regular_files import new_file
-from dagengine.system.terminal import plain
+from dagengine.system.safe_files import new_file
+from dagengine.system.terminal_text import plain
 
 app = Commands("store", "Inspect and maintain a store of answers (`run --store`).")
 

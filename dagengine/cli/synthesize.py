@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, Writes, name_in_errors, within
-from dagengine.cli.common.judging import collector_at_work, saying_how_to_go_on
+from dagengine.cli.common.judge_access import collector_at_work, saying_how_to_go_on
 from dagengine.cli.common.output import EXIT_NO_SCORE, outlive_reader, report, say
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def synthesize(options: SynthesizeOptions) -> None:
     Exit codes: 0 all goldens were generated; 2 invalid input; 3 some are missing or a document has
     no text; 130 interrupted.
     """
-    from dagengine.synthesis.contexts import NoTextError
+    from dagengine.synthesis.passages import NoTextError
 
     options.require_store()
     try:
@@ -128,7 +128,7 @@ def synthesize(options: SynthesizeOptions) -> None:
 
 
 def _make(options: SynthesizeOptions) -> None:
-    from dagengine.results.totals import cost_line
+    from dagengine.results.usage_totals import cost_line
 
     outlive_reader()  # goldens are written one by one, until the last one
     with _lines(options.out) as write, warnings.catch_warnings():
@@ -216,7 +216,7 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 
 def _print_plan(options: SynthesizeOptions) -> None:
     from dagengine.cli.plan import LATENCY
-    from dagengine.estimate.screen import Assumptions, as_dict, print_estimate
+    from dagengine.estimate.estimate_report import Assumptions, as_dict, print_estimate
     from dagengine.question import judge_name
 
     synthesizer = _synthesizer(options, lambda golden: None)

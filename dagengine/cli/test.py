@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import typer
 from typer import Argument, Option
 
-from dagengine.cli.common.command import Commands
+from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.output import EXIT_INTERRUPTED, report, wants_json
 from dagengine.errors import MissingExtraError
 

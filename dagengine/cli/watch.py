@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, within
-from dagengine.cli.common.judging import Access, any_accepted, collector_at_work
+from dagengine.cli.common.judge_access import Access, any_accepted, collector_at_work
 from dagengine.cli.common.output import EXIT_FAILED, EXIT_INTERRUPTED, report, say
 from dagengine.cli.send import Destinations, backends_of, send_all
 from dagengine.errors import InputError, load_extra
@@ -137,7 +137,7 @@ def watch(options: WatchOptions) -> None:
     with sole_writer(options.out), ExitStack() as stack:
         folder = options.source
         if folder is None:  # what comes is written into a folder, which is then watched
-            listening = load_extra("dagengine.watch.listening", "--listen needs", "view")
+            listening = load_extra("dagengine.watch.otlp_receiver", "--listen needs", "view")
             server = listening.receive(options.out / "received", options.listen or 0)
             address, folder = stack.enter_context(server)
             say(f"listening at {address} (/v1/traces, /v1/logs)")
@@ -200,7 +200,7 @@ def _run(watching: Watch, out: Path, settings: dict[str, Any], texts: bool) -> N
     """Watch until the end or an interrupt, then print what came of it, and write the page."""
     from dagengine.evaluation import RecordTo, write_page_or_warn
     from dagengine.execution.interrupts import sync
-    from dagengine.record.values import DataRecord
+    from dagengine.record.run_json_types import DataRecord
     from dagengine.watch.growing import GrowingRun
 
     engine = watching.engine

@@ -16,7 +16,8 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.syntax import (
+from dagengine.compiler.dependencies import Scope, Slot, Wiring, only_after, wire
+from dagengine.compiler.structure_checks import (
     UNWIRABLE,
     Reporter,
     decides,
@@ -25,14 +26,13 @@ from dagengine.compiler.syntax import (
     reads_nothing,
     roots_below,
 )
-from dagengine.compiler.wiring import Scope, Slot, Wiring, only_after, wire
 from dagengine.errors import GraphError, Problem
+from dagengine.graph.examples_and_quotes import Example
 from dagengine.graph.graph import MetricSpec, is_blank
-from dagengine.graph.judging import Example
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.prompts.instructions import PromptTemplate
-from dagengine.system.terminal import text_if
+from dagengine.system.terminal_text import text_if
 from dagengine.test_case import is_known_field
 
 _JUDGED = (BinaryJudgementNode, NonBinaryJudgementNode)

@@ -2,7 +2,7 @@
 
 from dagengine.data.cases import AsyncCases, Cases, read_cases
 from dagengine.data.golden import ConversationalGolden, Golden
-from dagengine.data.result_rows import RowWriter, read_rows
+from dagengine.data.result_files import RowWriter, read_rows
 from dagengine.unknown import answer_absent
 
 __all__ = [

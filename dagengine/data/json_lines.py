@@ -19,8 +19,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from dagengine.errors import InputError
-from dagengine.prompts.json_values import shallow_value
-from dagengine.system.regular_files import is_there, open_to_read, open_to_write, write_all
+from dagengine.prompts.json_in_text import shallow_value
+from dagengine.system.safe_files import is_there, open_to_read, open_to_write, write_all
 
 T = TypeVar("T", bound=BaseModel)
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)

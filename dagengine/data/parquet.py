@@ -9,7 +9,7 @@ from typing import Any
 
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, load_extra
-from dagengine.system.regular_files import open_to_write
+from dagengine.system.safe_files import open_to_write
 
 # Rows in memory at a time, when reading and when writing.
 BATCH = 2048

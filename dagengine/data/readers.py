@@ -26,7 +26,7 @@ from typing import IO, Any, NamedTuple, cast
 from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows, require_unlike
 from dagengine.data.strict_json import FlawError, read_array, read_json
 from dagengine.errors import InputError
-from dagengine.system.terminal import text_if
+from dagengine.system.terminal_text import text_if
 
 # Rows of a file that are looked at before a run starts.
 CHECKED = 1000

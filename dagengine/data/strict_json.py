@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from dagengine.prompts.json_values import require_shallow
+from dagengine.prompts.json_in_text import require_shallow
 
 
 class FlawError(ValueError):

@@ -9,12 +9,12 @@ from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
 
-from dagengine.compiler.plan import NONE, Plan
-from dagengine.estimate.estimates import Bounds
+from dagengine.compiler.execution_plan import NONE, Plan
+from dagengine.estimate.estimate_types import Bounds
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
-from dagengine.estimate.walks import Paths, Walker
+from dagengine.estimate.paths import Paths, Walker
 from dagengine.graph.graph import nothing_to_judge
-from dagengine.graph.values import QuestionCount
+from dagengine.graph.node_values import QuestionCount
 from dagengine.test_case import TestCase, read_field
 
 # Classes of cases kept at hand.

@@ -10,18 +10,18 @@ from itertools import chain, islice, takewhile
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from dagengine.compiler.plan import Plan
+from dagengine.compiler.execution_plan import Plan
 from dagengine.data.readers import CHECKED
 from dagengine.errors import InputError
-from dagengine.estimate.counting import MOST_CASES
+from dagengine.estimate.estimator import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead
-from dagengine.estimate.walks import answerer_index, with_writers
+from dagengine.estimate.paths import answerer_index, with_writers
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.prompts.evidence import as_text
-from dagengine.prompts.lengths.window import remedy
+from dagengine.prompts.lengths.context_overflow import remedy
 from dagengine.question import NO_FACTS, Judge, ServerFacts, display_name, facts_of
-from dagengine.system.terminal import counted
+from dagengine.system.terminal_text import counted
 from dagengine.test_case import CASE_TYPES, TestCase, case_label, field_name, read_field
 
 

@@ -17,13 +17,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dagengine.compiler.plan import ALWAYS, Plan, Unit
+from dagengine.compiler.execution_plan import ALWAYS, Plan, Unit
 from dagengine.errors import UnsupportedError
+from dagengine.graph.current_node import asking_nobody
 from dagengine.graph.first_questions import first_step
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
-from dagengine.graph.node_at_work import asking_nobody
-from dagengine.graph.values import Given, NodeValue, QuestionCount
+from dagengine.graph.node_values import Given, NodeValue, QuestionCount
 from dagengine.prompts.decisions import address_question
 from dagengine.prompts.lengths.token_counts import size_of
 from dagengine.question import Judge, Question, schema_json, schema_of

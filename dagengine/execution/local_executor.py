@@ -5,28 +5,20 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
 
-from dagengine.argument_names import check_names, names_of
-from dagengine.compiler.plan import Plan, compile_metrics
+from dagengine.compiler.execution_plan import Plan, compile_metrics
 from dagengine.data.app import App, as_app
 from dagengine.data.cases import AsyncCases, Cases, read_cases
-from dagengine.data.converter import Item
+from dagengine.data.column_mapping import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.data.readers import CHECKED
 from dagengine.errors import GraphError, InputError, Problem
-from dagengine.execution.flow import RunObserver, Source
+from dagengine.execution.cases_and_rows import RunObserver, Source
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
@@ -34,9 +26,9 @@ from dagengine.execution.runner import Runner
 from dagengine.gateway.budget import Account
 from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.gateway.inner_metrics import current_host, joined_threads
-from dagengine.gateway.limiter import Lease
-from dagengine.gateway.pipeline import Once, Sink
-from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
+from dagengine.gateway.otel_spans import NO_SPANS, NoSpans, Spans
+from dagengine.gateway.rate_limiter import Lease
+from dagengine.gateway.retry_pipeline import Once, Sink
 from dagengine.graph.first_questions import example_question
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
@@ -45,10 +37,11 @@ from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import Spent, Totals, Waiting
-from dagengine.store.answers import Answers, BothAnswers, Store, as_store
-from dagengine.system.terminal import text_if
+from dagengine.store.answer_journal import Answers, BothAnswers, Store, as_store
+from dagengine.system.terminal_text import text_if
 from dagengine.system.threads import in_daemon_thread
 from dagengine.test_case import CASE_TYPES, case_label, has_field, read_field
+from dagengine.unknown_arguments import check_names, names_of
 
 AnyApp = App | Callable[[Any], Any]
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 from pydantic import BaseModel
 
-from dagengine.compiler.plan import Unit
+from dagengine.compiler.execution_plan import Unit
 from dagengine.errors import (
     JudgeError,
     MetricFailedError,
@@ -23,7 +23,7 @@ from dagengine.gateway.inner_metrics import Host
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
 from dagengine.graph.first_questions import first_step
-from dagengine.graph.values import Ballot, Given, NodeValue, Poll
+from dagengine.graph.node_values import Ballot, Given, NodeValue, Poll
 from dagengine.prompts.decisions import address_question
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Failure, JudgeCall, OutcomeKind

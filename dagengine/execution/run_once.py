@@ -8,12 +8,12 @@ from functools import partial
 
 import anyio
 
-from dagengine.compiler.plan import Plan, Unit
+from dagengine.compiler.execution_plan import Plan, Unit
 from dagengine.execution.node_run import judge_unit
+from dagengine.gateway.call_priorities import FIRST
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.single_flight import SingleFlight
-from dagengine.gateway.waiting import FIRST
-from dagengine.graph.values import Given, NodeValue
+from dagengine.graph.node_values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import Failure
 

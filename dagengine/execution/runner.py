@@ -18,10 +18,10 @@ from typing import Any
 
 import anyio
 
-from dagengine.compiler.plan import NONE, Plan, PlanMetric, Unit
+from dagengine.compiler.execution_plan import NONE, Plan, PlanMetric, Unit
 from dagengine.data.app import App, complete_golden
 from dagengine.data.golden import ConversationalGolden, Golden
-from dagengine.execution.flow import (
+from dagengine.execution.cases_and_rows import (
     Caller,
     CallSource,
     CaseSource,
@@ -36,16 +36,16 @@ from dagengine.execution.node_run import Calls, GatewayAsk, judge_unit, question
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
+from dagengine.gateway.call_priorities import FIRST, Resting
 from dagengine.gateway.gateway import Asks
+from dagengine.gateway.otel_spans import NO_SPANS, NoSpans
 from dagengine.gateway.packs.packing import Ahead, Packing, Participant
-from dagengine.gateway.tracing import NO_SPANS, NoSpans
-from dagengine.gateway.waiting import FIRST, Resting
 from dagengine.graph.graph import nothing_to_judge
-from dagengine.graph.values import NodeValue
+from dagengine.graph.node_values import NodeValue
 from dagengine.question import Judge, display_name
 from dagengine.redaction import public_text
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
-from dagengine.semantics.grading import Took
+from dagengine.semantics.case_scoring import Took
 from dagengine.semantics.path_odds import with_odds
 from dagengine.semantics.scheduler import CaseState
 from dagengine.semantics.speculation import ahead, bringing, deciding_units

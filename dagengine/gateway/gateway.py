@@ -13,12 +13,15 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.gateway.answering import secrets_of
 from dagengine.gateway.budget import Account, Budget, Ledger
-from dagengine.gateway.limiter import JudgeLimiter, Lease, Limiter
+from dagengine.gateway.call_priorities import Resting, Urgency, Waits, merge_waits
+from dagengine.gateway.deadlines import secrets_of
+from dagengine.gateway.otel_spans import NO_SPANS, NoSpans
 from dagengine.gateway.packs.packing import Pause
 from dagengine.gateway.packs.prompt_cache import sticky_places
-from dagengine.gateway.pipeline import (
+from dagengine.gateway.rate_limiter import JudgeLimiter, Lease, Limiter
+from dagengine.gateway.request import JudgeState, Request
+from dagengine.gateway.retry_pipeline import (
     Attempts,
     Limited,
     Once,
@@ -28,10 +31,7 @@ from dagengine.gateway.pipeline import (
     Sink,
     Stored,
 )
-from dagengine.gateway.request import JudgeState, Request
-from dagengine.gateway.tracing import NO_SPANS, NoSpans
-from dagengine.gateway.waiting import Resting, Urgency, Waits, merge_waits
-from dagengine.gateway.window.whole_prompts import WholePrompts
+from dagengine.gateway.window.truncated_prompts import WholePrompts
 from dagengine.limits import CHANGEABLE
 from dagengine.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.limits import Limits as Limits
@@ -47,8 +47,8 @@ from dagengine.question import (
 )
 from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
-from dagengine.store.answers import Answers, OpenStore
-from dagengine.store.file import key_of, short_key
+from dagengine.store.answer_journal import Answers, OpenStore
+from dagengine.store.database import key_of, short_key
 from dagengine.system.threads import EventLoop
 
 T = TypeVar("T", bound=BaseModel)

@@ -27,7 +27,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.gateway import Asks, Gateway
 from dagengine.gateway.packs.packing import Participant
 from dagengine.gateway.request import Request
-from dagengine.graph.node_at_work import Change, node_at_work, working_for
+from dagengine.graph.current_node import Change, node_at_work, working_for
 from dagengine.question import NO_USAGE, Answer, Judge
 from dagengine.system.threads import LoopCall
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagengine.gateway.budget import Entry, Estimates
-from dagengine.gateway.limiter import Call, JudgeLimiter
+from dagengine.gateway.call_priorities import Urgency
 from dagengine.gateway.packs.packing import Participant, Pause
 from dagengine.gateway.packs.prompt_cache import StickyPlaces
-from dagengine.gateway.waiting import Urgency
-from dagengine.gateway.window.whole_prompts import WholePrompts
+from dagengine.gateway.rate_limiter import Call, JudgeLimiter
+from dagengine.gateway.window.truncated_prompts import WholePrompts
 from dagengine.question import NO_FACTS, Judge, Question, ServerFacts
 from dagengine.results import JudgeCall
 from dagengine.results.prices import Price
@@ -35,7 +35,7 @@ class JudgeState:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One question to one judge: the context of all stages of the gateway (see `pipeline`).
+    """One question to one judge: the context of all stages of the gateway (see `retry_pipeline`).
 
     Whoever asks gives the first four. The gateway adds the next four, from `state` to `pause`. The
     stages note the rest.

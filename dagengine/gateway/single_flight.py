@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import anyio
 
 from dagengine.errors import DagengineError, JudgeError
-from dagengine.gateway.waiting import Urgency
+from dagengine.gateway.call_priorities import Urgency
 
 V = TypeVar("V")
 

@@ -1,9 +1,10 @@
 """The nodes that graphs are built from: what they read and where their verdicts lead."""
 
+from dagengine.graph.examples_and_quotes import Example
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judging import Example
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     CodeNode,
@@ -13,7 +14,6 @@ from dagengine.graph.nodes import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.unknown import answer_absent
 
 __all__ = [

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from dagengine.graph.list_nodes import MapNode, VerdictListNode, number_items
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.node_values import Given, NodeValue
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
-from dagengine.graph.values import Given, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_type
 from dagengine.prompts.evidence import Evidence, evidence_of
 from dagengine.prompts.instructions import judgement_instructions, messages_for, task_instructions

@@ -11,9 +11,9 @@ import networkx as nx
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, Problem
-from dagengine.graph.arguments import as_nodes
+from dagengine.graph.argument_checks import as_nodes
 from dagengine.graph.node import BaseNode
-from dagengine.results.passing import Combine
+from dagengine.results.pass_rules import Combine
 from dagengine.test_case import CASE_TYPES, LLMTestCase, TestCase, Turn, read_field
 from dagengine.unknown import Answering
 

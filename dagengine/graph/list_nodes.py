@@ -12,19 +12,19 @@ from typing import Any, Literal, TypeVar, Unpack, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.graph.arguments import answer_kind, as_nodes, fields_listed, of_kind, text
+from dagengine.graph.argument_checks import answer_kind, as_nodes, fields_listed, of_kind, text
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_settings import JudgingSettings, ListSettings, takes
+from dagengine.graph.node_values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.graph.nodes import JudgingNode, verdict_of
-from dagengine.graph.settings import JudgingSettings, ListSettings, takes
-from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
-from dagengine.prompts.echo import fence_check
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of, field_of, numbered_name
 from dagengine.prompts.instructions import (
     judgement_instructions,
     list_instructions,
     task_instructions,
 )
+from dagengine.prompts.prompt_echo import fence_check
 from dagengine.prompts.quotes import Quote, QuoteCheck, judgements_in, quoted_type
 from dagengine.question import DEFAULT_OPTIONS, Answer, Odds, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, Span, ToolCall, field_name

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.graph.arguments import (
+from dagengine.graph.argument_checks import (
     as_callable,
     as_nodes,
     field_paths,
@@ -18,7 +18,7 @@ from dagengine.graph.arguments import (
     text_or_none,
     verdict_targets,
 )
-from dagengine.graph.judging import (
+from dagengine.graph.examples_and_quotes import (
     DECIDED_STEP,
     Example,
     Quotes,
@@ -28,7 +28,7 @@ from dagengine.graph.judging import (
     sources_in_words,
     verdict_in,
 )
-from dagengine.graph.values import Ask, Given, NodeValue, Panel, QuestionCount, Work
+from dagengine.graph.node_values import Ask, Given, NodeValue, Panel, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import PromptTemplate, messages_for, with_bounds, with_examples

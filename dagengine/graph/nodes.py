@@ -18,18 +18,22 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeVar, Unpack
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnparseableError
-from dagengine.graph.arguments import answer_kind, of_kind, text, verdict_target
+from dagengine.graph.argument_checks import answer_kind, of_kind, text, verdict_target
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode, BaseNode, Branch
-from dagengine.graph.settings import AskingSettings, JudgingSettings, NodeSettings, takes
-from dagengine.graph.values import Ask, Given, Judgement, NodeValue
+from dagengine.graph.node_settings import AskingSettings, JudgingSettings, NodeSettings, takes
+from dagengine.graph.node_values import Ask, Given, Judgement, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_of, output_type
-from dagengine.prompts.echo import fence_check
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
-from dagengine.prompts.probabilities.logprobs import expected_score, mean_rating, stated_probability
-from dagengine.prompts.probabilities.masses import sure_of
+from dagengine.prompts.probabilities.answer_tokens import value_span
+from dagengine.prompts.probabilities.options import sure_of
 from dagengine.prompts.probabilities.scales import GivenScale, scale_of
-from dagengine.prompts.probabilities.tokens import value_span
+from dagengine.prompts.probabilities.weighted_scores import (
+    expected_score,
+    mean_rating,
+    stated_probability,
+)
+from dagengine.prompts.prompt_echo import fence_check
 from dagengine.prompts.quotes import Quote
 from dagengine.question import (
     DEFAULT_OPTIONS,

@@ -20,30 +20,30 @@ from typing import Any, NamedTuple
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
+from dagengine.improvement.candidates import with_escalation
 from dagengine.improvement.experiment import dependent_groups, reader_of
-from dagengine.improvement.rungs import with_escalation
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.record.run import load_run
+from dagengine.record.reader import load_run
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
-from dagengine.reliability.labels import Vote, labels_for, left_out, sources_of
+from dagengine.reliability.human_labels import Vote, labels_for, left_out, sources_of
 from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.observed_runs import Run, clusters, runs_of
 from dagengine.reliability.repetition import a_repeat
-from dagengine.reliability.runs import Run, clusters, runs_of
-from dagengine.reliability.statistics.comparisons import (
+from dagengine.reliability.statistics.paired_comparisons import (
     Comparison,
     compare_repeated,
     is_gain,
     prove_more_often,
 )
-from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, mean_of
+from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap, mean_of
 from dagengine.reliability.statistics.sums import mean, mean_score, numpy
-from dagengine.reliability.verdict_files import Collected
+from dagengine.reliability.verdict_cases import Collected
 from dagengine.results import OutcomeKind
 from dagengine.results.prices import find_price
 from dagengine.store import Store
-from dagengine.system.terminal import counted
+from dagengine.system.terminal_text import counted
 from dagengine.test_case import TestCase, read_field
-from dagengine.voting.panels import Escalation
+from dagengine.voting.votes_and_juries import Escalation
 
 NEVER, UNKNOWN = -math.inf, -sys.float_info.max
 """The threshold of the small judge alone, and the confidence of a verdict without one."""

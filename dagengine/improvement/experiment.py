@@ -13,16 +13,16 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagengine.data.case_numbers import read_digest
+from dagengine.data.case_lookup import read_digest
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card.label_agreement import Reader, vote_reader
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import Labels
+from dagengine.reliability.human_labels import Labels
+from dagengine.reliability.observed_runs import Run, runs_of
 from dagengine.reliability.repetition import Experiment
-from dagengine.reliability.runs import Run, runs_of
-from dagengine.reliability.statistics.comparisons import Comparison, compare_repeated
-from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, clusters_of
+from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_repeated
+from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap, clusters_of
 from dagengine.reliability.statistics.sums import Groups, mean, numpy
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
 from dagengine.test_case import TestCase

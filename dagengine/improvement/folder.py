@@ -15,15 +15,15 @@ from pydantic_core import to_jsonable_python
 
 from dagengine.errors import DagengineError, InputError, MissingExtraError, require_format
 from dagengine.evaluation import a_evaluate
-from dagengine.improvement import findings
-from dagengine.improvement.findings import FORMAT, Candidate, Improvement
-from dagengine.improvement.patching import patch, program
+from dagengine.improvement import improvement_report
+from dagengine.improvement.improvement_report import FORMAT, Candidate, Improvement
+from dagengine.improvement.source_patch import patch, program
 from dagengine.loading import TREE, Target, split_target
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.reliability.statistics.intervals import Interval
+from dagengine.reliability.statistics.resampling import Interval
 from dagengine.report.pictures.drawing import draw
-from dagengine.results.html import document
-from dagengine.system.regular_files import is_there, read_whole, remove, write_whole
+from dagengine.results.html_tables import document
+from dagengine.system.safe_files import is_there, read_whole, remove, write_whole
 from dagengine.test_case import TestCase
 from dagengine.trees import document_of, text_of
 
@@ -88,8 +88,8 @@ class PatchFolder:
             {
                 "format": FORMAT,
                 "sealed_part": {"sha256": result.split.sha256, "looks": looks},
-                "headline": findings.headline(result),
-                "next": findings.step(result, hint),
+                "headline": improvement_report.headline(result),
+                "next": improvement_report.step(result, hint),
                 **to_jsonable_python(record, fallback=str),
             }
         )
@@ -165,7 +165,8 @@ def page(result: Improvement, left: str | None, pictures: Mapping[str, str]) -> 
     return document(
         Path(__file__).with_name("improve.html"),
         {"at": lambda share: f"{50 + 48 * max(-1.0, min(1.0, share / half)):.2f}%"},
-        result=result, findings=findings, left=left, pictures=pictures, half=half, ends=_ends,
+        result=result, left=left, pictures=pictures, half=half, ends=_ends,
+        findings=improvement_report,
     )  # fmt: skip
 
 

@@ -15,12 +15,12 @@ from dagengine.evaluation import a_evaluate
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.rewriting import SpecMetric
-from dagengine.improvement.findings import word_changes
+from dagengine.improvement.improvement_report import word_changes
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Options
 from dagengine.results import OutcomeKind, Totals
 from dagengine.test_case import LLMTestCase
-from dagengine.voting.wrappers import halves
+from dagengine.voting.metric_rewrites import halves
 
 MOST_WORDS = 30
 """Words that an edit may add or remove, together."""

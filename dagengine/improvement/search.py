@@ -14,17 +14,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
 
-from dagengine.argument_names import check_names, names_of
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
-from dagengine.improvement.experiment import LEVEL, Judged, LabelledExperiment, joint_p
-from dagengine.improvement.findings import Candidate, Improvement, Rung, Sealed, points
-from dagengine.improvement.naming import Faults, NodeBlame
-from dagengine.improvement.planning import Search, changeable
-from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
-from dagengine.improvement.rungs import (
+from dagengine.improvement.candidates import (
     VOTES,
     Proposal,
     asking_node,
@@ -33,16 +27,22 @@ from dagengine.improvement.rungs import (
     fitted_score,
     fitted_threshold,
 )
+from dagengine.improvement.experiment import LEVEL, Judged, LabelledExperiment, joint_p
+from dagengine.improvement.faulty_node import Faults, NodeBlame
+from dagengine.improvement.improvement_report import Candidate, Improvement, Rung, Sealed, points
+from dagengine.improvement.rewriters import ONE, JudgeRewriter, Rewriter, Task, WrongCase, complaint
+from dagengine.improvement.search_plan import Search, changeable
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import metric_hash
-from dagengine.reliability.statistics.comparisons import Comparison, cases_needed
-from dagengine.reliability.statistics.confusion import label_ceiling
+from dagengine.reliability.human_labels import metric_hash
+from dagengine.reliability.statistics.accuracy_and_kappa import label_ceiling
+from dagengine.reliability.statistics.paired_comparisons import Comparison, cases_needed
 from dagengine.reliability.statistics.sums import mean_score
-from dagengine.store.answers import as_store
-from dagengine.system.terminal import counted
+from dagengine.store.answer_journal import as_store
+from dagengine.system.terminal_text import counted
 from dagengine.test_case import case_label, read_field
-from dagengine.voting.wrappers import can_split, pair_at
+from dagengine.unknown_arguments import check_names, names_of
+from dagengine.voting.metric_rewrites import can_split, pair_at
 
 FREE = 0.2
 """The share of the error that is spent on the rungs that ask nothing."""

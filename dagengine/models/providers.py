@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dagengine.argument_names import check_names
 from dagengine.errors import InputError
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 from dagengine.unknown import Answering
+from dagengine.unknown_arguments import check_names
 
 
 def _million(per_token: float | None) -> str:

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema
 
-from dagengine.prompts.bounds import Usually
+from dagengine.prompts.answer_bounds import Usually
 from dagengine.prompts.evidence import as_text
 from dagengine.prompts.quotes import QuoteMode, quoted_type
 
@@ -59,7 +59,7 @@ class _Output(_Strict):
     model_config = ConfigDict(title="Output")
 
 
-# These lengths are in the keys of stored answers; `bounds` says what is sent in their place.
+# These lengths are in the keys of stored answers; `answer_bounds` says what is sent in their place.
 Reason = Annotated[str, Usually(2_000)]
 
 

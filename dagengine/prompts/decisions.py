@@ -1,10 +1,10 @@
 """Questions in the form of decision models: a state, and one typed question about it.
 
 The two messages of such a question are the state as JSON, then the question as JSON. They are the
-canonical wire form of the two servers that there are (`judges.deciding.forms`). So key, store and
-replay know them as any other question. The state is a function of the case alone, so that all
-questions about one case may travel in one request. Whatever else a question reads is in the
-question itself.
+canonical wire form of the two servers that there are (`judges.deciding.decision_protocols`). So
+key, store and replay know them as any other question. The state is a function of the case alone, so
+that all questions about one case may travel in one request. Whatever else a question reads is in
+the question itself.
 
     [{"role": "user", "content": '{"input":"…","actual_output":"…"}'},
      {"role": "system", "content": '{"type":"predicate","instructions":"…"}'}]
@@ -34,14 +34,8 @@ from dagengine.question import (
     Options,
     Question,
 )
-from dagengine.system.terminal import text_if
-from dagengine.test_case import (
-    ArenaTestCase,
-    ConversationalTestCase,
-    LLMTestCase,
-    TestCase,
-    Turn,
-)
+from dagengine.system.terminal_text import text_if
+from dagengine.test_case import ArenaTestCase, ConversationalTestCase, LLMTestCase, TestCase, Turn
 
 T = TypeVar("T", bound=BaseModel)
 Shows = Literal["case", "reads"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dagengine.prompts.bounds import bounds_in_words
+from dagengine.prompts.answer_bounds import bounds_in_words
 from dagengine.prompts.evidence import _JSON, BETWEEN, Evidence, fence, field_of, split_evidence
 from dagengine.question import Message, Options, Question
 

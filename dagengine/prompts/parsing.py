@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar, cast, get_origin
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import DoubtfulAnswerError, UnparseableError
+from dagengine.prompts.answer_bounds import without_bounds
 from dagengine.prompts.answer_types import VerdictList, items_by_key
-from dagengine.prompts.bounds import without_bounds
-from dagengine.prompts.json_values import (
+from dagengine.prompts.json_in_text import (
     DoubledKeyError,
     lists_in,
     numbered_objects,
@@ -23,7 +23,7 @@ from dagengine.prompts.json_values import (
     require_single_keys,
     shallow_value,
 )
-from dagengine.prompts.thoughts import is_thinking, without_thoughts
+from dagengine.prompts.thinking import is_thinking, without_thoughts
 from dagengine.question import Answer, Question, schema_of
 from dagengine.system.threads import in_daemon_thread
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from dagengine.prompts.evidence import Evidence
 from dagengine.question import LocatingParser, Parser, Span
-from dagengine.system.terminal import text_if
+from dagengine.system.terminal_text import text_if
 
 QuoteMode = Literal["required", "if_any"]
 """Whether every verdict needs a quote (or says what the material lacks), or may do without."""

@@ -15,20 +15,20 @@ from typing import Any
 from pydantic_core import PydanticSerializationError
 
 from dagengine.data.json_lines import LinesInOrder, beside
-from dagengine.data.result_rows import RowWriter
+from dagengine.data.result_files import RowWriter
 from dagengine.errors import InputError
-from dagengine.record.columns import COLUMNS, ColumnsWriter, columns_in
-from dagengine.record.costs import times_of
-from dagengine.record.definition import spending_of_judges
-from dagengine.record.hiding import Hiding
-from dagengine.record.run_conditions import Costs, Figures
-from dagengine.record.values import CountsRecord, DataRecord, Exit, Manifest, TotalsRecord
+from dagengine.record.case_costs import times_of
+from dagengine.record.hidden_fields import Hiding
+from dagengine.record.parquet_columns import COLUMNS, ColumnsWriter, columns_in
+from dagengine.record.run_fail_if import Costs, Figures
+from dagengine.record.run_json import spending_of_judges
+from dagengine.record.run_json_types import CountsRecord, DataRecord, Exit, Manifest, TotalsRecord
 from dagengine.redaction import clip_text, public_text
 from dagengine.results import CaseResult, Spent, Totals
-from dagengine.results.rows import FORMAT
+from dagengine.results.metric_results import FORMAT
 from dagengine.results.summary import Summing
 from dagengine.system.file_locks import one_writer
-from dagengine.system.regular_files import is_there, remove, write_whole
+from dagengine.system.safe_files import is_there, remove, write_whole
 
 MANIFEST, ROWS, CASES, TIMES = "run.json", "results.jsonl", "cases.jsonl", "times.jsonl"
 SUMMARY = "summary.json"

@@ -14,10 +14,11 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.plan import NONE, Unit, compile_metrics
+from dagengine.compiler.execution_plan import NONE, Unit, compile_metrics
+from dagengine.graph.current_node import asking_nobody
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.node import BaseNode
-from dagengine.graph.node_at_work import asking_nobody
+from dagengine.graph.node_values import Given, Judgement, NodeValue
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     CodeNode,
@@ -25,7 +26,6 @@ from dagengine.graph.nodes import (
     NonBinaryJudgementNode,
     RatingNode,
 )
-from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.results import MetricResult, Verdict
 from dagengine.semantics.scheduler import CaseState
 from dagengine.test_case import TestCase, read_field

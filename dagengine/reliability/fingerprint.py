@@ -6,11 +6,11 @@ import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.compiler.definitions import definitions, digest
-from dagengine.compiler.plan import compile_metrics
+from dagengine.compiler.execution_plan import compile_metrics
+from dagengine.compiler.metric_hashes import definitions, digest
 from dagengine.graph.graph import Metric
 from dagengine.question import judge_name
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 from dagengine.test_case import TestCase
 
 

@@ -8,10 +8,10 @@ from itertools import chain, repeat
 from operator import attrgetter
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.agreement import krippendorff_alpha
+from dagengine.reliability.statistics.accuracy_and_kappa import krippendorff_alpha
 from dagengine.reliability.statistics.sums import mean_score
 from dagengine.results import CaseResult, Step
-from dagengine.voting.panels import Vote, leading
+from dagengine.voting.votes_and_juries import Vote, leading
 
 Table = Sequence[Sequence[Vote | None]]
 

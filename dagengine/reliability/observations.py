@@ -13,13 +13,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from dagengine.data.case_numbers import Places, named_cells
+from dagengine.data.case_lookup import Places, named_cells
 from dagengine.data.readers import Record, table_of
 from dagengine.errors import InputError
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_in_text import shallow_value
 from dagengine.results import OutcomeKind, Totals, Verdict
-from dagengine.system.regular_files import new_file
-from dagengine.system.terminal import counted
+from dagengine.system.safe_files import new_file
+from dagengine.system.terminal_text import counted
 from dagengine.test_case import TestCase
 
 Vote = str | bool | int | float

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
+from dagengine.graph.current_node import asking_with
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import BaseNode
-from dagengine.graph.node_at_work import asking_with
+from dagengine.graph.node_values import Ask, Given, NodeValue, Work
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     DecisionNode,
@@ -22,7 +23,6 @@ from dagengine.graph.nodes import (
     TaskNode,
 )
 from dagengine.graph.rewriting import Change
-from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.prompts.instructions import PromptTemplate
 from dagengine.prompts.probabilities.scales import scale_of
 from dagengine.question import REPETITIONS, Answer, Options, Question

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from dagengine.compiler.plan import NONE, Plan, compile_metrics
+from dagengine.compiler.execution_plan import NONE, Plan, compile_metrics
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
-from dagengine.execution.flow import JudgedCase, RunObserver
+from dagengine.execution.cases_and_rows import JudgedCase, RunObserver
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
+from dagengine.graph.examples_and_quotes import Quotes
 from dagengine.graph.graph import Metric
-from dagengine.graph.judging import Quotes
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import FieldNode

@@ -19,15 +19,15 @@ from itertools import chain
 import anyio
 import networkx as nx
 
-from dagengine.compiler.plan import Plan, Unit
-from dagengine.execution.flow import JudgedCase
+from dagengine.compiler.execution_plan import Plan, Unit
+from dagengine.execution.cases_and_rows import JudgedCase
 from dagengine.execution.node_run import read_inputs, together
 from dagengine.graph.graph import Metric
-from dagengine.graph.values import NodeValue
+from dagengine.graph.node_values import NodeValue
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.perturbations import later
 from dagengine.results import Failure, Step
-from dagengine.semantics.grading import step_of
+from dagengine.semantics.case_scoring import step_of
 from dagengine.semantics.scheduler import CaseState
 
 _ANSWERS = 2

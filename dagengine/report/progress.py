@@ -16,9 +16,9 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple, Protocol
 
-from dagengine.compiler.plan import Plan
+from dagengine.compiler.execution_plan import Plan
 from dagengine.results import CaseResult, Totals, Waiting
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 
 # Seconds between two looks at the numbers: on a terminal or in a notebook, and in a log.
 _SHOWN, _LOGGED = 0.25, 60.0

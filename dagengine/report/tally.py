@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from dagengine.prompts.probabilities.masses import MassCount
-from dagengine.report.pictures.graphs import Contest, item_verdicts
+from dagengine.prompts.probabilities.options import MassCount
+from dagengine.report.pictures.metric_graph import Contest, item_verdicts
+from dagengine.results.metric_results import CaseResult, MetricResult
 from dagengine.results.outcomes import OutcomeKind
-from dagengine.results.passing import State
-from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.pass_rules import State
 from dagengine.results.summary import EndCounts, Summing, Worst
 
 Place = str | tuple[str, Any]

@@ -1,6 +1,7 @@
 """What a run leaves behind, added up and shown."""
 
-from dagengine.results.evaluation import EvaluationResult, Saves
+from dagengine.results.evaluation_result import EvaluationResult, Saves
+from dagengine.results.metric_results import CaseResult, MetricResult, PathChance, ResultOdds
 from dagengine.results.outcomes import (
     Failure,
     JudgeCall,
@@ -12,10 +13,9 @@ from dagengine.results.outcomes import (
     shorten,
     step_output,
 )
-from dagengine.results.passing import Points
-from dagengine.results.rows import CaseResult, MetricResult, PathChance, ResultOdds
+from dagengine.results.pass_rules import Points
 from dagengine.results.summary import Mean, MetricSummary, PointsSummary, Share, Summary
-from dagengine.results.totals import Attempt, Spent, Totals, Waiting
+from dagengine.results.usage_totals import Attempt, Spent, Totals, Waiting
 from dagengine.unknown import answer_absent
 
 __all__ = [

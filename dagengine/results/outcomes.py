@@ -17,7 +17,7 @@ from dagengine.prompts.evidence import as_data
 from dagengine.prompts.quotes import Quote
 from dagengine.question import NO_USAGE, Odds, Usage
 from dagengine.system.frozen import quick_init
-from dagengine.system.terminal import counted
+from dagengine.system.terminal_text import counted
 from dagengine.test_case import TestCase, too_short
 
 Verdict = str | bool

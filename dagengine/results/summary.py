@@ -16,10 +16,10 @@ from itertools import accumulate
 from statistics import NormalDist
 from typing import Any, TypeVar
 
+from dagengine.results.metric_results import CaseResult, MetricResult, unknown_metric
 from dagengine.results.outcomes import ESCALATED, KEPT, OutcomeKind
-from dagengine.results.passing import End, Points
-from dagengine.results.rows import CaseResult, MetricResult, unknown_metric
-from dagengine.system.terminal import counted
+from dagengine.results.pass_rules import End, Points
+from dagengine.system.terminal_text import counted
 
 V = TypeVar("V", int, float)
 BINS = 11

@@ -19,14 +19,14 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.compiler.plan import NONE, Plan, Unit
+from dagengine.compiler.execution_plan import NONE, Plan, Unit
 from dagengine.graph.node import BaseNode
-from dagengine.graph.values import Judgement, NodeValue
-from dagengine.prompts.probabilities.masses import unknown_of
+from dagengine.graph.node_values import Judgement, NodeValue
+from dagengine.prompts.probabilities.options import unknown_of
 from dagengine.results import Failure, MetricResult, OutcomeKind
-from dagengine.results.passing import passes
-from dagengine.results.rows import PathChance, ResultOdds
-from dagengine.semantics.grading import Values, item_odds
+from dagengine.results.metric_results import PathChance, ResultOdds
+from dagengine.results.pass_rules import passes
+from dagengine.semantics.case_scoring import Values, item_odds
 from dagengine.semantics.scheduler import CaseState
 
 MOST_PATHS = 2_000

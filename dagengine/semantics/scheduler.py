@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dagengine.compiler.plan import ALWAYS, NONE, Plan, PlanSlot, Unit, unfounded_slots
-from dagengine.graph.values import NodeValue
+from dagengine.compiler.execution_plan import ALWAYS, NONE, Plan, PlanSlot, Unit, unfounded_slots
+from dagengine.graph.node_values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
-from dagengine.semantics.grading import Took, failed_result, final_score, grade, metric_result
-from dagengine.semantics.precedence import Ruling, Walk
+from dagengine.semantics.case_scoring import Took, failed_result, final_score, grade, metric_result
+from dagengine.semantics.failure_precedence import Ruling, Walk
 
 _UNKNOWN, _LIVE, _DEAD = 0, 1, 2  # the liveness of a slot
 _NEW, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3  # the state of a unit

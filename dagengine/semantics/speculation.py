@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import networkx as nx
 
-from dagengine.compiler.plan import ALWAYS, Plan, Unit
+from dagengine.compiler.execution_plan import ALWAYS, Plan, Unit
 from dagengine.graph.node import AskingNode
 from dagengine.question import Judge
 from dagengine.semantics.scheduler import CaseState

@@ -29,9 +29,9 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.question import Answer, DurableNames, Judge, Question
-from dagengine.store.file import entry_of, key_of, revive
+from dagengine.store.database import entry_of, key_of, revive
 from dagengine.system.file_locks import available, hold_byte, lock, lock_whole, unlock
-from dagengine.system.regular_files import descriptor
+from dagengine.system.safe_files import descriptor
 
 T = TypeVar("T", bound=BaseModel)
 Ask = Callable[[], Awaitable[Answer[T]]]

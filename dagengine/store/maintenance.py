@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.store.file import (
+from dagengine.store.cache_misses import QuestionParts, question_parts
+from dagengine.store.database import (
     UNREADABLE,
     DamagedError,
     answer_fields,
@@ -23,7 +24,6 @@ from dagengine.store.file import (
     transaction,
     unpack,
 )
-from dagengine.store.notices import QuestionParts, question_parts
 
 _PATIENCE = 60.0
 _GROUPS = """SELECT judges.name, nodes.name, answers, first, last

@@ -2,8 +2,7 @@
 
 from dagengine.synthesis.generation import Goldens
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
-from dagengine.synthesis.synthesizer import Synthesizer
-from dagengine.synthesis.values import (
+from dagengine.synthesis.synthesis_types import (
     ContextConstructionConfig,
     Evolution,
     EvolutionConfig,
@@ -11,6 +10,7 @@ from dagengine.synthesis.values import (
     Report,
     StylingConfig,
 )
+from dagengine.synthesis.synthesizer import Synthesizer
 from dagengine.unknown import answer_absent
 
 __all__ = [

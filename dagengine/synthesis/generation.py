@@ -13,15 +13,15 @@ from typing import Any, Self
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
-from dagengine.estimate.counting import estimate
-from dagengine.estimate.estimates import Estimate
+from dagengine.estimate.estimate_types import Estimate
+from dagengine.estimate.estimator import estimate
 from dagengine.evaluation import write_page_or_warn
-from dagengine.execution.flow import OnRow
+from dagengine.execution.cases_and_rows import OnRow
 from dagengine.execution.local_executor import LocalExecutor
-from dagengine.record.definition import manifest_of
-from dagengine.record.values import DataRecord
+from dagengine.record.run_json import manifest_of
+from dagengine.record.run_json_types import DataRecord
 from dagengine.record.writer import RunWriter
-from dagengine.report.page.about import DRAFTS, DraftRecord
+from dagengine.report.page.run_facts import DRAFTS, DraftRecord
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.synthesis.generators import (
@@ -35,11 +35,11 @@ from dagengine.synthesis.generators import (
     duplicates,
     pair_case,
 )
-from dagengine.synthesis.likeness import ALIKE, NEAREST, GoldenTexts, TextPair
+from dagengine.synthesis.near_duplicates import ALIKE, NEAREST, GoldenTexts, TextPair
 from dagengine.synthesis.quotas import Filling
-from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
-from dagengine.system.regular_files import remove, write_whole
-from dagengine.system.terminal import plain
+from dagengine.synthesis.synthesis_types import Difficulty, Evolution, Report, Seed
+from dagengine.system.safe_files import remove, write_whole
+from dagengine.system.terminal_text import plain
 from dagengine.test_case import LLMTestCase
 
 DUPLICATE, UNNEEDED, UNWRITTEN = "near duplicate", "not needed", "not written"

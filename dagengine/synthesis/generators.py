@@ -17,14 +17,14 @@ from pydantic import BaseModel
 from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import NodeValue
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, FieldNode, TaskNode
-from dagengine.graph.values import NodeValue
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Options
-from dagengine.synthesis.likeness import ALIKE_WORDS, TextPair, words_in
-from dagengine.synthesis.values import Evolution, StylingConfig
+from dagengine.synthesis.near_duplicates import ALIKE_WORDS, TextPair, words_in
+from dagengine.synthesis.synthesis_types import Evolution, StylingConfig
 from dagengine.test_case import LLMTestCase
-from dagengine.voting.wrappers import answered_by
+from dagengine.voting.metric_rewrites import answered_by
 
 GOLDEN = "Golden"
 """The name of a generator's last node."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.synthesis.values import (
+from dagengine.synthesis.synthesis_types import (
     PLAIN,
     Difficulty,
     Evolution,
@@ -26,7 +26,7 @@ from dagengine.synthesis.values import (
     Seed,
     whole,
 )
-from dagengine.system.terminal import counted, few, text_if
+from dagengine.system.terminal_text import counted, few, text_if
 
 MOST = 20
 """Drafts that one question asks for at most."""

@@ -11,22 +11,21 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
-from dagengine.argument_names import check_names, names_of
-from dagengine.data.dataset_columns import save_rows
+from dagengine.data.dataset_files import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
-from dagengine.estimate.estimates import Estimate
+from dagengine.estimate.estimate_types import Estimate
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
-from dagengine.synthesis.contexts import Sources, document_sources, is_list_like, text_sources
 from dagengine.synthesis.generation import AnyGolden, Generation, Goldens, draft_case
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
-from dagengine.synthesis.likeness import ALIKE
+from dagengine.synthesis.near_duplicates import ALIKE
+from dagengine.synthesis.passages import Sources, document_sources, is_list_like, text_sources
 from dagengine.synthesis.quotas import MOST, Context, Filling, drafts_for, evenly, lists_for, up_to
-from dagengine.synthesis.values import (
+from dagengine.synthesis.synthesis_types import (
     ContextConstructionConfig,
     EvolutionConfig,
     Quota,
@@ -35,9 +34,10 @@ from dagengine.synthesis.values import (
     StylingConfig,
     whole,
 )
-from dagengine.system.terminal import text_if
+from dagengine.system.terminal_text import text_if
 from dagengine.test_case import LLMTestCase
 from dagengine.unknown import Answering
+from dagengine.unknown_arguments import check_names, names_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dagengine.errors import InputError
-from dagengine.system.regular_files import descriptor
+from dagengine.system.safe_files import descriptor
 
 try:
     import fcntl

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dagengine.errors import DagengineError
 from dagengine.evaluation import names_first, print_verbose
-from dagengine.execution.flow import OnRow
+from dagengine.execution.cases_and_rows import OnRow
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.gateway.inner_metrics import current_host

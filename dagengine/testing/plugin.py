@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dagengine.results import CaseResult
     from dagengine.testing.report_order import Buffer
     from dagengine.testing.session import Evaluations
-    from dagengine.testing.workers import Workers
+    from dagengine.testing.xdist_workers import Workers
 
 
 _WORKERS: pytest.StashKey[Workers] = pytest.StashKey()
@@ -95,7 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     if any(map(config.getoption, ("evals_min", "evals_baseline", "evals_card"))):
         from dagengine.errors import DagengineError
-        from dagengine.testing.ending import check_options
+        from dagengine.testing.session_end import check_options
 
         try:
             check_options(config)
@@ -108,7 +108,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     _hold_folder(config)
     _running.append(session)
     if config.pluginmanager.has_plugin("dsession"):
-        from dagengine.testing.workers import Workers
+        from dagengine.testing.xdist_workers import Workers
 
         config.stash[_WORKERS] = Workers()
         config.pluginmanager.register(config.stash[_WORKERS], "dagengine workers")
@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("evals")]
     if marked:
         from dagengine.errors import InputError
-        from dagengine.testing.marks import Mark
+        from dagengine.testing.repeat_votes import Mark
 
         try:
             for item in marked:
@@ -145,7 +145,7 @@ def _hold_folder(config: pytest.Config) -> None:
 
     from dagengine.errors import InputError
     from dagengine.record.writer import MANIFEST, sole_writer
-    from dagengine.system.regular_files import require_own_folder
+    from dagengine.system.safe_files import require_own_folder
 
     lock = ExitStack()
     try:
@@ -301,22 +301,22 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     buffer, workers = config.stash.get(_BUFFER, None), config.stash.get(_WORKERS, None)
     if buffer is None and not (workers and workers.sent) and not _lacks_evaluations(session):
         return
-    from dagengine.testing import ending
-    from dagengine.testing.workers import KEY, Workers
+    from dagengine.testing import session_end
+    from dagengine.testing.xdist_workers import KEY, Workers
 
     if buffer is None:
-        outcome = ending.end_of_workers(config, workers or Workers())
+        outcome = session_end.end_of_workers(config, workers or Workers())
     else:
         evaluations = buffer.evaluations
         evaluations.close()
         left_out = evaluations.is_cut or config.stash.get(_DESELECTED, False)
-        whole = ending.is_whole(session, left_out)
+        whole = session_end.is_whole(session, left_out)
         output = getattr(config, "workeroutput", None)
         if output is not None:
             output[KEY] = evaluations.pack(is_whole=whole)
             return
         summary, files, run = evaluations.summary, evaluations.files, evaluations.run
-        outcome = ending.end(config, summary, files, run, is_whole=whole)
+        outcome = session_end.end(config, summary, files, run, is_whole=whole)
     config.stash[_LINES] = outcome.lines
     outcome.report(config)
     if outcome.failing and session.exitstatus == pytest.ExitCode.OK:
@@ -381,7 +381,7 @@ def dagengine_case() -> Callable[..., CaseResult]:
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """The name of a test case, or of a golden."""
     if type(val).__module__ in ("dagengine.test_case", "dagengine.data.golden"):
-        from dagengine.system.terminal import plain
+        from dagengine.system.terminal_text import plain
 
         name: str | None = getattr(val, "name", None)
         # What a terminal or the environment of a process cannot hold is escaped.

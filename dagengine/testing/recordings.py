@@ -24,22 +24,17 @@ from typing import Any, Literal
 import pytest
 
 from dagengine.data.json_lines import line_of
-from dagengine.errors import (
-    InputError,
-    JudgeFailure,
-    RecordingMissError,
-    did_you_mean,
-)
+from dagengine.errors import InputError, JudgeFailure, RecordingMissError, did_you_mean
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
 from dagengine.gateway.request import Request
 from dagengine.prompts.instructions import parts_of
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_in_text import shallow_value
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import forms_of, secrets_of_environment
-from dagengine.store.file import entry_of, failure_entry, failure_of, key_of, revive
+from dagengine.store.database import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.system.file_locks import one_writer
-from dagengine.system.regular_files import is_there, read_whole, write_whole
-from dagengine.system.terminal import free_name, text_if
+from dagengine.system.safe_files import is_there, read_whole, write_whole
+from dagengine.system.terminal_text import free_name, text_if
 
 FOLDER = "recordings"
 Mode = Literal["live", "record", "refresh", "replay"]

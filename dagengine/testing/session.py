@@ -29,34 +29,27 @@ import anyio
 import pytest
 
 from dagengine.evaluation import print_verbose
-from dagengine.execution.flow import OnRow
+from dagengine.execution.cases_and_rows import OnRow
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
-from dagengine.gateway.pipeline import Sink
+from dagengine.gateway.retry_pipeline import Sink
 from dagengine.judges import open_judges
 from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.question import Judge, durable_identity
 from dagengine.results import Attempt, CaseResult, Spent, Waiting
-from dagengine.store.answers import Store, as_store
+from dagengine.store.answer_journal import Store, as_store
 from dagengine.system.threads import LoopThread
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.deferral import FixtureGuard, Held, frames_between, traceback_of, wait_for
-from dagengine.testing.marks import SAMPLES, Mark, card_notes, may_change, vote
 from dagengine.testing.recordings import Recorder, TestFiles
+from dagengine.testing.repeat_votes import SAMPLES, Mark, card_notes, may_change, vote
 from dagengine.testing.session_summary import Gate, Summary, excuse
-from dagengine.testing.verdicts import (
-    Assertion,
-    EvaluationFailed,
-    Pending,
-    Verdict,
-    Votes,
-    message,
-)
-from dagengine.testing.workers import Sent
+from dagengine.testing.verdicts import Assertion, EvaluationFailed, Pending, Verdict, Votes, message
+from dagengine.testing.xdist_workers import Sent
 
 if TYPE_CHECKING:
-    from dagengine.testing.ending import SessionRun
+    from dagengine.testing.session_end import SessionRun
 
 
 # Lists of metrics that stay compiled; a test that builds its own again compiles again.
@@ -94,7 +87,7 @@ class Evaluations:
         self.files = TestFiles(config)
         self.run: SessionRun | None = None
         if config.getoption("evals_out"):  # few sessions need it, and it takes long to load
-            from dagengine.testing.ending import SessionRun
+            from dagengine.testing.session_end import SessionRun
 
             self.run = SessionRun()
         self._gates = list(map(Gate.read, config.getoption("evals_min") or ()))

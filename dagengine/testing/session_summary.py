@@ -14,8 +14,8 @@ from typing import TypeVar
 from dagengine.errors import InputError, did_you_mean
 from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.results.summary import Share
-from dagengine.results.totals import cost_line
-from dagengine.system.terminal import counted, few, one_line, text_if
+from dagengine.results.usage_totals import cost_line
+from dagengine.system.terminal_text import counted, few, one_line, text_if
 from dagengine.testing.verdicts import Verdict
 
 T = TypeVar("T")

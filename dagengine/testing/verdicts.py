@@ -10,14 +10,14 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Any, Literal
 
-from dagengine.compiler.plan import Plan, Unit
+from dagengine.compiler.execution_plan import Plan, Unit
 from dagengine.errors import RecordingMissError
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge, durable_identity
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import CaseResult, MetricResult, Step
-from dagengine.system.terminal import one_line, plain, text_if
+from dagengine.system.terminal_text import one_line, plain, text_if
 from dagengine.test_case import read_field
 
 Decision = Literal["failed", "passed", "unsure"]

@@ -14,7 +14,7 @@ from dagengine.data.strict_json import FlawError, read_marked
 from dagengine.errors import InputError, did_you_mean
 from dagengine.graph.node import BaseNode
 from dagengine.test_case import MultiTurnParams
-from dagengine.trees.form import (
+from dagengine.trees.schema import (
     KINDS,
     SCHEMA,
     Code,

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from dagengine.compiler.checks import check, require_no_errors
-from dagengine.compiler.definitions import definitions
-from dagengine.compiler.plan import compile_metrics
+from dagengine.compiler.execution_plan import compile_metrics
+from dagengine.compiler.metric_hashes import definitions
 from dagengine.errors import InputError
-from dagengine.graph.arguments import field_paths
+from dagengine.graph.argument_checks import field_paths
 from dagengine.graph.graph import Graph, Metric, MetricSpec
 from dagengine.graph.node import BaseNode, shorten
-from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import free_name
-from dagengine.trees.form import (
+from dagengine.system.safe_files import write_whole
+from dagengine.system.terminal_text import free_name
+from dagengine.trees.reading import Reader, metrics_of, read_document
+from dagengine.trees.schema import (
     KINDS,
     SCHEMA,
     Code,
@@ -28,7 +29,6 @@ from dagengine.trees.form import (
     parameters_of,
     write_value,
 )
-from dagengine.trees.reading import Reader, metrics_of, read_document
 
 # Arguments of nodes that are written as `then` and `children`, or twice.
 _EDGES = ("children", "then", "label")

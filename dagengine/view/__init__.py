@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dagengine.unknown import absent_names
 
 if TYPE_CHECKING:
-    from dagengine.view.runs import OpenRun as OpenRun
+    from dagengine.view.compared_runs import OpenRun as OpenRun
     from dagengine.view.server import Served as Served
     from dagengine.view.server import application as application
     from dagengine.view.server import open_runs as open_runs
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         return absent_names(__name__)(name)
     # Only the server needs the optional packages: a walk or a queue is imported without them.
-    home = "runs" if name == "OpenRun" else "server"
+    home = "compared_runs" if name == "OpenRun" else "server"
     return getattr(import_module(f"{__name__}.{home}"), name)
 
 

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.record.labels import LABELS, Label, LabelFile, Retraction
+from dagengine.record.label_file import LABELS, Label, LabelFile, Retraction
 from dagengine.results import OutcomeKind, Step
-from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, planned_cases, sample
-from dagengine.view.runs import OpenRun
-from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk, answer_in
+from dagengine.view.compared_runs import OpenRun
+from dagengine.view.label_queues import QUEUES, Queue, is_failed, is_unsure, planned_cases, sample
+from dagengine.view.next_question import WHOLE, Asked, Passed, Position, Said, Walk, answer_in
 
 NUMBER = re.compile("[0-9]{1,12}")
 """Number of a case, or another whole number in an address."""

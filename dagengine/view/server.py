@@ -24,15 +24,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dagengine.data.json_lines import finite
 from dagengine.errors import DagengineError, InputError, first_flaw
-from dagengine.prompts.json_values import shallow_value
+from dagengine.prompts.json_in_text import shallow_value
 from dagengine.record.writer import MANIFEST
-from dagengine.reliability.card.values import JudgeCard
+from dagengine.reliability.card.types import JudgeCard
 from dagengine.report.page.run_page import ROWS
 from dagengine.system.local_server import listening, server_of
+from dagengine.view.compared_runs import Comparisons, OpenRun, history, walks
+from dagengine.view.label_queues import Queue
 from dagengine.view.labelling import NUMBER, At, Labelling, MovedError
-from dagengine.view.large import IndexedRun, LargeRun
-from dagengine.view.queues import Queue
-from dagengine.view.runs import Comparisons, OpenRun, history, walks
+from dagengine.view.large_runs import IndexedRun, LargeRun
 
 _LONGEST = 64_000  # bytes of what a page may send
 _SEARCHED = 1000  # characters of a search

@@ -1,8 +1,7 @@
 """Other answers at nodes: votes, juries, escalation, other judges, questions merged and split."""
 
 from dagengine.unknown import answer_absent
-from dagengine.voting.panels import Curtailed, Rule, Sprt, StandardError
-from dagengine.voting.wrappers import (
+from dagengine.voting.metric_rewrites import (
     answered_by,
     escalated,
     exemplified,
@@ -11,6 +10,7 @@ from dagengine.voting.wrappers import (
     reworded,
     voted,
 )
+from dagengine.voting.votes_and_juries import Curtailed, Rule, Sprt, StandardError
 
 __all__ = [
     "Curtailed",

@@ -2,7 +2,7 @@
 
 Every metric has several series: the scores of all cases, of each stratum, and how often each path
 is taken. The first cases are the baseline. After it a sequence of evidence begins now and
-then, and each is compared with the baseline (see `sequences`). An alarm is
+then, and each is compared with the baseline (see `confidence_sequences`). An alarm is
 raised when one of them shows, at its share of the allowed false alarms, that both have no common
 mean. The shares of all sequences that will ever begin add up to `ALPHA`, so a healthy stream of any
 length has a false alarm with a probability of at most `ALPHA`.
@@ -28,8 +28,8 @@ from statistics import variance
 from typing import Any
 
 from dagengine.reliability.statistics.sums import mean_score, needs, present
-from dagengine.watch.sequences import Bettor, MeanBettor, Since
-from dagengine.watch.strata import JudgedTrace
+from dagengine.watch.confidence_sequences import Bettor, MeanBettor, Since
+from dagengine.watch.trace_sampling import JudgedTrace
 
 ALPHA = 0.05
 """The probability of a false alarm in a healthy stream, all series and all times together."""

@@ -16,22 +16,22 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.json_lines import complete_lines, index_of, value_of
-from dagengine.data.result_rows import read_rows, row_of
+from dagengine.data.result_files import read_rows, row_of
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
-from dagengine.prompts.json_values import shallow_value
-from dagengine.record.costs import index_in
-from dagengine.record.hiding import fields_in
-from dagengine.record.merging import spent_together
-from dagengine.record.run import load_run
-from dagengine.record.values import Manifest
+from dagengine.prompts.json_in_text import shallow_value
+from dagengine.record.case_costs import index_in
+from dagengine.record.hidden_fields import fields_in
+from dagengine.record.reader import load_run
+from dagengine.record.run_json_types import Manifest
+from dagengine.record.shard_merging import spent_together
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter
 from dagengine.results import CaseResult, Spent, Totals
-from dagengine.system.regular_files import is_there, open_to_read, read_whole, write_whole
+from dagengine.system.safe_files import is_there, open_to_read, read_whole, write_whole
 from dagengine.test_case import LLMTestCase
-from dagengine.traces.records import DAMAGES
-from dagengine.watch.causes import ScoreChange
-from dagengine.watch.strata import JudgedTrace
+from dagengine.traces.formats import DAMAGES
+from dagengine.watch.alarm_causes import ScoreChange
+from dagengine.watch.trace_sampling import JudgedTrace
 
 T = TypeVar("T")
 SPENT = "spent.json"

@@ -17,16 +17,16 @@ import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeSetupError, ProviderError, UnparseableError
-from dagengine.judges.batches.collecting import Batches, BatchJournal, BatchLimits, Entry
+from dagengine.judges.batches.batch_jobs import Batches, BatchJournal, BatchLimits, Entry
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
-from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import completion_in, message_usage, prompt_of, wire_type
 from dagengine.judges.wire.connection import libraries
-from dagengine.judges.wire.dialects.failures import parse_body, response_error
-from dagengine.judges.wire.replies import read_reply
+from dagengine.judges.wire.dialects.error_responses import parse_body, response_error
+from dagengine.judges.wire.refusals_and_loops import read_reply
 from dagengine.judges.wire.requests import Endpoint, endpoint_of, with_cache_mark
-from dagengine.judges.wire.servers import root_of
-from dagengine.prompts.bounds import bounds_of
+from dagengine.judges.wire.response_bodies import BodyReader
+from dagengine.judges.wire.server_facts import root_of
+from dagengine.prompts.answer_bounds import bounds_of
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Answer, Capabilities, Question
 from dagengine.redaction import (

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dagengine.errors import InputError, JudgeSetupError, ProviderError
-from dagengine.judges.batches.collecting import BatchApi, Batches, BatchJournal, BatchLimits, Entry
+from dagengine.judges.batches.batch_jobs import BatchApi, Batches, BatchJournal, BatchLimits, Entry
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import Provider
 from dagengine.judges.wire.completions import Completion, prompt_of, read_completion
 from dagengine.judges.wire.connection import Connection
-from dagengine.judges.wire.dialects.failures import parse_body, response_error
+from dagengine.judges.wire.dialects.error_responses import parse_body, response_error
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import NO_FACTS, Capabilities, Question, ServerFacts
-from dagengine.system.regular_files import is_there, open_to_read, write_whole
-from dagengine.system.terminal import counted
+from dagengine.system.safe_files import is_there, open_to_read, write_whole
+from dagengine.system.terminal_text import counted
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -36,20 +36,15 @@ from dagengine.errors import (
     UnsupportedError,
     did_you_mean,
 )
-from dagengine.judges.deciding.forms import FORMS, DecisionReply, Form, shares
+from dagengine.judges.deciding.decision_protocols import FORMS, DecisionReply, Form, shares
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge, EndpointSettings
-from dagengine.judges.wire.completions import (
-    Completion,
-    read_completion,
-    reply_text,
-    usage_of,
-)
+from dagengine.judges.wire.completions import Completion, read_completion, reply_text, usage_of
 from dagengine.judges.wire.connection import CHAT, Connection
-from dagengine.judges.wire.dialects.attempts import Attempt, ask_lawfully
-from dagengine.judges.wire.dialects.completion_shapes import with_system_in_front
-from dagengine.judges.wire.dialects.demands import Demands
-from dagengine.judges.wire.probabilities import alternatives
+from dagengine.judges.wire.dialects.fallback_attempts import Attempt, ask_lawfully
+from dagengine.judges.wire.dialects.feature_fallback import Demands
+from dagengine.judges.wire.dialects.response_shapes import with_system_in_front
+from dagengine.judges.wire.logprobs import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import (
     Asked,
@@ -63,16 +58,8 @@ from dagengine.prompts.decisions import (
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.parsing import valid_answer
-from dagengine.prompts.probabilities.masses import Masses
-from dagengine.question import (
-    NO_USAGE,
-    Answer,
-    Capabilities,
-    Judge,
-    Message,
-    Packs,
-    Question,
-)
+from dagengine.prompts.probabilities.options import Masses
+from dagengine.question import NO_USAGE, Answer, Capabilities, Judge, Message, Packs, Question
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
@@ -96,7 +83,7 @@ class DecisionJudge(EndpointJudge):
 
     `form` is the protocol. `decisions` is OpenAI's `POST /v1/decisions`; the key is OPENAI_API_KEY.
     `systemone` is `POST /v1/systemone` of TypeSafe, whose key is TYPESAFE_API_KEY, and of local
-    servers, which `base_url` names. See `judges.deciding.forms` for both and their sources.
+    servers, which `base_url` names. `judges.deciding.decision_protocols` has both, and the sources.
     `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as for `OpenAIJudge`.
 
     With `shows="case"`, it sees the texts of the case, including fields that a node does not read,

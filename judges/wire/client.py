@@ -19,13 +19,13 @@ import anyio.lowlevel
 
 from dagengine.errors import InputError, JudgeError, JudgeSetupError, ProviderError
 from dagengine.judges.identity import SharedJudge, digest_mark, durable_name
-from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import prompt_of
 from dagengine.judges.wire.connection import Connection
-from dagengine.judges.wire.dialects.demands import Hypotheses
-from dagengine.judges.wire.dialects.failures import of_response
+from dagengine.judges.wire.dialects.error_responses import of_response
+from dagengine.judges.wire.dialects.feature_fallback import Hypotheses
 from dagengine.judges.wire.requests import Endpoint, endpoint_of
-from dagengine.judges.wire.servers import forget_facts, is_provider, recent_facts, token_count
+from dagengine.judges.wire.response_bodies import BodyReader, valid_limit
+from dagengine.judges.wire.server_facts import forget_facts, is_provider, recent_facts, token_count
 from dagengine.question import NO_FACTS, Capabilities, Message, Question, ServerFacts
 from dagengine.redaction import (
     keep_log_public,

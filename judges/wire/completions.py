@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dagengine.errors import ProviderError, RefusedError
-from dagengine.judges.wire.dialects.completion_shapes import End, end_of, normalise, without_answer
-from dagengine.judges.wire.dialects.failures import complaint_in, unreadable
-from dagengine.prompts.bounds import Bounds, bounded_schema
-from dagengine.prompts.json_values import fields_of, shallow_value
+from dagengine.judges.wire.dialects.error_responses import complaint_in, unreadable
+from dagengine.judges.wire.dialects.response_shapes import End, end_of, normalise, without_answer
+from dagengine.prompts.answer_bounds import Bounds, bounded_schema
+from dagengine.prompts.json_in_text import fields_of, shallow_value
 from dagengine.prompts.parsing import complaint
-from dagengine.prompts.thoughts import are_unended
+from dagengine.prompts.thinking import are_unended
 from dagengine.question import NO_USAGE, Message, Usage, schema_of
 
 _HOSTED = (".api.openai.com", ".openai.azure.com")
@@ -159,7 +159,7 @@ class ReplyMessage(_Wire):
 # Plain data: as objects they would cost ten times the processor time of the call itself.
 @dataclass(slots=True)
 class Token:
-    """A token of the answer, without what might have stood there (see `probabilities`)."""
+    """A token of the answer, without what might have stood there (see `logprobs`)."""
 
     token: str
 

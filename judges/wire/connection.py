@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from dagengine.judges.wire.completions import Completion, read_completion
-from dagengine.judges.wire.dialects.demands import MODES
+from dagengine.judges.wire.dialects.feature_fallback import MODES
 from dagengine.judges.wire.requests import Body, RequestForm, follow_redirects
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Question

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeSetupError, ProviderError
-from dagengine.judges.wire.dialects.demands import Demands
+from dagengine.judges.wire.dialects.feature_fallback import Demands
 from dagengine.prompts.instructions import KEPT_CHARACTERS, shared_end
 from dagengine.prompts.parsing import without_surrogates
 from dagengine.question import Message, Question, Warmth

@@ -31,7 +31,6 @@ from openai._base_client import AsyncHttpxClientWrapper
 from openai._models import FinalRequestOptions
 
 from dagengine.errors import ProviderError
-from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_wire
 from dagengine.judges.wire.requests import (
     REDIRECTS,
     Body,
@@ -39,6 +38,7 @@ from dagengine.judges.wire.requests import (
     redirect_target,
     redirected_too_often,
 )
+from dagengine.judges.wire.response_bodies import ENCODINGS, SMALL, BodyReader, without_wire
 from dagengine.redaction import public_text
 
 ANOTHER_LOOP: Final = (

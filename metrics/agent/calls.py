@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.test_case import ToolCall

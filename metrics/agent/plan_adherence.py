@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.node_values import Given, Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import Extracted, ExtractionNode, the_list
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion
 from dagengine.metrics.common.prebuilt import MetricSettings, least_of, share
 from dagengine.metrics.common.turns import ConversationMetric, items_prompt, quoted

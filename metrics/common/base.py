@@ -12,26 +12,21 @@ from typing import Any, Self, TypeVar
 import anyio
 import sniffio
 
-from dagengine.argument_names import check_names
-from dagengine.errors import (
-    DagengineError,
-    GraphError,
-    MissingExtraError,
-    metric_failed,
-)
+from dagengine.errors import DagengineError, GraphError, MissingExtraError, metric_failed
+from dagengine.graph.current_node import node_at_work
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
-from dagengine.graph.node_at_work import node_at_work
-from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
+from dagengine.graph.node_values import Ask, Given, NodeValue, QuestionCount
 from dagengine.report.pictures.drawing import Picture, draw
 from dagengine.results import MetricResult
-from dagengine.results.html import cell
-from dagengine.results.passing import passes
-from dagengine.system.terminal import one_line, plain
+from dagengine.results.html_tables import cell
+from dagengine.results.pass_rules import passes
+from dagengine.system.terminal_text import one_line, plain
 from dagengine.system.threads import in_daemon_thread
-from dagengine.trees.form import parameters_of
+from dagengine.trees.schema import parameters_of
 from dagengine.trees.writing import Written
 from dagengine.unknown import Answering
+from dagengine.unknown_arguments import check_names
 
 R = TypeVar("R")
 
@@ -139,7 +134,7 @@ class BaseMetric(Answering):
         failure = result.failure
         self._show(result, result.score, failure.message if failure else None)
         if self.verbose_mode:
-            from dagengine.report.tables import print_steps
+            from dagengine.report.tables_and_junit import print_steps
 
             print_steps(result)
         if failure is not None or result.score is None:

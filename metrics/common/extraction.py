@@ -11,15 +11,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import is_blank
 from dagengine.graph.node import BaseNode
+from dagengine.graph.node_values import Ask, Given, NodeValue
 from dagengine.graph.nodes import CodeNode, TaskNode
-from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt
-from dagengine.prompts.bounds import Usually
-from dagengine.prompts.echo import echoed_instruction, fence_check, texts_of
+from dagengine.prompts.answer_bounds import Usually
 from dagengine.prompts.evidence import as_text, says_something, sentences
 from dagengine.prompts.instructions import around_material, task_instructions
+from dagengine.prompts.prompt_echo import echoed_instruction, fence_check, texts_of
 from dagengine.question import Answer, Check, Message, Question
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 
 X = TypeVar("X")
 B = TypeVar("B", bound=BaseModel)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.values import Judgement, NodeValue
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import OPINIONS, Opinions, findings_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share

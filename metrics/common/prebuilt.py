@@ -9,19 +9,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypedDict
 
 from dagengine.errors import InputError, NotApplicableError
+from dagengine.graph.examples_and_quotes import Quotes, Unsupported
 from dagengine.graph.graph import Graph, Judged, MetricSpec, is_blank
-from dagengine.graph.judging import Quotes, Unsupported
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.node_values import Given, Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.metrics.common.default_prompts import ItemQuestion
-from dagengine.prompts.probabilities.masses import unknown_of
+from dagengine.prompts.probabilities.options import unknown_of
 from dagengine.prompts.quotes import QuoteMode
 from dagengine.question import Odds
 from dagengine.results import Verdict
-from dagengine.system.terminal import text_if
+from dagengine.system.terminal_text import text_if
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5

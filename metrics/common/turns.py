@@ -11,8 +11,8 @@ from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Judged, is_blank
 from dagengine.graph.list_nodes import VerdictListNode, number_items
 from dagengine.graph.node import AskingNode, shorten
+from dagengine.graph.node_values import Given, Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode, TaskNode
-from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, pieces, whole_prompt
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric, share
 from dagengine.prompts.evidence import Evidence, as_text, turn_names

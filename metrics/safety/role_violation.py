@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any, Unpack
 
-from dagengine.graph.values import Judgement, NodeValue
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import ItemQuestion, task_prompt
 from dagengine.metrics.common.extraction import Extracted
 from dagengine.metrics.common.faults import FaultsMetric

@@ -14,8 +14,8 @@ from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph, is_blank
 from dagengine.graph.list_nodes import mean_mass
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.node_values import Ask, Given, NodeValue, QuestionCount
 from dagengine.graph.nodes import CodeNode
-from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.metrics.common.turns import WindowedMetric, given_replies
 from dagengine.metrics.contextual_precision import (
@@ -30,7 +30,7 @@ from dagengine.metrics.contextual_relevancy import (
 from dagengine.metrics.faithfulness import FaithfulnessMetric, FaithfulnessTemplate
 from dagengine.prompts.evidence import as_text, turn_names
 from dagengine.question import Answer, Question
-from dagengine.system.terminal import counted
+from dagengine.system.terminal_text import counted
 from dagengine.test_case import LLMTestCase, Turn, read_field
 
 T = TypeVar("T", bound=BaseModel)

@@ -36,7 +36,7 @@ from dagengine.attacking.attack_report import (
 from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.question import NO_USAGE
-from dagengine.system.terminal import plain
+from dagengine.system.terminal_text import plain
 
 pytest.importorskip("scipy.stats")
 

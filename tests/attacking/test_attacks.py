@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from graphs.hostile import TEXTS
 
-from dagengine.attacking.families import (
+from dagengine.attacking.attack_texts import (
     FAMILIES,
     FIELDS,
     NULL,

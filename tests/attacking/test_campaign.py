@@ -12,7 +12,7 @@ import pytest
 import dagengine
 from dagengine import attack
 from dagengine.attacking import AttackCard, Family, defended
-from dagengine.attacking.trials import AttackSurface
+from dagengine.attacking.success_rates import AttackSurface
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.limits import Limits

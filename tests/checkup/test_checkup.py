@@ -17,7 +17,7 @@ from servers.openai_server import OpenAIServer, Reply
 from trio.testing import MockClock
 
 from dagengine.checkup import Checkup, check_judge
-from dagengine.checkup.findings import (
+from dagengine.checkup.checkup_report import (
     EasyQuestions,
     NotMeasured,
     Probabilities,
@@ -26,8 +26,8 @@ from dagengine.checkup.findings import (
     Structure,
     Thinking,
 )
+from dagengine.checkup.probes import chance_of
 from dagengine.checkup.questions import EASY, PLANTED, plant_words, prose
-from dagengine.checkup.sections import chance_of
 from dagengine.errors import InputError
 from dagengine.judges import EmbeddingJudge, LabelJudge, OpenAIJudge, ScriptedJudge
 from dagengine.prompts.parsing import read_answer

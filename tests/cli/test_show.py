@@ -19,7 +19,7 @@ from dagengine.cli import app
 from dagengine.data import read_cases
 from dagengine.errors import InputError
 from dagengine.gateway import Limits
-from dagengine.system.terminal import plain
+from dagengine.system.terminal_text import plain
 from dagengine.test_case import LLMTestCase
 
 HOSTILE = "\x1b[2J\u202e [bold]x[/bold] \x07 rude"
@@ -242,7 +242,7 @@ def test_a_command_that_is_interrupted_says_so(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dagengine.record.run.load_run", interrupted)
+    monkeypatch.setattr("dagengine.record.reader.load_run", interrupted)
     done = CliRunner().invoke(app, ["show", str(folder)])
     assert (done.exit_code, done.stderr) == (130, "interrupted\n")
 
@@ -254,7 +254,7 @@ def test_a_command_with_a_store_says_at_any_moment_that_it_can_go_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dagengine.cli.common.command.guard", interrupted)
+    monkeypatch.setattr("dagengine.cli.common.commands_and_help.guard", interrupted)
     store, done = tmp_path / "s.db", list[str]()
     for _ in range(2):
         ended = CliRunner().invoke(

@@ -15,16 +15,16 @@ from typer.testing import CliRunner
 
 from dagengine import evaluate
 from dagengine.cli import app
-from dagengine.data.result_rows import RowWriter
+from dagengine.data.result_files import RowWriter
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.question import Question
-from dagengine.record.columns import COLUMNS
-from dagengine.record.run import load_run
+from dagengine.record.parquet_columns import COLUMNS
+from dagengine.record.reader import load_run
 from dagengine.results import CaseResult
-from dagengine.results.evaluation import flat
+from dagengine.results.evaluation_result import flat
 from dagengine.test_case import LLMTestCase
 
 HOSTILE = "\x1b[2J\u202e '; DROP TABLE runs; --"

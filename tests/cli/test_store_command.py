@@ -18,7 +18,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
-from dagengine.store.file import connect
+from dagengine.store.database import connect
 from dagengine.store.maintenance import groups, open_to_look
 from dagengine.test_case import LLMTestCase
 

@@ -15,7 +15,15 @@ PAGES = sorted((ROOT / "docs" / "coming-from").glob("*.md"))
 HOMES: list[ModuleType] = [
     importlib.import_module(f"dagengine{name}")
     for name in (
-        *("", ".configs", ".dataset", ".judges", ".loading", ".metrics", ".metrics.criteria"),
+        *(
+            "",
+            ".deepeval_configs",
+            ".dataset",
+            ".judges",
+            ".loading",
+            ".metrics",
+            ".metrics.criteria",
+        ),
         *(".metrics.conversational_dag", ".metrics.dag", ".metrics.g_eval", ".models"),
         *(".results", ".scorer", ".synthesizer", ".test_case", ".voting", ".errors"),
     )

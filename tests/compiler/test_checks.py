@@ -24,7 +24,7 @@ from graphs.problems import (
 
 import dagengine.compiler.checks
 from dagengine.compiler import check
-from dagengine.graph import MetricSpec, judging
+from dagengine.graph import MetricSpec, examples_and_quotes
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
     DAG,
@@ -129,7 +129,7 @@ def a_field_in_backticks_that_is_not_read(broken: bool) -> DAGMetric:
     return metric(judgement)
 
 
-def shown(*solved: judging.Example, reads: Iterable[str] = ACTUAL) -> DAGMetric:
+def shown(*solved: examples_and_quotes.Example, reads: Iterable[str] = ACTUAL) -> DAGMetric:
     """A judgement with solved examples."""
     judgement = BinaryJudgementNode(
         "Is it good?", (), reads, then={True: 10, False: 0}, name="good", examples=solved
@@ -139,38 +139,40 @@ def shown(*solved: judging.Example, reads: Iterable[str] = ACTUAL) -> DAGMetric:
 
 @EXAMPLES("example-answer", "node 'good'")
 def an_example_with_the_word_for_a_verdict(broken: bool) -> DAGMetric:
-    return shown(judging.Example("Thanks.", "True" if broken else True))
+    return shown(examples_and_quotes.Example("Thanks.", "True" if broken else True))
 
 
 @EXAMPLES("example-answer", "node 'scale'")
 def an_example_beyond_the_scale(broken: bool) -> DAGMetric:
-    solved = judging.Example("Thanks.", 6 if broken else 5)
+    solved = examples_and_quotes.Example("Thanks.", 6 if broken else 5)
     return metric(RatingNode("How good?", ACTUAL, scale=(1, 5), examples=[solved], name="scale"))
 
 
 @EXAMPLES("example-field", "node 'good'")
 def an_example_of_a_field_that_is_not_read(broken: bool) -> DAGMetric:
     more = {"input": "Hello?"} if broken else {}
-    return shown(judging.Example({"actual_output": "Thanks.", **more}, True))
+    return shown(examples_and_quotes.Example({"actual_output": "Thanks.", **more}, True))
 
 
 @EXAMPLES("example-field", "node 'kind'")
 def an_example_of_a_whole_list(broken: bool) -> DAGMetric:
     name = "retrieval_context" if broken else "item"
-    solved = judging.Example({name: "Thanks.", **({"item": "x"} if broken else {})}, True)
+    solved = examples_and_quotes.Example(
+        {name: "Thanks.", **({"item": "x"} if broken else {})}, True
+    )
     each = MapNode("Kind?", "retrieval_context", "kind", answer=bool, examples=[solved])
     return metric(each, CodeNode(lambda items: 1.0, inputs=[each]))
 
 
 @EXAMPLES("example-empty", "node 'good'")
 def an_example_without_a_text(broken: bool) -> DAGMetric:
-    return shown(judging.Example(" " if broken else "Thanks.", True))
+    return shown(examples_and_quotes.Example(" " if broken else "Thanks.", True))
 
 
 @EXAMPLES("example-incomplete", "node 'good'", "warning")
 def an_example_with_less_than_a_case(broken: bool) -> DAGMetric:
     case = LLMTestCase(input="Hello?", actual_output=None if broken else "Hello.")
-    return shown(judging.Example(case, True), reads=("input", "actual_output"))
+    return shown(examples_and_quotes.Example(case, True), reads=("input", "actual_output"))
 
 
 @EXAMPLES("label-unknown", "node 'good'", "warning")

@@ -18,16 +18,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagengine import evaluate
-from dagengine.attacking.families import read_attacks
+from dagengine.attacking.attack_texts import read_attacks
 from dagengine.data.cases import read_cases
 from dagengine.data.json_lines import value_of
 from dagengine.data.parquet import ParquetWriter
-from dagengine.data.result_rows import RowWriter, read_rows
+from dagengine.data.result_files import RowWriter, read_rows
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, CodeNode
-from dagengine.reliability.labels import labels_of
-from dagengine.reliability.verdict_files import read_verdicts
+from dagengine.reliability.human_labels import labels_of
+from dagengine.reliability.verdict_cases import read_verdicts
 from dagengine.test_case import InvalidCase, LLMTestCase
 
 LONG = "7" * 5000

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser
 from programs.browser import Scheme, chromium, needs_chromium, visit
 
 import dagengine
-from dagengine.configs import LABELS
+from dagengine.deepeval_configs import LABELS
 from dagengine.execution.local_executor import Settings
 
 REFERENCE = ROOT / "docs" / "api"

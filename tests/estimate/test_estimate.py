@@ -20,8 +20,8 @@ from pydantic import Field
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import InputError
 from dagengine.estimate import Estimate, estimate, verdicts_of
-from dagengine.estimate.estimates import Bounds, cost
-from dagengine.estimate.walks import MOST_PATHS, with_writers
+from dagengine.estimate.estimate_types import Bounds, cost
+from dagengine.estimate.paths import MOST_PATHS, with_writers
 from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,

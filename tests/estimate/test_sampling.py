@@ -9,8 +9,8 @@ import pytest
 
 from dagengine import compile_metrics
 from dagengine.estimate import Estimate, estimate
-from dagengine.estimate.counting import MOST_CASES, Spread, draw_sample
-from dagengine.estimate.screen import Assumptions, as_dict
+from dagengine.estimate.estimate_report import Assumptions, as_dict
+from dagengine.estimate.estimator import MOST_CASES, Spread, draw_sample
 from dagengine.metrics import FaithfulnessMetric, GEval
 from dagengine.test_case import LLMTestCase
 

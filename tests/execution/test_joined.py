@@ -19,10 +19,10 @@ from graphs.hostile import two_of_each
 from rich.console import Console
 
 from dagengine import Limits, Store, a_evaluate, assert_test, evaluate
-from dagengine.compiler.plan import compile_metrics
+from dagengine.compiler.execution_plan import compile_metrics
 from dagengine.errors import InputError
 from dagengine.estimate import estimate
-from dagengine.estimate.screen import Assumptions, as_dict, print_estimate
+from dagengine.estimate.estimate_report import Assumptions, as_dict, print_estimate
 from dagengine.gateway import inner_metrics
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, BaseMetric, DAGMetric, FaithfulnessMetric

@@ -20,7 +20,7 @@ from servers.decision_server import DecisionServer
 
 from dagengine import Limits, a_evaluate, compile_metrics
 from dagengine.estimate import estimate
-from dagengine.estimate.walks import Odds, with_writers
+from dagengine.estimate.paths import Odds, with_writers
 from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, JudgeSetupError, ProviderError
 from dagengine.estimate.case_warnings import missing_fields
-from dagengine.graph.values import NodeValue
+from dagengine.graph.node_values import NodeValue
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, MapNode, TaskNode

@@ -21,8 +21,8 @@ from trio.testing import MockClock
 from dagengine import Limits, a_evaluate, evaluate, stream
 from dagengine.dataset import App, ConversationalGolden, EvaluationDataset, Golden
 from dagengine.errors import DagengineError, InputError
+from dagengine.execution.cases_and_rows import PulledSource
 from dagengine.execution.cluster.coordinator import Chunks
-from dagengine.execution.flow import PulledSource
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode

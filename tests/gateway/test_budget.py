@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from dagengine import a_evaluate
 from dagengine.errors import InputError, OverBudgetError
 from dagengine.gateway import Gateway, Limits
-from dagengine.gateway.budget import Estimates, RateLimit
+from dagengine.gateway.budget import Estimates
+from dagengine.gateway.rate_limiter import RateLimit
 from dagengine.question import Capabilities, Question, Usage
 from dagengine.results import OutcomeKind, prices
 from dagengine.results.prices import Price, find_price
-from dagengine.results.totals import cost_line
+from dagengine.results.usage_totals import cost_line
 from dagengine.test_case import LLMTestCase
 
 

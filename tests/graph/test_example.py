@@ -9,8 +9,8 @@ import pytest
 from dagengine.graph.first_questions import example_question
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.node import AskingNode
+from dagengine.graph.node_values import Given
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
-from dagengine.graph.values import Given
 from dagengine.judges import LexicalJudge
 from dagengine.prompts.instructions import parts_of
 from dagengine.question import Answer, Question

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from dagengine import compile_metrics, evaluate
 from dagengine.cli import app
-from dagengine.compiler.definitions import definitions
+from dagengine.compiler.metric_hashes import definitions
 from dagengine.errors import InputError
 from dagengine.estimate import estimate
 from dagengine.estimate.case_warnings import example_lines
-from dagengine.graph.judging import Example
-from dagengine.graph.values import Given
+from dagengine.graph.examples_and_quotes import Example
+from dagengine.graph.node_values import Given
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.dag import (
@@ -35,7 +35,7 @@ from dagengine.metrics.dag import (
 from dagengine.prompts.decisions import decision_question
 from dagengine.prompts.instructions import PromptTemplate, material_of, parts_of, without_examples
 from dagengine.question import Question
-from dagengine.record.definition import metrics_of
+from dagengine.record.run_json import metrics_of
 from dagengine.report.pictures import draw
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 from dagengine.voting import exemplified

@@ -12,7 +12,7 @@ from servers.openai_server import Json, OpenAIServer, Reply
 
 from dagengine import PromptTemplate, a_evaluate, compile_metrics, evaluate
 from dagengine.errors import GraphError, InputError
-from dagengine.graph.values import Given
+from dagengine.graph.node_values import Given
 from dagengine.judges import OpenAIJudge, RecordedJudge, Recording, ScriptedJudge
 from dagengine.metrics import GEval
 from dagengine.metrics.dag import (

@@ -12,14 +12,7 @@ import pytest
 from dagengine import assert_test
 from dagengine.errors import InputError
 from dagengine.evaluation import evaluate
-from dagengine.graph import (
-    BinaryJudgementNode,
-    CodeNode,
-    MapNode,
-    NodeValue,
-    RatingNode,
-    TaskNode,
-)
+from dagengine.graph import BinaryJudgementNode, CodeNode, MapNode, NodeValue, RatingNode, TaskNode
 from dagengine.judges.scripted import ScriptedJudge
 from dagengine.metrics import (
     CriteriaMetric,
@@ -410,7 +403,7 @@ def test_a_judge_that_only_decides_needs_a_writer_to_quote() -> None:
 
 
 def test_quotes_are_in_the_rows_and_are_read_back(tmp_path: Path) -> None:
-    from dagengine.data.result_rows import read_rows
+    from dagengine.data.result_files import read_rows
 
     judged(tree(), Scripted(said("shop … Sunday")), out=tmp_path, page=False)
     (row,) = read_rows(tmp_path / "results.jsonl")
@@ -429,7 +422,7 @@ def test_a_quote_of_a_hidden_field_is_hidden(tmp_path: Path) -> None:
 
 
 def test_a_stored_answer_is_not_asked_again_for_its_quotes(tmp_path: Path) -> None:
-    from dagengine.store.answers import Store
+    from dagengine.store.answer_journal import Store
 
     script = Scripted(said("closes at six"))
     for calls in (2, 2):

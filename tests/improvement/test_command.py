@@ -11,8 +11,8 @@ from graphs import misread
 from typer.testing import CliRunner, Result
 
 from dagengine.cli.commands import app
-from dagengine.record.run import load_run
-from dagengine.system.terminal import plain
+from dagengine.record.reader import load_run
+from dagengine.system.terminal_text import plain
 
 COUNT = 100
 

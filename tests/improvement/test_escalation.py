@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from dagengine import evaluate, read_cases
 from dagengine.cli.commands import app
+from dagengine.improvement.candidates import with_escalation
 from dagengine.improvement.escalation import (
     NEVER,
     SIDES,
@@ -31,10 +32,9 @@ from dagengine.improvement.escalation import (
     replay_judges,
     worse_segments,
 )
-from dagengine.improvement.rungs import with_escalation
 from dagengine.loading import load_judge, load_metrics
-from dagengine.reliability.statistics.comparisons import Comparison
-from dagengine.reliability.statistics.intervals import Interval
+from dagengine.reliability.statistics.paired_comparisons import Comparison
+from dagengine.reliability.statistics.resampling import Interval
 
 METRICS = """
 from dagengine.metrics import DAGMetric

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
+from dagengine.improvement.candidates import changed
 from dagengine.improvement.experiment import LabelledExperiment, joint_p, split_cases
-from dagengine.improvement.findings import Candidate, Rung
-from dagengine.improvement.naming import Faults
-from dagengine.improvement.patching import patch, program
+from dagengine.improvement.faulty_node import Faults
+from dagengine.improvement.improvement_report import Candidate, Rung
 from dagengine.improvement.rewriters import Task, complaint, words_changed
-from dagengine.improvement.rungs import changed
+from dagengine.improvement.source_patch import patch, program
 from dagengine.judges import ScriptedJudge
 from dagengine.loading import load_metrics
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import labels_for, metric_hash
+from dagengine.reliability.human_labels import labels_for, metric_hash
 from dagengine.voting import reworded
 
 pytestmark = pytest.mark.anyio

@@ -14,20 +14,20 @@ from improved import POPULATIONS
 from improved import search as simulated
 
 from dagengine import Limits, a_improve, improve
-from dagengine.compiler.definitions import definitions
+from dagengine.compiler.metric_hashes import definitions
 from dagengine.errors import InputError
-from dagengine.improvement.findings import Improvement, cause, step
-from dagengine.improvement.naming import LEAST_WRONG
-from dagengine.improvement.planning import Search
+from dagengine.improvement.faulty_node import LEAST_WRONG
+from dagengine.improvement.improvement_report import Improvement, cause, step
+from dagengine.improvement.search_plan import Search
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode, MapNode, RatingNode, TaskNode
 from dagengine.question import Usage
-from dagengine.record.labels import Label
+from dagengine.record.label_file import Label
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import metric_hash
-from dagengine.reliability.statistics.comparisons import Comparison
-from dagengine.reliability.statistics.intervals import Interval
+from dagengine.reliability.human_labels import metric_hash
+from dagengine.reliability.statistics.paired_comparisons import Comparison
+from dagengine.reliability.statistics.resampling import Interval
 from dagengine.results import Attempt
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from dagengine.cli.run import RunOptions
 from dagengine.errors import InputError, JudgeSetupError
 from dagengine.gateway import Limits
 from dagengine.judges import AnthropicBatchJudge, OpenAIBatchJudge, ProviderJudge
-from dagengine.judges.batches.collecting import BatchJournal
+from dagengine.judges.batches.batch_jobs import BatchJournal
 from dagengine.judges.wire.completions import message_usage
 from dagengine.loading import load_batch_judge
 from dagengine.metrics import DAGMetric

@@ -31,7 +31,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Judge, Message, Question, durable_identity
-from dagengine.store.file import connect, entry_of, insert, key_of
+from dagengine.store.database import connect, entry_of, insert, key_of
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import judged_by
 

@@ -44,7 +44,7 @@ from dagengine.metrics import CriteriaMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for, read_answer
 from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
-from dagengine.prompts.json_values import DEEPEST, require_shallow
+from dagengine.prompts.json_in_text import DEEPEST, require_shallow
 from dagengine.question import (
     NO_USAGE,
     Capabilities,

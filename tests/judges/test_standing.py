@@ -22,9 +22,9 @@ from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record import load_run
-from dagengine.record.standings import DAYS, WORDING, find_standing, is_recent, keep_standing
-from dagengine.record.values import Standing
-from dagengine.report.page.about import run_record
+from dagengine.record.judge_standing import DAYS, WORDING, find_standing, is_recent, keep_standing
+from dagengine.record.run_json_types import Standing
+from dagengine.report.page.run_facts import run_record
 from dagengine.test_case import LLMTestCase
 
 METRICS = """

@@ -10,7 +10,7 @@ import pytest
 from dagengine import load_evaluator, load_evaluators
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics.common.principles import as_template
+from dagengine.metrics.common.named_criteria import as_template
 from dagengine.metrics.criteria import (
     Criteria,
     CriteriaEvalChain,

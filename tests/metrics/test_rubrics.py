@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from dagengine import Limits, attack, compile_metrics, evaluate
 from dagengine.cli.commands import app
 from dagengine.errors import InputError
-from dagengine.estimate.counting import estimate
-from dagengine.graph.judging import Example
-from dagengine.improvement.planning import changeable
+from dagengine.estimate.estimator import estimate
+from dagengine.graph.examples_and_quotes import Example
+from dagengine.improvement.search_plan import changeable
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import RubricItem, RubricMetric
 from dagengine.prompts.instructions import parts_of

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError
 from dagengine.prompts.answer_types import rating_type
-from dagengine.prompts.probabilities.logprobs import expected_score
+from dagengine.prompts.probabilities.answer_tokens import telling_tokens, value_span
 from dagengine.prompts.probabilities.scales import Labels, WholeNumbers, scale_of
-from dagengine.prompts.probabilities.tokens import telling_tokens, value_span
+from dagengine.prompts.probabilities.weighted_scores import expected_score
 from dagengine.question import Answer, FirstMatch, TokenChoice
 
 Mass = dict[str, float]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.prompts.probabilities.logprobs import stated_probability
-from dagengine.prompts.probabilities.masses import LEAST_MASS, SURE, Masses, unknown_of
+from dagengine.prompts.probabilities.options import LEAST_MASS, SURE, Masses, unknown_of
+from dagengine.prompts.probabilities.weighted_scores import stated_probability
 from dagengine.question import Answer, TokenChoice
 
 ANY: Any = None

@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 from dagengine.errors import DoubtfulAnswerError, UnparseableError
-from dagengine.prompts import Evidence, json_values, messages_for, parsing, read_answer
+from dagengine.prompts import Evidence, json_in_text, messages_for, parsing, read_answer
+from dagengine.prompts.answer_bounds import schema_for
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
-from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.parsing import readable_items, require_last_word
 from dagengine.question import Answer, Question, schema_of
 
@@ -181,11 +181,11 @@ class CountingDecoder:
     """Counts the characters that the JSON decoder is shown."""
 
     def __init__(self) -> None:
-        self._decoder, self.shown, self.far = json_values._DECODER, 0, 0
+        self._decoder, self.shown, self.far = json_in_text._DECODER, 0, 0
 
     def raw_decode(self, text: str) -> Any:
         self.shown += len(text)
-        self.far += len(text) > json_values.WINDOW
+        self.far += len(text) > json_in_text.WINDOW
         return self._decoder.raw_decode(text)
 
 
@@ -195,13 +195,13 @@ def test_a_long_broken_answer_is_looked_at_through_a_window(
     piece: str, shape: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoder = CountingDecoder()
-    monkeypatch.setattr(json_values, "_DECODER", decoder)
+    monkeypatch.setattr(json_in_text, "_DECODER", decoder)
     monkeypatch.setattr(json_repair, "loads", lambda *_, **__: pytest.fail("repaired"))
     text = (piece * (N // len(piece) + 1))[:N]
     said = refusal(text, shape)
     assert len(str(said)) < 1_000
-    assert decoder.far <= 2 * json_values.FAR
-    assert decoder.shown <= 2 * (json_values.WINDOW + json_values.FAR) * N
+    assert decoder.far <= 2 * json_in_text.FAR
+    assert decoder.shown <= 2 * (json_in_text.WINDOW + json_in_text.FAR) * N
 
 
 def test_an_answer_behind_many_braces_and_quotes_is_found() -> None:
@@ -210,7 +210,7 @@ def test_an_answer_behind_many_braces_and_quotes_is_found() -> None:
 
 
 def test_an_answer_longer_than_the_window_is_found() -> None:
-    said = json.dumps({"reason": "r" * 3 * json_values.WINDOW, "verdict": True})
+    said = json.dumps({"reason": "r" * 3 * json_in_text.WINDOW, "verdict": True})
     assert read_answer(about(BINARY), f"So:\n{said}\nThat is all.").verdict is True
 
 

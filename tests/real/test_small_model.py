@@ -19,7 +19,7 @@ from servers.model_servers import servers, wait_for_server, wait_until_gone
 
 from dagengine import Limits, PromptTemplate, a_evaluate
 from dagengine.checkup import check_judge
-from dagengine.checkup.findings import NotMeasured
+from dagengine.checkup.checkup_report import NotMeasured
 from dagengine.judges import GGUFJudge, LabelJudge
 from dagengine.judges.local import gguf as server
 from dagengine.metrics import DAGMetric

@@ -10,11 +10,11 @@ from folders.recorded_runs import judge, polite
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.compiler.plan import compile_metrics
-from dagengine.execution.flow import OnRow, RowsInOrder
-from dagengine.record.definition import judges_of, metrics_of
-from dagengine.record.run import RunFiles, load_run
-from dagengine.record.values import Manifest
+from dagengine.compiler.execution_plan import compile_metrics
+from dagengine.execution.cases_and_rows import OnRow, RowsInOrder
+from dagengine.record.reader import RunFiles, load_run
+from dagengine.record.run_json import judges_of, metrics_of
+from dagengine.record.run_json_types import Manifest
 from dagengine.record.writer import RunWriter
 from dagengine.results import CaseResult, MetricResult, Totals
 from dagengine.test_case import LLMTestCase

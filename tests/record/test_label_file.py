@@ -9,7 +9,7 @@ import pytest
 from programs.commands import start_program
 
 from dagengine.errors import InputError
-from dagengine.record.labels import Label, LabelFile, Retraction, is_label_file
+from dagengine.record.label_file import Label, LabelFile, Retraction, is_label_file
 
 
 def label(number: int | str = 0, who: str = "Ana") -> Label:
@@ -57,7 +57,7 @@ def test_a_line_that_is_no_label_is_named(tmp_path: Path, line: str, said: str) 
 
 ADDS = """
 import sys
-from dagengine.record.labels import Label, LabelFile
+from dagengine.record.label_file import Label, LabelFile
 path, who = sys.argv[1:]
 for number in range(50):
     LabelFile(path).add([

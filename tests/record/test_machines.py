@@ -13,8 +13,8 @@ from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.gateway import Limits
 from dagengine.record import load_run
-from dagengine.record.run_conditions import Costs, Figures, Quantiles, conditions_of, failures
-from dagengine.report.tables import step_summary, write_junit
+from dagengine.record.run_fail_if import Costs, Figures, Quantiles, conditions_of, failures
+from dagengine.report.tables_and_junit import step_summary, write_junit
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult, EvaluationResult, Failure, MetricResult, OutcomeKind
 

@@ -33,9 +33,9 @@ from dagengine.gateway import Limits
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Answer, Question, Usage
 from dagengine.record import load_run
-from dagengine.record.run import rows_at
+from dagengine.record.reader import rows_at
 from dagengine.results import calls_words
-from dagengine.system.regular_files import write_whole
+from dagengine.system.safe_files import write_whole
 from dagengine.test_case import LLMTestCase
 
 

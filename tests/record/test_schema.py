@@ -19,18 +19,13 @@ from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.improvement.folder import PatchFolder
 from dagengine.judges import DecisionJudge, LexicalJudge
-from dagengine.metrics import (
-    AnswerRelevancyMetric,
-    DAGMetric,
-    ExactMatchMetric,
-    FaithfulnessMetric,
-)
+from dagengine.metrics import AnswerRelevancyMetric, DAGMetric, ExactMatchMetric, FaithfulnessMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record import load_run
-from dagengine.record.labels import Label, LabelFile, Retraction
-from dagengine.record.run import case_of, rows_at
-from dagengine.record.values import Manifest
-from dagengine.reliability.card.faces import read_card
+from dagengine.record.label_file import Label, LabelFile, Retraction
+from dagengine.record.reader import case_of, rows_at
+from dagengine.record.run_json_types import Manifest
+from dagengine.reliability.card.card_formats import read_card
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from dagengine import evaluate
 from dagengine.cli import app
 from dagengine.errors import InputError
-from dagengine.judges.batches.collecting import BatchJournal
+from dagengine.judges.batches.batch_jobs import BatchJournal
 from dagengine.record import load_run
-from dagengine.record.merging import merge
+from dagengine.record.shard_merging import merge
 from dagengine.record.writer import sole_writer
 from dagengine.system.file_locks import one_writer
 from dagengine.testing.recordings import Recording, Row

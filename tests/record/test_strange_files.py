@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.errors import InputError
-from dagengine.judges.batches.collecting import BatchJournal
+from dagengine.judges.batches.batch_jobs import BatchJournal
 from dagengine.record import load_run
-from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.record.run import Run, RunFiles
-from dagengine.store.file import connect, connect_to_read
-from dagengine.synthesis.contexts import read_documents
-from dagengine.synthesis.values import Document, Unreadable
+from dagengine.record.label_file import LABELS, Label, LabelFile
+from dagengine.record.reader import Run, RunFiles
+from dagengine.store.database import connect, connect_to_read
+from dagengine.synthesis.passages import read_documents
+from dagengine.synthesis.synthesis_types import Document, Unreadable
 from dagengine.testing.recordings import Recording
 
 PRECIOUS = b"alias ls=ls\n"

@@ -14,12 +14,12 @@ from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode
 from dagengine.reliability.card import make_card, read_card, write_card
-from dagengine.reliability.card.contrasts import between_cards
+from dagengine.reliability.card.differences import between_cards
 from dagengine.reliability.card.fail_if import failures, parse, undecided_lines, worse
-from dagengine.reliability.card.values import Contrast, JudgeCard
-from dagengine.reliability.card.words import could_be_seen
+from dagengine.reliability.card.sentences import could_be_seen
+from dagengine.reliability.card.types import Contrast, JudgeCard
 from dagengine.reliability.observations import Condition, Observation, Observations
-from dagengine.reliability.runs import clusters, constant_questions
+from dagengine.reliability.observed_runs import clusters, constant_questions
 from dagengine.test_case import LLMTestCase
 
 Said = Callable[[int, int], bool]

@@ -24,12 +24,12 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.question import Question
-from dagengine.reliability.card.contests import Ties, contest_card
-from dagengine.reliability.card.faces import read_card
-from dagengine.reliability.card.values import Contest, JudgeCard
-from dagengine.reliability.card.words import bought, scores_needed
-from dagengine.reliability.statistics.majorities import best_of
-from dagengine.reliability.verdict_files import read_verdicts
+from dagengine.reliability.card.best_of_n import Ties, contest_card
+from dagengine.reliability.card.card_formats import read_card
+from dagengine.reliability.card.sentences import bought, scores_needed
+from dagengine.reliability.card.types import Contest, JudgeCard
+from dagengine.reliability.statistics.majority_votes import best_of
+from dagengine.reliability.verdict_cases import read_verdicts
 from dagengine.test_case import LLMTestCase
 
 SCALE = (1.0, 10.0)

@@ -28,11 +28,11 @@ from dagengine.metrics.dag import (
 )
 from dagengine.question import Question
 from dagengine.reliability import Observations, a_repeat, repeat
-from dagengine.reliability.attribution import attribute
 from dagengine.reliability.card.node_cards import notes_on
 from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.node_blame import attribute
 from dagengine.reliability.observations import Condition, Observation
-from dagengine.reliability.runs import runs_of
+from dagengine.reliability.observed_runs import runs_of
 from dagengine.reliability.second_answers import LEAST_ASKED, MOST_MORE, Lack, chosen_cases
 from dagengine.results import CaseResult
 from dagengine.test_case import LLMTestCase

@@ -14,9 +14,9 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability import Observations
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.contrasts import between_cards
-from dagengine.reliability.card.values import JudgeCard, MetricCard
-from dagengine.reliability.card.words import answers, corrected_said, headline
+from dagengine.reliability.card.differences import between_cards
+from dagengine.reliability.card.sentences import answers, corrected_said, headline
+from dagengine.reliability.card.types import JudgeCard, MetricCard
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(name=name, input=name) for name in ("one", "two")]

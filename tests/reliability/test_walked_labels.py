@@ -9,17 +9,17 @@ from folders.runs import but, cases, judge_of, record, support_metric
 from rich.console import Console
 
 from dagengine.errors import InputError
-from dagengine.record.labels import LABELS
+from dagengine.record.label_file import LABELS
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.build import check_labels
-from dagengine.reliability.card.faces import card_page, markdown, print_card
+from dagengine.reliability.card.card_formats import card_page, markdown, print_card
+from dagengine.reliability.card.card_maker import check_labels
 from dagengine.reliability.card.fail_if import failures, parse
-from dagengine.reliability.card.words import answers
+from dagengine.reliability.card.sentences import answers
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import walked_answers
+from dagengine.reliability.human_labels import walked_answers
+from dagengine.view.compared_runs import OpenRun
 from dagengine.view.labelling import At, Labelling
-from dagengine.view.runs import OpenRun
 
 SAID = but(("Tone", "answer 1", "rude"), ("Next step", "answer 3", False))
 

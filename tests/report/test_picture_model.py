@@ -19,9 +19,9 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
 from dagengine.report import Picture, draw
 from dagengine.report.pictures.dot import laid_out
 from dagengine.report.pictures.folding import LARGE
-from dagengine.report.pictures.model import SHAPES, Model
+from dagengine.report.pictures.parts import SHAPES, Model
 from dagengine.report.pictures.svg import _shape
-from dagengine.results.evaluation import EvaluationResult
+from dagengine.results.evaluation_result import EvaluationResult
 from dagengine.test_case import LLMTestCase
 
 SCREEN = 1280  # pixels

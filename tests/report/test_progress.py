@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from dagengine import compile_metrics
-from dagengine.compiler.plan import Plan
+from dagengine.compiler.execution_plan import Plan
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.question import Usage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dagengine.system.terminal import one_line, plain
+from dagengine.system.terminal_text import one_line, plain
 
 
 def tags(place: str) -> str:

@@ -9,8 +9,8 @@ from graphs.hostile import TEXTS
 from markupsafe import Markup
 
 import dagengine
-from dagengine.results.html import document
-from dagengine.system.terminal import plain
+from dagengine.results.html_tables import document
+from dagengine.system.terminal_text import plain
 
 PACKAGE = Path(dagengine.__file__).parent
 PAGES = sorted(page for page in PACKAGE.rglob("*.html") if "node_modules" not in page.parts)

@@ -19,8 +19,8 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.record import load_run
-from dagengine.record.run_conditions import Figures, conditions_of, failures
-from dagengine.report.tables import headline_of, step_summary
+from dagengine.record.run_fail_if import Figures, conditions_of, failures
+from dagengine.report.tables_and_junit import headline_of, step_summary
 from dagengine.report.tally import Tally
 from dagengine.results import (
     CaseResult,

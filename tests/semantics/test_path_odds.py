@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from servers.decision_server import Asked, DecisionServer
 
 from dagengine import compile_metrics, evaluate
-from dagengine.graph.values import Judgement, NodeValue
+from dagengine.graph.node_values import Judgement, NodeValue
 from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import CriteriaMetric, DAGMetric, GEval
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode

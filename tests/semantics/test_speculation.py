@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine import Limits, a_evaluate, compile_metrics
-from dagengine.compiler.plan import ALWAYS
+from dagengine.compiler.execution_plan import ALWAYS
 from dagengine.errors import ProviderError, RefusedError
-from dagengine.graph.values import NodeValue
+from dagengine.graph.node_values import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode, TaskNode

@@ -18,7 +18,7 @@ from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Question
 from dagengine.store.claims import Claims, SharedAnswers
-from dagengine.store.file import key_of
+from dagengine.store.database import key_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no locks of this kind")
 

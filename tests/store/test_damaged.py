@@ -21,8 +21,8 @@ from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.results import EvaluationResult
-from dagengine.results.totals import cost_line
-from dagengine.store.file import DamagedError, answer_fields, connect, connect_to_read
+from dagengine.results.usage_totals import cost_line
+from dagengine.store.database import DamagedError, answer_fields, connect, connect_to_read
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(name=f"c{n}", input=f"number {n}") for n in range(8)]
@@ -184,7 +184,7 @@ def test_a_store_is_made_of_tables_alone(tmp_path: Path, change: str) -> None:
 
 
 def test_an_answer_that_unpacks_to_too_much_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagengine.store.file._LONGEST", 1000)
+    monkeypatch.setattr("dagengine.store.database._LONGEST", 1000)
     long = {**GOOD, "raw": "x" * 2000}
     with pytest.raises(DamagedError, match="longer than 1,000 bytes"):
         answer_fields(packed(long))

@@ -40,9 +40,9 @@ from dagengine.question import (
     durable_identity,
 )
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
-from dagengine.results.totals import cost_line
-from dagengine.store.answers import Journal
-from dagengine.store.file import connect, entry_of, find, insert, key_of
+from dagengine.results.usage_totals import cost_line
+from dagengine.store.answer_journal import Journal
+from dagengine.store.database import connect, entry_of, find, insert, key_of
 from dagengine.store.maintenance import AnswerSelection, count, open_to_look
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import voted

@@ -15,9 +15,9 @@ from dagengine import Limits, evaluate
 from dagengine.errors import RefusedError
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
-from dagengine.synthesis.contexts import text_sources
 from dagengine.synthesis.generators import duplicates, pair_case
-from dagengine.synthesis.likeness import TextPair
+from dagengine.synthesis.near_duplicates import TextPair
+from dagengine.synthesis.passages import text_sources
 from dagengine.synthesizer import EvolutionConfig, Quota, Synthesizer
 
 NO_EVOLUTION = EvolutionConfig(num_evolutions=0)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from markitdown import converters
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.synthesis.contexts import (
+from dagengine.synthesis.near_duplicates import Directions, GoldenTexts, NearDuplicates
+from dagengine.synthesis.passages import (
     Neighbours,
     _heading_sections,
     document_sources,
@@ -24,8 +25,7 @@ from dagengine.synthesis.contexts import (
     passages_of,
     read_documents,
 )
-from dagengine.synthesis.likeness import Directions, GoldenTexts, NearDuplicates
-from dagengine.synthesis.values import (
+from dagengine.synthesis.synthesis_types import (
     ContextConstructionConfig,
     Document,
     Passage,
@@ -121,7 +121,7 @@ def test_an_archive_that_unpacks_to_too_much_is_not_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_docx(tmp_path / "a.docx", ["Refunds take 14 days."])
-    monkeypatch.setattr("dagengine.synthesis.contexts._UNPACKED", 100)
+    monkeypatch.setattr("dagengine.synthesis.passages._UNPACKED", 100)
     (found,) = read_documents([path])
     assert isinstance(found, Unreadable)
     assert "at most 0 MB are read" in found.message

@@ -33,10 +33,10 @@ from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.prompts.evidence import unfence
 from dagengine.question import Question
 from dagengine.record import load_run
-from dagengine.report.page.about import drafts_of
+from dagengine.report.page.run_facts import drafts_of
 from dagengine.results import Attempt
 from dagengine.synthesis.quotas import Context, Filling
-from dagengine.synthesis.values import Passage
+from dagengine.synthesis.synthesis_types import Passage
 from dagengine.synthesizer import (
     ContextConstructionConfig,
     Evolution,

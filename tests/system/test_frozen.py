@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 import pytest
 from pydantic import BaseModel
 
-from dagengine.graph.values import Given, NodeValue
+from dagengine.graph.node_values import Given, NodeValue
 from dagengine.question import Answer, Decision
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 from dagengine.system.frozen import quick_init

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 import dagengine.metrics as catalogue
 from dagengine import evaluate
-from dagengine.compiler.definitions import definitions
-from dagengine.compiler.plan import compile_metrics
+from dagengine.compiler.execution_plan import compile_metrics
+from dagengine.compiler.metric_hashes import definitions
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, FaithfulnessMetric, GEval, Rubric
@@ -37,7 +37,7 @@ from dagengine.metrics.dag import (
 from dagengine.prompts.instructions import PromptTemplate
 from dagengine.question import Options
 from dagengine.test_case import LLMTestCase, ToolCall
-from dagengine.trees.form import KINDS, metric_kind, parameters_of
+from dagengine.trees.schema import KINDS, metric_kind, parameters_of
 from dagengine.voting import judged_by, quoted, voted
 
 ROOT = Path(__file__).parents[2]
@@ -241,8 +241,8 @@ def test_the_gallery_comes_back_in_another_process(tmp_path: Path) -> None:
     assert len(wanted) == 12
     program = (
         "import json, sys\n"
-        "from dagengine.compiler.definitions import definitions\n"
-        "from dagengine.compiler.plan import compile_metrics\n"
+        "from dagengine.compiler.metric_hashes import definitions\n"
+        "from dagengine.compiler.execution_plan import compile_metrics\n"
         "from pathlib import Path\n"
         "from dagengine.trees import metrics_of, read_document\n"
         "def load(path):\n"

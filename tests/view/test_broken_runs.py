@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from dagengine.cli import app
 from dagengine.errors import DagengineError, InputError
 from dagengine.record import load_run
-from dagengine.record.labels import LABELS
+from dagengine.record.label_file import LABELS
 from dagengine.report.page.run_page import write_page
 from dagengine.view.server import application, open_runs
 

@@ -13,9 +13,9 @@ import pytest
 from folders.runs import but, record, support_metric, usual
 
 from dagengine.errors import InputError
-from dagengine.record.labels import LABELS
+from dagengine.record.label_file import LABELS
+from dagengine.view.compared_runs import OpenRun
 from dagengine.view.labelling import At, Labelling, MovedError
-from dagengine.view.runs import OpenRun
 
 ANA = At("Ana", "Support quality", 1)
 Open = Callable[[Path], Labelling]

@@ -25,9 +25,9 @@ from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.record import load_run
-from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.view import large
-from dagengine.view.large import LargeRun, open_index
+from dagengine.record.label_file import LABELS, Label, LabelFile
+from dagengine.view import large_runs
+from dagengine.view.large_runs import LargeRun, open_index
 
 SAID = but(("Kind", "question 1", "other"), ("Tone", "answer 1", "rude"), ("Tone", "answer 7", 5),
            ("Next step", "answer 3", False), ("Kind", "question 8", "?"))  # fmt: skip
@@ -252,7 +252,7 @@ def test_parts_of_a_column_are_the_column(
     read = []
     for size, parts in ((5, 3), (99, 1)):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(size)))
-        monkeypatch.setattr(large, "CHUNK", size)
+        monkeypatch.setattr(large_runs, "CHUNK", size)
         with closing(LargeRun(folders[1])) as run, run.reading() as indexed:
             names = ("kind.0", "score.1", "number", "group", "tokens.0", "seconds.1")
             read.append(

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from programs.browser import Scheme, chromium, needs_chromium, tab
 from programs.viewing import Viewing, viewing
 
-from dagengine.record.labels import LABELS
+from dagengine.record.label_file import LABELS
 
 pytestmark = needs_chromium
 OF_COLOURS = ("color-contrast", "link-in-text-block")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dagengine import evaluate
-from dagengine.graph.judging import Example
+from dagengine.graph.examples_and_quotes import Example
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
@@ -19,7 +19,7 @@ from dagengine.metrics.dag import (
     VerdictNode,
 )
 from dagengine.test_case import LLMTestCase
-from dagengine.voting.wrappers import can_split, halves, merge_nodes, pair_at, split_node
+from dagengine.voting.metric_rewrites import can_split, halves, merge_nodes, pair_at, split_node
 
 READS = ["actual_output"]
 

@@ -42,7 +42,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
-from dagengine.prompts.probabilities.logprobs import stated_probability
+from dagengine.prompts.probabilities.weighted_scores import stated_probability
 from dagengine.question import Answer, Capabilities, Question, TokenChoice
 from dagengine.reliability import jury_report
 from dagengine.reliability.jury import correlation, effective_votes, vote_table
@@ -58,7 +58,7 @@ from dagengine.voting import (
     judged_by,
     voted,
 )
-from dagengine.voting.panels import RepeatVotes, leading, likely_votes
+from dagengine.voting.votes_and_juries import RepeatVotes, leading, likely_votes
 
 CASE = LLMTestCase(input="a question", actual_output="an answer")
 PROPERTY = settings(max_examples=60)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
+from dagengine.watch.alarm_causes import ScoreChange, alarm_of, cause_of
 from dagengine.watch.alarms import Alarms, SeriesDeparture, evenness, of_baseline, of_sequence
-from dagengine.watch.causes import ScoreChange, alarm_of, cause_of
-from dagengine.watch.strata import JudgedTrace, trace_share
+from dagengine.watch.trace_sampling import JudgedTrace, trace_share
 
 BASELINE = 400
 

@@ -28,11 +28,11 @@ from rich.table import Table
 from dagengine.reliability import Observations
 from dagengine.reliability.card.repeats import again
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics.agreement import flip_rate, icc
-from dagengine.reliability.statistics.majorities import steady_votes
+from dagengine.reliability.observed_runs import Run, Runs
+from dagengine.reliability.statistics.majority_votes import steady_votes
+from dagengine.reliability.statistics.stability import flip_rate, icc
 from dagengine.store.maintenance import open_to_look, records
-from dagengine.voting.panels import Curtailed, Rule, Sprt
+from dagengine.voting.votes_and_juries import Curtailed, Rule, Sprt
 
 Passes = Sequence[Sequence[bool]]
 """Whether each run of each case said yes."""

@@ -19,7 +19,7 @@ from recordings import Folder, expected_figures
 
 from dagengine.reliability import Observations
 from dagengine.reliability.observations import Condition, Observation, Reading
-from dagengine.reliability.statistics.agreement import (
+from dagengine.reliability.statistics.stability import (
     flip_rate,
     majority,
     majority_share,

@@ -32,7 +32,7 @@ from dagengine.metrics.dag import (
 from dagengine.metrics.g_eval import Rubric
 from dagengine.prompts.evidence import unfence
 from dagengine.question import EveryMatch, FirstMatch, Options
-from dagengine.reliability.statistics.agreement import majority_share
+from dagengine.reliability.statistics.stability import majority_share
 
 
 def metric(name: str, root: BaseNode) -> DAGMetric:

@@ -10,8 +10,8 @@ from typing import Any
 
 from recordings import Folder, Json, answer_case, key, likeliest
 
-from dagengine.reliability.statistics.agreement import flip_rate, majority_share
-from dagengine.reliability.statistics.associations import kendall, pearson, spearman
+from dagengine.reliability.statistics.correlation_and_bias import kendall, pearson, spearman
+from dagengine.reliability.statistics.stability import flip_rate, majority_share
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
 from replays.published_graphs import (

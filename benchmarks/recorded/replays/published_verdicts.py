@@ -12,7 +12,7 @@ from recordings import Folder, Json, answer_case, arena_case, first_token, key
 
 from dagengine.judges import Recording
 from dagengine.metrics.dag import BaseNode
-from dagengine.reliability.statistics.agreement import majority
+from dagengine.reliability.statistics.stability import majority
 from dagengine.results import MetricResult
 from replays.published_graphs import (
     RANKS,

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dagengine.reliability.statistics.comparisons import Comparison, compare_repeated
-from dagengine.reliability.statistics.majorities import Picks, best_of
+from dagengine.reliability.statistics.majority_votes import Picks, best_of
+from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_repeated
 
 FOLDER = "rewardbench2_ensembling"
 SCORES = range(1, 9)

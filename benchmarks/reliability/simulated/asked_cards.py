@@ -22,7 +22,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNo
 from dagengine.question import Question
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
+from dagengine.reliability.card.types import Figure, JudgeCard, MetricCard
 from dagengine.test_case import LLMTestCase
 
 OPTIONS = ("good", "fair", "poor")

@@ -19,11 +19,11 @@ from rows import Answer, Trial
 
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
-from dagengine.reliability.attribution import Blame, attribute, blame
-from dagengine.reliability.card.values import Figure
+from dagengine.reliability.card.types import Figure
 from dagengine.reliability.counterfactual import Counterfactual, Reply
+from dagengine.reliability.node_blame import Blame, attribute, blame
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.runs import Run
+from dagengine.reliability.observed_runs import Run
 from dagengine.reliability.second_answers import Lack, chosen_cases
 
 Odds = Mapping[Any, float]

@@ -18,7 +18,7 @@ from rows import Answer, Trial
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.reliability.card import make_card
-from dagengine.reliability.card.values import Figure, JudgeCard
+from dagengine.reliability.card.types import Figure, JudgeCard
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

@@ -15,10 +15,7 @@ from typing import Any
 
 from rows import Answer, Trial
 
-from dagengine.reliability.statistics.agreement import flip_rate, icc, icc_interval
-from dagengine.reliability.statistics.associations import debiased_calibration_error
-from dagengine.reliability.statistics.comparisons import Comparison, compare_measures
-from dagengine.reliability.statistics.confusion import (
+from dagengine.reliability.statistics.accuracy_and_kappa import (
     ac1_interval,
     balanced_accuracy_interval,
     kappa_interval,
@@ -30,8 +27,11 @@ from dagengine.reliability.statistics.corrected import (
     corrected_mean,
     corrected_rate,
 )
-from dagengine.reliability.statistics.intervals import Unknown, bootstrap
-from dagengine.reliability.statistics.majorities import flips_of_votes
+from dagengine.reliability.statistics.correlation_and_bias import debiased_calibration_error
+from dagengine.reliability.statistics.majority_votes import flips_of_votes
+from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_measures
+from dagengine.reliability.statistics.resampling import Unknown, bootstrap
+from dagengine.reliability.statistics.stability import flip_rate, icc, icc_interval
 from simulated.votes_needed import POPULATIONS, Odds, drawn, flips
 
 # Intervals.

@@ -27,11 +27,11 @@ from dagengine.reliability.card.label_agreement import (
     corrected_figures,
 )
 from dagengine.reliability.card.repeats import again, not_repeats
-from dagengine.reliability.card.values import Figure, JudgeCard
+from dagengine.reliability.card.types import Figure, JudgeCard
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.labels import labels_for, labels_of, on_scale
+from dagengine.reliability.human_labels import labels_for, labels_of, on_scale
 from dagengine.reliability.observations import Condition, Observation
-from dagengine.reliability.runs import clusters, runs_of
+from dagengine.reliability.observed_runs import clusters, runs_of
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 

@@ -17,7 +17,7 @@ from random import Random
 
 from rich.table import Table
 
-from dagengine.reliability.statistics.majorities import SteadyVotes, steady_votes
+from dagengine.reliability.statistics.majority_votes import SteadyVotes, steady_votes
 
 Odds = dict[float, float]
 """How the odds of a case's rarer verdict are spread: odds to share of cases."""

@@ -36,7 +36,7 @@ from rich.table import Table
 from trio.testing import MockClock
 
 from dagengine.errors import JudgeError, ProviderError
-from dagengine.gateway import Gateway, Limits, limiter
+from dagengine.gateway import Gateway, Limits, rate_limiter
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.judges import OpenAIJudge
 from dagengine.prompts import Evidence, messages_for
@@ -265,7 +265,7 @@ def main(
         row("limited", "adaptive, up to 64", Limits(max_in_flight=CEILING, **patient), CAPACITY)
         row("asking", "adaptive, up to 64", Limits(max_in_flight=CEILING, **patient), CAPACITY)
         for width in map(int, widths.split(",")):
-            with mock.patch.object(limiter, "AdaptiveConcurrency", Fixed):
+            with mock.patch.object(rate_limiter, "AdaptiveConcurrency", Fixed):
                 limits = Limits(max_in_flight=width, **patient)
                 row("limited", f"fixed {width}", limits, CAPACITY)
         row("plain", "adaptive, up to 64", Limits(max_in_flight=CEILING), CEILING)

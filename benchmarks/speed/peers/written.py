@@ -21,7 +21,7 @@ from with_dagengine import metrics_of, test_cases
 
 from dagengine import a_evaluate
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts.bounds import backstop, bounds_of, schema_for
+from dagengine.prompts.answer_bounds import backstop, bounds_of, schema_for
 from dagengine.question import Question, schema_of
 
 Call = dict[str, Any]

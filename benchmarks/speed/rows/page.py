@@ -35,7 +35,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Question
-from dagengine.record.run import load_run
+from dagengine.record.reader import load_run
 from dagengine.report.page import write_page
 from dagengine.test_case import LLMTestCase
 

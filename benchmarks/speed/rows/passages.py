@@ -17,10 +17,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.synthesis.contexts import Neighbours, passages_of
-from dagengine.synthesis.likeness import NearDuplicates
+from dagengine.synthesis.near_duplicates import NearDuplicates
+from dagengine.synthesis.passages import Neighbours, passages_of
 from dagengine.synthesis.quotas import Context, Filling
-from dagengine.synthesis.values import (
+from dagengine.synthesis.synthesis_types import (
     ContextConstructionConfig,
     Document,
     EvolutionConfig,

@@ -29,12 +29,13 @@ from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Judge
-from dagengine.record.columns import COLUMNS
+from dagengine.record.parquet_columns import COLUMNS
 from dagengine.test_case import LLMTestCase
 
 COMMAND = "from dagengine.cli import main; import sys; sys.argv[0] = 'dagengine'; main()"
 INDEX = (
-    "from dagengine.record.run import load_run; from dagengine.view.large import open_index; "
+    "from dagengine.record.reader import load_run\n"
+    "from dagengine.view.large_runs import open_index; "
     "import sys; open_index(load_run(sys.argv[1]))"
 )
 MEASURE = """

@@ -34,8 +34,8 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, TaskNode
 from dagengine.question import Question
-from dagengine.record.columns import ColumnsWriter
-from dagengine.record.run import load_run
+from dagengine.record.parquet_columns import ColumnsWriter
+from dagengine.record.reader import load_run
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, files_of
 from dagengine.test_case import LLMTestCase
 

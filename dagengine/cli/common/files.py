@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 from dagengine.cli.common.output import say
 from dagengine.errors import InputError
 from dagengine.system.file_locks import one_writer
-from dagengine.system.regular_files import LEFT_BY, require_own_folder, require_regular
-from dagengine.system.terminal import replaced_line, wrap_lines
+from dagengine.system.safe_files import LEFT_BY, require_own_folder, require_regular
+from dagengine.system.terminal_text import replaced_line, wrap_lines
 
 Given = Mapping[str, Any]
 """What a command was given, by the names of its parameters."""

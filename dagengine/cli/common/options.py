@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dagengine.limits import Limits
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.question import Judge
-    from dagengine.store.answers import Store
+    from dagengine.store.answer_journal import Store
 
 DEFAULT_IN_FLIGHT = 64
 _TRACES = "otel"
@@ -209,7 +209,7 @@ class QuoteOptions:
 
     def load_metrics(self, target: str) -> list[BaseMetric]:
         """Load METRICS.py with the quotes to demand; raises InputError for unknown values."""
-        from dagengine.graph.judging import Quotes
+        from dagengine.graph.examples_and_quotes import Quotes
         from dagengine.loading import load_metrics
 
         names = ("--quotes", "--unsupported")
@@ -303,6 +303,6 @@ class ReplayOptions(LimitOptions):
 
     def answers(self) -> Store | None:
         """The answers of --store; None without it."""
-        from dagengine.store.answers import Store
+        from dagengine.store.answer_journal import Store
 
         return None if self.store is None else Store(self.store, replay=self.replay)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Option
 
-from dagengine.system.terminal import plain
+from dagengine.system.terminal_text import plain
 
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 

@@ -16,10 +16,10 @@ from typer import Argument, Option
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import Format, fail_if_any, print_csv
 from dagengine.errors import InputError
-from dagengine.system.terminal import counted, one_line, text_if
+from dagengine.system.terminal_text import counted, one_line, text_if
 
 if TYPE_CHECKING:
-    from dagengine.results.passing import Condition
+    from dagengine.results.pass_rules import Condition
 
 MEASURES = ("flips", "worse", "better", "lost", "gained", "same-question")
 """The measures of `--fail-if`: each counts cases of one metric."""
@@ -74,11 +74,11 @@ def diff(options: DiffOptions) -> None:
 
     Exit codes: 0 compared; 1 a --fail-if condition holds; 2 invalid input.
     """
-    from dagengine.record.changes.diff import compare_runs
-    from dagengine.record.run import load_run
-    from dagengine.reliability.card.faces import read_card
-    from dagengine.reliability.changes import change_report
-    from dagengine.results.passing import parse_condition
+    from dagengine.record.changes.case_pairs import compare_runs
+    from dagengine.record.reader import load_run
+    from dagengine.reliability.card.card_formats import read_card
+    from dagengine.reliability.change_significance import change_report
+    from dagengine.results.pass_rules import parse_condition
 
     parse = partial(parse_condition, example="'worse>0'", measures=MEASURES, counts=MEASURES)
     conditions = list(map(parse, options.fail_if or ()))
@@ -259,7 +259,7 @@ def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from dagengine.results.passing import SIGNS
+    from dagengine.results.pass_rules import SIGNS
 
     table = Table(title="Cases", title_justify="left")
     table.add_column("", no_wrap=True)

@@ -27,12 +27,12 @@ def merge(
     rows of a run without shards. Counts and costs are summed. It is an error if a shard is missing,
     is not finished, or belongs to another run.
     """
-    from dagengine.data.result_rows import read_rows
+    from dagengine.data.result_files import read_rows
     from dagengine.errors import InputError
-    from dagengine.record.merging import merge as merge_shards
-    from dagengine.record.run import load_run
-    from dagengine.record.standings import standing_lines
-    from dagengine.report.tables import print_table
+    from dagengine.record.judge_standing import standing_lines
+    from dagengine.record.reader import load_run
+    from dagengine.record.shard_merging import merge as merge_shards
+    from dagengine.report.tables_and_junit import print_table
     from dagengine.report.tally import Tally
     from dagengine.results import Totals
 

@@ -16,13 +16,13 @@ from typer import Argument, Option
 from dagengine.cli.common.files import Writes, name_in_errors
 from dagengine.cli.common.output import Format, print_csv, print_json, say, warn
 from dagengine.errors import InputError
-from dagengine.system.regular_files import is_there, new_file
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.safe_files import is_there, new_file
+from dagengine.system.terminal_text import counted, text_if
 
 if TYPE_CHECKING:
-    from dagengine.record.run import Run
-    from dagengine.report.selection import Selected, Selection
-    from dagengine.results.rows import CaseResult
+    from dagengine.record.reader import Run
+    from dagengine.report.case_selection import Selected, Selection
+    from dagengine.results.metric_results import CaseResult
 
 _LISTED = 50  # rows of a table, unless so many are asked for
 
@@ -62,7 +62,7 @@ class ShowOptions:
 
     def selection(self) -> Selection:
         """The selected cases."""
-        from dagengine.report.selection import Selection
+        from dagengine.report.case_selection import Selection
 
         return Selection(
             failed=self.failed,
@@ -82,9 +82,9 @@ def show(options: ShowOptions) -> None:
 
     Exit codes: 0 also if no case matches; 2 invalid input, for instance a case that does not exist.
     """
-    from dagengine.record.costs import times_of
-    from dagengine.record.run import load_run
-    from dagengine.report.selection import Selected, Selection
+    from dagengine.record.case_costs import times_of
+    from dagengine.record.reader import load_run
+    from dagengine.report.case_selection import Selected, Selection
 
     if options.texts and options.format != "csv":
         raise InputError("--texts is for --format csv; of one case --case shows the texts")
@@ -121,9 +121,9 @@ def _print_trees(run: Run, metric: str | None) -> None:
 
 def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
     """Print the summary of all cases, and what the run took."""
-    from dagengine.record.standings import standing_lines
-    from dagengine.report.page.about import drafts_of
-    from dagengine.report.tables import print_drafts, print_summary
+    from dagengine.record.judge_standing import standing_lines
+    from dagengine.report.page.run_facts import drafts_of
+    from dagengine.report.tables_and_junit import print_drafts, print_summary
     from dagengine.report.tally import Tally
 
     drafts = drafts_of(run, most=math.inf)
@@ -140,9 +140,9 @@ def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
 
 def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
     """Print a line per result, with `texts` also a column for each field of the cases."""
-    from dagengine.record.run import RunFiles
-    from dagengine.report.selection import require_texts
-    from dagengine.results.evaluation import COLUMNS, flat
+    from dagengine.record.reader import RunFiles
+    from dagengine.report.case_selection import require_texts
+    from dagengine.results.evaluation_result import COLUMNS, flat
 
     if texts:
         require_texts(run)
@@ -168,7 +168,7 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
     from dagengine.data.json_lines import line_of
-    from dagengine.report.selection import fields_of
+    from dagengine.report.case_selection import fields_of
 
     cases = fields_of(run, [row.index for row in rows])
     first = list(itertools.islice(cases, 1))  # so that nothing is written where that fails
@@ -182,8 +182,8 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
 
 
 def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOptions) -> None:
-    from dagengine.report.page.about import DRAFTS
-    from dagengine.report.tables import print_cases
+    from dagengine.report.page.run_facts import DRAFTS
+    from dagengine.report.tables_and_junit import print_cases
 
     thing = ("case", "draft")[is_there(run.folder / DRAFTS)]
     kept, count = (rows, len(rows)) if isinstance(rows, list) else rows.first(_LISTED)
@@ -204,8 +204,8 @@ def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOption
 
 def _print_case(run: Run, row: CaseResult, times: bool) -> None:
     """Print one case whole: its texts, and all that its nodes said."""
-    from dagengine.report.selection import fields_of
-    from dagengine.report.tables import print_steps, seconds_words
+    from dagengine.report.case_selection import fields_of
+    from dagengine.report.tables_and_junit import print_steps, seconds_words
 
     nodes = (node for metric in run.manifest.metrics for node in metric.nodes)
     best = {node.name: max(node.scale.values()) for node in nodes if node.scale}

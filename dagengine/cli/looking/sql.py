@@ -43,9 +43,9 @@ def sql(options: SqlOptions) -> None:
 
     Exit codes: 0; 2 invalid input, for instance a query that is not one SELECT.
     """
-    from dagengine.record.columns import has_arrow
-    from dagengine.record.run import load_run, make_columns
-    from dagengine.report.queries import query_runs
+    from dagengine.record.parquet_columns import has_arrow
+    from dagengine.record.reader import load_run, make_columns
+    from dagengine.report.sql_queries import query_runs
 
     load_extra("duckdb", "SQL needs", "sql")  # else columns would be made for nothing
     runs = list(map(load_run, options.folders))
@@ -70,7 +70,7 @@ def _print_table(columns: Sequence[str], answer: Iterator[Sequence[Any]]) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    from dagengine.system.terminal import one_line
+    from dagengine.system.terminal_text import one_line
 
     def cell(value: Any) -> Text:
         text = "-" if value is None else str(value)

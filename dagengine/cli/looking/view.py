@@ -15,10 +15,10 @@ from typing import Annotated
 from typer import Argument, Option
 
 from dagengine.cli.common.files import Reads
-from dagengine.cli.common.judging import collector_at_work
+from dagengine.cli.common.judge_access import collector_at_work
 from dagengine.cli.common.output import TableOrJson, print_document, say
 from dagengine.errors import load_extra
-from dagengine.system.regular_files import private_folders, write_whole
+from dagengine.system.safe_files import private_folders, write_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def view(options: ViewOptions) -> None:
     Ctrl-C.
     """
     load_extra("dagengine.view.server", "view needs", "view")
-    from dagengine.reliability.card.faces import read_card
+    from dagengine.reliability.card.card_formats import read_card
     from dagengine.view.server import open_runs, serve
 
     noise = None if options.card is None else read_card(options.card)

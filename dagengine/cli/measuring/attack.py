@@ -12,15 +12,15 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Reads, name_in_errors, sole, within
-from dagengine.cli.common.judging import CountedAccess, collector_at_work, saying_how_to_go_on
+from dagengine.cli.common.judge_access import CountedAccess, collector_at_work, saying_how_to_go_on
 from dagengine.cli.common.output import fail_if_any, outlive_reader, report, say
 from dagengine.errors import InputError
-from dagengine.system.terminal import counted, text_if, wrap_lines
+from dagengine.system.terminal_text import counted, text_if, wrap_lines
 
 if TYPE_CHECKING:
     from dagengine.attacking.attack_card import AttackCard
     from dagengine.attacking.campaign import AttackPlan
-    from dagengine.estimate.estimates import Forecast
+    from dagengine.estimate.estimate_types import Forecast
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.test_case import TestCase
 
@@ -83,10 +83,10 @@ def attack(options: AttackOptions) -> None:
     """
     from dagengine.attacking.attack_card import failing_lines, parse_fail_if
     from dagengine.attacking.attack_report import screen, write_attack
+    from dagengine.attacking.attack_texts import read_attacks, select_families
     from dagengine.attacking.campaign import AttackPlan, forecasts
-    from dagengine.attacking.families import read_attacks, select_families
     from dagengine.data.cases import valid_cases
-    from dagengine.reliability.statistics.intervals import require_benchmark_extra
+    from dagengine.reliability.statistics.resampling import require_benchmark_extra
 
     conditions = [*map(parse_fail_if, options.fail_if or ())]
     own = () if options.attacks is None else read_attacks(options.attacks)

@@ -13,14 +13,14 @@ import typer
 
 from dagengine.cli.common.files import name_in_errors, sole
 from dagengine.cli.common.output import EXIT_FAILED, fail_if_any, outlive_reader, report, say, warn
-from dagengine.cli.measuring.benchmark_job import BenchmarkJob, BenchmarkOptions
+from dagengine.cli.measuring.benchmark_options import BenchmarkJob, BenchmarkOptions
 from dagengine.errors import InputError
-from dagengine.system.regular_files import write_whole
-from dagengine.system.terminal import plain, text_if
+from dagengine.system.safe_files import write_whole
+from dagengine.system.terminal_text import plain, text_if
 
 if TYPE_CHECKING:
     from dagengine.reliability.card.fail_if import FailIf, FailUnlessUse
-    from dagengine.reliability.card.values import JudgeCard, Needs
+    from dagengine.reliability.card.types import JudgeCard, Needs
     from dagengine.reliability.fingerprint import Binding
     from dagengine.reliability.observations import Observations
 
@@ -68,7 +68,7 @@ def benchmark(options: BenchmarkOptions) -> None:
 
 def _measure(job: BenchmarkJob, failing: Sequence[FailIf | FailUnlessUse]) -> None:
     """Ask every question again, or read the verdicts, and write the card."""
-    from dagengine.reliability.card.build import make_card
+    from dagengine.reliability.card.card_maker import make_card
 
     options = job.options
     if options.verdicts is None:
@@ -95,7 +95,7 @@ def _measure(job: BenchmarkJob, failing: Sequence[FailIf | FailUnlessUse]) -> No
 
 def _load_observations(job: BenchmarkJob) -> tuple[Observations, list[str]]:
     """The observations in the file of --verdicts, and their judges."""
-    from dagengine.record.run import run_at
+    from dagengine.record.reader import run_at
     from dagengine.reliability.observations import Observations
 
     path = job.options.verdicts
@@ -118,11 +118,11 @@ def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
 
 def _of_file(options: BenchmarkOptions) -> JudgeCard:
     """The card of verdicts of any judge: its metric and cases are those that the file names."""
-    from dagengine.reliability.card.build import check_labels, make_card
-    from dagengine.reliability.card.contests import contest_card
-    from dagengine.reliability.labels import labels_among
-    from dagengine.reliability.statistics.intervals import require_benchmark_extra
-    from dagengine.reliability.verdict_files import read_verdicts
+    from dagengine.reliability.card.best_of_n import contest_card
+    from dagengine.reliability.card.card_maker import check_labels, make_card
+    from dagengine.reliability.human_labels import labels_among
+    from dagengine.reliability.statistics.resampling import require_benchmark_extra
+    from dagengine.reliability.verdict_cases import read_verdicts
 
     assert options.verdicts is not None
     if options.data is not None:
@@ -173,7 +173,7 @@ def _label_scale(options: BenchmarkOptions) -> tuple[float, float] | None:
 
 
 def _needs(options: BenchmarkOptions) -> Needs:
-    from dagengine.reliability.card.verdict import parse_needs
+    from dagengine.reliability.card.recommendation import parse_needs
 
     return parse_needs(options.need, options.target)
 
@@ -182,7 +182,7 @@ def _write(
     card: JudgeCard, options: BenchmarkOptions, conditions: Sequence[FailIf | FailUnlessUse]
 ) -> None:
     """Print the card, write its files, and exit as the conditions say."""
-    from dagengine.reliability.card.faces import card_page, markdown, print_card, write_card
+    from dagengine.reliability.card.card_formats import card_page, markdown, print_card, write_card
 
     report(card=card)
     print_card(card, verbose=options.verbose)
@@ -206,7 +206,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf | FailUnlessUse]) -> N
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
     """Say whether a card is still valid for the current metrics and judges."""
-    from dagengine.reliability.card.faces import read_card
+    from dagengine.reliability.card.card_formats import read_card
     from dagengine.reliability.fingerprint import changes
 
     card = read_card(path)
@@ -230,8 +230,8 @@ def _card_name(path: Path) -> str:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
-    from dagengine.reliability.card.contrasts import COMPARED, between_cards
-    from dagengine.reliability.card.faces import print_contrasts, read_card
+    from dagengine.reliability.card.card_formats import print_contrasts, read_card
+    from dagengine.reliability.card.differences import COMPARED, between_cards
     from dagengine.reliability.card.fail_if import worse
     from dagengine.reliability.fingerprint import changes
 

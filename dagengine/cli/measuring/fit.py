@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
-from dagengine.cli.common.command import Commands
+from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.files import Reads, sole, within
 from dagengine.cli.common.output import report, say, warn
 from dagengine.errors import InputError
-from dagengine.system.terminal import counted
+from dagengine.system.terminal_text import counted
 
 if TYPE_CHECKING:
     from dagengine.improvement.escalation import FittedEscalation, Proof, Replayed
@@ -102,7 +102,7 @@ class EscalationOptions(shared.ColumnOptions):
     def replay_files(self) -> Replayed:
         """Both judges from files of verdicts, or from runs of one judgement."""
         from dagengine.improvement.escalation import observe_verdicts, replay_judges
-        from dagengine.reliability.verdict_files import read_two_files
+        from dagengine.reliability.verdict_cases import read_two_files
 
         seen = read_two_files(Path(self.small), Path(self.large), metric=self.metric)
         rows = [*observe_verdicts(seen)]
@@ -114,7 +114,7 @@ class EscalationOptions(shared.ColumnOptions):
         """Both judges at each node of a metric, from runs or from a store."""
         from dagengine.execution.interrupts import sync
         from dagengine.improvement import escalation
-        from dagengine.improvement.rungs import escalation_of, with_escalation
+        from dagengine.improvement.candidates import escalation_of, with_escalation
         from dagengine.loading import load_judge
 
         if metric is None or self.data is None or self.labels is None:
@@ -139,7 +139,7 @@ class EscalationOptions(shared.ColumnOptions):
         """The model of the large judge, and what a judgement of each costs, if they are known."""
         from dagengine.improvement.escalation import judge_of
         from dagengine.loading import is_code
-        from dagengine.record.run import run_at
+        from dagengine.record.reader import run_at
 
         large_model = self.large if self.store and not is_code(self.large) else None
         prices = None
@@ -185,7 +185,7 @@ def escalation(options: EscalationOptions) -> None:
 def _require_enough(replayed: Replayed, sealed: float) -> None:
     """Raise InputError if labels or confidences are too few to fit; warn if they show little."""
     from dagengine.improvement.escalation import UNKNOWN
-    from dagengine.reliability.statistics.comparisons import visible_difference
+    from dagengine.reliability.statistics.paired_comparisons import visible_difference
 
     cases = replayed.judged.values()
     confidences = [sure for case in cases for way in case.ways for sure, _ in way.turns]
@@ -266,7 +266,7 @@ def _report_fit(
     """Say what was fitted and what the sealed part shows, and write the record."""
     from pydantic_core import to_jsonable_python
 
-    from dagengine.improvement.findings import FORMAT
+    from dagengine.improvement.improvement_report import FORMAT
 
     for line in _result_lines(fit, options.distance, hint):
         say(line)
@@ -293,8 +293,8 @@ def _write_patch(
     below: float, target: str, metric: BaseMetric, large_model: str | None, folder: PatchFolder
 ) -> str | None:
     """Write the threshold into what the metric is written in; returns how to apply it, if it is."""
-    from dagengine.improvement.findings import Candidate
-    from dagengine.improvement.rungs import escalation_of, with_escalation
+    from dagengine.improvement.candidates import escalation_of, with_escalation
+    from dagengine.improvement.improvement_report import Candidate
 
     panel = escalation_of(metric)
     if panel is not None and panel.below == below:

@@ -13,15 +13,15 @@ from typer import Option
 
 from dagengine.cli.common import options as shared
 from dagengine.cli.common.files import Given, Reads, Writes, sole
-from dagengine.cli.common.judging import saying_how_to_go_on
+from dagengine.cli.common.judge_access import saying_how_to_go_on
 from dagengine.cli.common.output import outlive_reader, report, say, warn
-from dagengine.system.terminal import counted, one_line, wrap_lines
+from dagengine.system.terminal_text import counted, one_line, wrap_lines
 
 if TYPE_CHECKING:
-    from dagengine.improvement.findings import Candidate, Improvement
     from dagengine.improvement.folder import PatchFolder
-    from dagengine.improvement.planning import Search
+    from dagengine.improvement.improvement_report import Candidate, Improvement
     from dagengine.improvement.rewriters import Rewriter
+    from dagengine.improvement.search_plan import Search
 
 
 def _output_files(out: Path, given: Given) -> Iterable[Path]:
@@ -72,10 +72,10 @@ def improve(options: ImproveOptions) -> None:
     130 interrupted.
     """
     from dagengine.improvement.folder import RECORD, PatchFolder
-    from dagengine.improvement.planning import Search, plan_lines
     from dagengine.improvement.rewriters import JudgeRewriter
+    from dagengine.improvement.search_plan import Search, plan_lines
     from dagengine.loading import load_judge
-    from dagengine.reliability.statistics.intervals import require_benchmark_extra
+    from dagengine.reliability.statistics.resampling import require_benchmark_extra
 
     require_benchmark_extra()
     cases = list(options.cases_in(options.data))
@@ -111,7 +111,7 @@ def _run(
 ) -> None:
     """Search, write the files of the folder, and print what was found and what to do next."""
     from dagengine.execution.interrupts import sync
-    from dagengine.improvement import findings
+    from dagengine.improvement import improvement_report
     from dagengine.improvement.folder import PAGE, RECORD
     from dagengine.improvement.search import run_search
 
@@ -127,22 +127,24 @@ def _run(
         result, patch = sync(search_and_write)  # the command that applies the change, or its file
     report(**json.loads((folder.path / RECORD).read_bytes()))
     # The most important comes first: the headline, its grounds, the next step; the change is last.
-    say(wrap_lines(f"\n{findings.headline(result)}\n\n  {findings.why(result)}"))
-    say(f"  next  {findings.step(result, patch)}\n")
-    for warning in findings.warnings(result):
+    say(
+        wrap_lines(f"\n{improvement_report.headline(result)}\n\n  {improvement_report.why(result)}")
+    )
+    say(f"  next  {improvement_report.step(result, patch)}\n")
+    for warning in improvement_report.warnings(result):
         say(wrap_lines(f"  warning: {warning}", 2), err=True)
-    for name, text in findings.facts(result):
+    for name, text in improvement_report.facts(result):
         say(wrap_lines(f"  {name:8} {text}", 9))
     marks = {"kept": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}  # as `git diff --word-diff` prints
     for candidate in result.accepted:
-        if parts := [marks[kind].format(text) for kind, text in findings.edit(candidate)]:
+        if parts := [marks[kind].format(text) for kind, text in improvement_report.edit(candidate)]:
             say(wrap_lines(f"\n  {candidate.where}: {' '.join(parts)}", 2))
     say(f"\npage: {folder.path / PAGE} (also {RECORD}, run.json)")
 
 
 def _say_candidate(candidate: Candidate) -> None:
-    from dagengine.improvement import findings
+    from dagengine.improvement import improvement_report
 
-    gain = "" if candidate.skipped else f"{findings.points(candidate.gain):>15}  "
+    gain = "" if candidate.skipped else f"{improvement_report.points(candidate.gain):>15}  "
     line = f"  {one_line(candidate.what, 26):26} {one_line(candidate.where, 12):12} {gain}"
-    say(wrap_lines(line + findings.decision(candidate), 27))
+    say(wrap_lines(line + improvement_report.decision(candidate), 27))

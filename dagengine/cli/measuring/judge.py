@@ -13,10 +13,10 @@ import typer
 from typer import Argument, Option
 
 from dagengine.cli.common import options as shared
-from dagengine.cli.common.command import Commands
+from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.output import EXIT_FAILED, EXIT_INPUT, report, say
-from dagengine.system.terminal import counted, plain
+from dagengine.system.terminal_text import counted, plain
 
 if TYPE_CHECKING:
     from dagengine.checkup import Checkup
@@ -138,7 +138,7 @@ class CheckOptions(shared.ColumnOptions, shared.NamedJudge):
 
     def subject(self) -> Judge:
         """The judge to check: the one that is named, else that of the metrics, else the default."""
-        from dagengine.compiler.plan import compile_metrics
+        from dagengine.compiler.execution_plan import compile_metrics
         from dagengine.judges import as_judge
         from dagengine.loading import load_judge, load_metrics
         from dagengine.question import judge_name
@@ -156,7 +156,7 @@ class CheckOptions(shared.ColumnOptions, shared.NamedJudge):
 
     def longest_text(self) -> str:
         """The texts of the longest test case; empty without test cases."""
-        from dagengine.checkup.sections import longest_text
+        from dagengine.checkup.probes import longest_text
         from dagengine.data.cases import valid_cases
 
         if self.data is None:
@@ -182,7 +182,7 @@ def check(options: CheckOptions) -> None:
     """
     from dagengine.checkup import check_judge
     from dagengine.execution.interrupts import sync
-    from dagengine.record.standings import keep_standing
+    from dagengine.record.judge_standing import keep_standing
 
     options.require_savable()
     subject, text = options.subject(), options.longest_text()

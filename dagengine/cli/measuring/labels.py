@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from dagengine.cli.common.command import Commands
+from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.files import Given, Reads, Writes
 from dagengine.cli.common.output import report, say
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 
 if TYPE_CHECKING:
-    from dagengine.view.queues import LabelPlan
+    from dagengine.view.label_queues import LabelPlan
 
 app = Commands(
     "labels", "Plan human labels: how many are needed for what, and which cases are next."
@@ -58,10 +58,10 @@ def plan(options: PlanOptions) -> None:
 
     Exit codes: 0; 2 invalid input, for instance a folder without a run.
     """
-    from dagengine.record.labels import LABELS, LabelFile
-    from dagengine.record.run import load_run
-    from dagengine.reliability.card.verdict import parse_needs
-    from dagengine.view.queues import label_plan, write_plan
+    from dagengine.record.label_file import LABELS, LabelFile
+    from dagengine.record.reader import load_run
+    from dagengine.reliability.card.recommendation import parse_needs
+    from dagengine.view.label_queues import label_plan, write_plan
 
     line = parse_needs(options.need).agreement
     run = load_run(options.folder)
@@ -139,7 +139,7 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
 
 
 def _threshold_lines(plan: LabelPlan) -> Iterator[str]:
-    from dagengine.reliability.fitting import FittedThreshold
+    from dagengine.reliability.threshold_fitting import FittedThreshold
 
     fit = plan.threshold
     if fit is None:

@@ -13,14 +13,7 @@ import itertools
 import os
 import tempfile
 import uuid
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import (
     AbstractAsyncContextManager,
@@ -38,10 +31,11 @@ import sniffio
 
 from dagengine.data.app import as_app
 from dagengine.data.cases import AsyncCases, Cases
-from dagengine.data.converter import Item
+from dagengine.data.column_mapping import Item
 from dagengine.errors import InputError, load_extra
-from dagengine.execution.cluster.leases import CALLS, MONEY, PLACES, Leases
+from dagengine.execution.cases_and_rows import PulledSource, RowsInOrder, RunObserver, Source
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
+from dagengine.execution.cluster.shared_limits import CALLS, MONEY, PLACES, Leases
 from dagengine.execution.cluster.worker import (
     Build,
     ChunkResult,
@@ -54,15 +48,14 @@ from dagengine.execution.cluster.worker import (
     pack_value,
     tell_leased,
 )
-from dagengine.execution.flow import PulledSource, RowsInOrder, RunObserver, Source
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.gateway.budget import Ledger
+from dagengine.gateway.call_priorities import merge_waits
 from dagengine.gateway.inner_metrics import current_host
-from dagengine.gateway.waiting import merge_waits
 from dagengine.graph.graph import Metric
 from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.results import Failure, Spent, Totals, Waiting
-from dagengine.store.answers import as_store
+from dagengine.store.answer_journal import as_store
 from dagengine.system.file_locks import available
 
 if TYPE_CHECKING:

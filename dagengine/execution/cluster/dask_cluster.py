@@ -22,8 +22,8 @@ from distributed import Client, KilledWorker, Scheduler, SchedulerPlugin, get_wo
 from distributed.comm.core import CommClosedError
 
 from dagengine.errors import InputError
-from dagengine.execution.cluster.leases import Leases
 from dagengine.execution.cluster.processes import Heard, WorkersDiedError
+from dagengine.execution.cluster.shared_limits import Leases
 from dagengine.execution.cluster.worker import end_run, tell_leased
 
 _OPERATION = "dagengine-leases"

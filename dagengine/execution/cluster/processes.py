@@ -26,8 +26,8 @@ from typing import Any, BinaryIO
 
 import anyio
 
-from dagengine.execution.cluster.leases import Leases
-from dagengine.system.regular_files import write_all
+from dagengine.execution.cluster.shared_limits import Leases
+from dagengine.system.safe_files import write_all
 
 _START = "from dagengine.execution.cluster.processes import serve_calls; serve_calls()"
 # Processes that may die over one request before it is given up.

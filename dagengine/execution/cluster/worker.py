@@ -21,18 +21,18 @@ from typing import Any, cast
 import anyio
 
 from dagengine.data.app import App, as_app
-from dagengine.data.converter import Item
+from dagengine.data.column_mapping import Item
 from dagengine.errors import DagengineError, InputError
-from dagengine.execution.cluster.leases import AMOUNT, CALLS, MONEY, PLACES, QUESTION, SHARE
+from dagengine.execution.cases_and_rows import RunObserver
 from dagengine.execution.cluster.processes import telling
-from dagengine.execution.flow import RunObserver
+from dagengine.execution.cluster.shared_limits import AMOUNT, CALLS, MONEY, PLACES, QUESTION, SHARE
 from dagengine.execution.local_executor import LocalExecutor, Settings
-from dagengine.gateway.budget import Account, RateLimit
-from dagengine.gateway.limiter import JudgeLimiter, Limiter
+from dagengine.gateway.budget import Account
+from dagengine.gateway.rate_limiter import JudgeLimiter, Limiter, RateLimit
 from dagengine.graph.graph import Metric
 from dagengine.limits import Limits
 from dagengine.results import CaseResult, Spent, Totals, Waiting
-from dagengine.store.answers import Answers
+from dagengine.store.answer_journal import Answers
 from dagengine.store.claims import Claim, CommonAnswers, SharedAnswers
 from dagengine.system.threads import Kept, KeptOpen
 

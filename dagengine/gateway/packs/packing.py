@@ -24,9 +24,9 @@ import anyio
 
 from dagengine.errors import JudgeError, ProviderError, TooLongError, UnsupportedError
 from dagengine.gateway.budget import Budget
-from dagengine.gateway.limiter import UNSAID, Call, JudgeLimiter, Limiter
+from dagengine.gateway.call_priorities import Urgency
+from dagengine.gateway.rate_limiter import UNSAID, Call, JudgeLimiter, Limiter
 from dagengine.gateway.single_flight import SingleFlight
-from dagengine.gateway.waiting import Urgency
 from dagengine.prompts.decisions import state_text
 from dagengine.question import NO_USAGE, Answer, Judge, Packs, Question, Usage
 from dagengine.results.prices import Price

@@ -21,7 +21,7 @@ from typing import Any, Final
 import anyio
 from pydantic import BaseModel
 
-from dagengine.gateway.waiting import Resting, Urgency
+from dagengine.gateway.call_priorities import Resting, Urgency
 from dagengine.prompts.instructions import KEPT_CHARACTERS, SERVER_CHARACTERS, shared_end
 from dagengine.question import Judge, Question, ServerFacts, schema_json
 

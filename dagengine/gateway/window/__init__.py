@@ -1,5 +1,5 @@
 """Whether a prompt fits into the window of its server, and whether the server read all of it."""
 
-from dagengine.gateway.window.whole_prompts import WholePrompts
+from dagengine.gateway.window.truncated_prompts import WholePrompts
 
 __all__ = ["WholePrompts"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from dagengine.record.values import MetricRecord, NodeRecord
+from dagengine.record.run_json_types import MetricRecord, NodeRecord
 
 ChangeKind = Literal["definition", "new", "gone", "renamed", "judge", "threshold", "settings"]
 

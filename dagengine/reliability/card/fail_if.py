@@ -8,11 +8,11 @@ from itertools import chain, repeat
 
 from dagengine.errors import InputError
 from dagengine.reliability.card.measures import MEASURES
-from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every_setting
-from dagengine.reliability.card.verdict import verdict
-from dagengine.reliability.card.words import difference, full, place, title
+from dagengine.reliability.card.recommendation import verdict
+from dagengine.reliability.card.sentences import difference, full, place, title
+from dagengine.reliability.card.types import Contrast, Figure, JudgeCard, every_setting
 from dagengine.reliability.statistics.sums import present
-from dagengine.results.passing import Condition, parse_condition
+from dagengine.results.pass_rules import Condition, parse_condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,22 +11,22 @@ from typing import Any, TypeVar
 
 from dagengine.reliability.card.measures import NOT_RANDOM, figure, figure_of, figure_over_sides
 from dagengine.reliability.card.repeats import Unlike, outcome, score
-from dagengine.reliability.card.values import (
+from dagengine.reliability.card.types import (
     Calibration,
     ConfusionTable,
     CorrectedFigure,
     Figure,
     Voted,
 )
-from dagengine.reliability.labels import Kind, Labels, Vote
-from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics import associations, confusion
-from dagengine.reliability.statistics.agreement import majority
+from dagengine.reliability.human_labels import Kind, Labels, Vote
+from dagengine.reliability.observed_runs import Run, Runs
+from dagengine.reliability.statistics import accuracy_and_kappa, correlation_and_bias
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
-from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
-from dagengine.reliability.statistics.majorities import flips_of_votes, majority_odds
+from dagengine.reliability.statistics.majority_votes import flips_of_votes, majority_odds
+from dagengine.reliability.statistics.resampling import Interval, Unknown, clusters_of
+from dagengine.reliability.statistics.stability import majority
 from dagengine.reliability.statistics.sums import Groups, mean, mean_score, present
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 
 T = TypeVar("T")
 Pair = tuple[Vote | None, Vote | None]
@@ -178,7 +178,7 @@ def _verdict_figures(marked: LabelledRuns) -> Iterator[Figure]:
         measure = partial(of, kinds=kinds, groups=clusters)
         return over_sides(lambda pairs: _figure_or_reason(name, measure(pairs), level, why))
 
-    hits = confusion.accuracy.sums
+    hits = accuracy_and_kappa.accuracy.sums
     yield over_sides(lambda pairs: figure("accuracy", pairs, hits, _NO_LABEL, groups, level))
     single = f"{subject}: single runs, cases with a label"
     rights = marked.sides(lambda label, votes: mean_score([vote == label for vote in votes]))
@@ -186,16 +186,20 @@ def _verdict_figures(marked: LabelledRuns) -> Iterator[Figure]:
         figure("single-run-accuracy", side, mean, _NO_LABEL, groups, single) for side in rights
     )
     yield kappa
-    yield interval_figure("ac1", confusion.ac1_interval, marked.why_no_kappa)
+    yield interval_figure("ac1", accuracy_and_kappa.ac1_interval, marked.why_no_kappa)
     labels = [label for label, _ in sides[0]]
     absent = " or ".join(outcome_name(kind) for kind in kinds if kind not in labels)
     unbalanced = text_if(absent, f"no case is labelled {absent}") if groups else _NO_LABEL
-    yield interval_figure("balanced-accuracy", confusion.balanced_accuracy_interval, unbalanced)
+    yield interval_figure(
+        "balanced-accuracy", accuracy_and_kappa.balanced_accuracy_interval, unbalanced
+    )
     # The baseline is about labels alone.
     pairs = [(label, None) for label in labels]
-    base = figure("baseline", pairs, confusion.majority_baseline.sums, _NO_LABEL, groups, level)
+    base = figure(
+        "baseline", pairs, accuracy_and_kappa.majority_baseline.sums, _NO_LABEL, groups, level
+    )
     # It chooses the most common label from these labels, so its interval is not that of a share.
-    ends = confusion.baseline_interval(pairs, kinds=kinds, groups=clusters)
+    ends = accuracy_and_kappa.baseline_interval(pairs, kinds=kinds, groups=clusters)
     low, high = (None, None) if ends is None else (ends.low, ends.high)
     yield replace(base, low=low, high=high)
     yield from _rates_of_labels(sides, clusters)
@@ -203,7 +207,7 @@ def _verdict_figures(marked: LabelledRuns) -> Iterator[Figure]:
 
 def _rates_of_labels(sides: Sequence[Sequence[Pair]], clusters: Groups) -> Iterator[Figure]:
     """Sensitivity and specificity of every label; of two labels only of one, preferably pass."""
-    rates = [confusion.label_rates(side, groups=clusters) for side in sides]
+    rates = [accuracy_and_kappa.label_rates(side, groups=clusters) for side in sides]
     labels = [*rates[0]]
     if len(labels) == 2:  # the sensitivity of the other is the specificity of this one
         labels = [True] if True in labels else labels[:1]
@@ -229,7 +233,7 @@ def _kappa(
             pairs += [(label, verdict) for verdict in shares]
             weights += shares.values()
             names += [group] * len(shares)
-        kappa = confusion.kappa_interval(
+        kappa = accuracy_and_kappa.kappa_interval(
             pairs, kinds=marked.labels.kinds, groups=names if clustered else None, weights=weights,
             level=confidence,
         )  # fmt: skip
@@ -259,7 +263,7 @@ def confusion_table(marked: LabelledRuns) -> ConfusionTable | None:
     """The confusion table, by the majority of a case's runs; None if labels are numbers."""
     if marked.read is None:
         return None
-    table = confusion.Confusion(marked.pairs[0])
+    table = accuracy_and_kappa.Confusion(marked.pairs[0])
     counts = tuple(map(tuple, table.counts.astype(int).tolist()))
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), counts)
 
@@ -271,8 +275,10 @@ def _people_among_themselves(marked: LabelledRuns, read: Reader | None) -> Itera
     if labels.kind == "number" or not several:
         return
     rows, groups = [*map(list, several.values())], [*map(runs.group, several)]
-    yield figure("people-agreement", rows, confusion.people_agreement.sums, "too few cases", groups)
-    yield figure_of("ceiling", confusion.label_ceiling(rows, groups=groups))
+    yield figure(
+        "people-agreement", rows, accuracy_and_kappa.people_agreement.sums, "too few cases", groups
+    )
+    yield figure_of("ceiling", accuracy_and_kappa.label_ceiling(rows, groups=groups))
     if read is None:
         return
     shares, groups, votes = list[float | None](), list[Hashable](), runs.by_case(read)
@@ -295,8 +301,8 @@ def _correlations(marked: LabelledRuns, grouped: bool) -> Iterator[Figure]:
             pairs.append((statistics.fmean(scores), float(marked.by_case[case])))
             groups.append(marked.runs.group(case))
             by_group[groups[-1]].append(pairs[-1])
-    ranked = {"spearman": associations.spearman, "kendall": associations.kendall}
-    for name, of in ({"pearson": associations.pearson} | ranked).items():
+    ranked = {"spearman": correlation_and_bias.spearman, "kendall": correlation_and_bias.kendall}
+    for name, of in ({"pearson": correlation_and_bias.pearson} | ranked).items():
 
         def statistic(items: Sequence[tuple[float, float]], of: Any = of) -> float | None:
             value: float | None = of(*zip(*items, strict=True)) if items else None
@@ -306,7 +312,7 @@ def _correlations(marked: LabelledRuns, grouped: bool) -> Iterator[Figure]:
     why = "no group has two cases that differ in score and in label"
     for name, of in ranked.items() if grouped else ():
         # Whether the judge orders the cases of one document or dialogue as people do
-        measure = partial(associations.group_correlation.sums, of=of)
+        measure = partial(correlation_and_bias.group_correlation.sums, of=of)
         yield figure(f"within-group-{name}", list(by_group.values()), measure, why)
 
 
@@ -438,10 +444,12 @@ def stated_probabilities(marked: LabelledRuns) -> tuple[list[Figure], list[Calib
             continue
         groups = [group for group, *_ in rows]
         pairs = [(chance, happened) for _, chance, happened in rows]
-        figures.append(figure(f"{name}-brier", pairs, associations.brier_score.sums, "", groups))
-        error = associations.debiased_calibration_error(pairs, cases=groups)
+        figures.append(
+            figure(f"{name}-brier", pairs, correlation_and_bias.brier_score.sums, "", groups)
+        )
+        error = correlation_and_bias.debiased_calibration_error(pairs, cases=groups)
         figures.append(figure_of(f"{name}-calibration-error", error))
-        bins = tuple(row for row in associations.reliability(pairs) if row.answers)
+        bins = tuple(row for row in correlation_and_bias.reliability(pairs) if row.answers)
         tables.append(Calibration(event, bins))
     return figures, tables
 

@@ -13,22 +13,22 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.nodes import RatingNode
-from dagengine.reliability.attribution import CaseNoise, attribute, blame, flip_effect, independence
-from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.card.measures import MEASURES, figure, figure_of
 from dagengine.reliability.card.repeats import mean_of_runs
-from dagengine.reliability.card.values import Figure, KeyCard, NodeCard, VoteCost
+from dagengine.reliability.card.types import Figure, KeyCard, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
-from dagengine.reliability.labels import CriterionLabels, NodeAnswers, Vote
+from dagengine.reliability.human_labels import CriterionLabels, NodeAnswers, Vote
+from dagengine.reliability.node_blame import CaseNoise, attribute, blame, flip_effect, independence
+from dagengine.reliability.node_blame import flip_rate as node_flips
 from dagengine.reliability.observations import YES_OR_NO, plain_word
-from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics.agreement import krippendorff_alpha, majority
-from dagengine.reliability.statistics.confusion import accuracy
-from dagengine.reliability.statistics.intervals import quantile_of_t
-from dagengine.reliability.statistics.majorities import steady_votes
+from dagengine.reliability.observed_runs import Run, Runs
+from dagengine.reliability.statistics.accuracy_and_kappa import accuracy, krippendorff_alpha
+from dagengine.reliability.statistics.majority_votes import steady_votes
+from dagengine.reliability.statistics.resampling import quantile_of_t
+from dagengine.reliability.statistics.stability import majority
 from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
 from dagengine.results import Verdict
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 from dagengine.test_case import TestCase
 
 

@@ -27,15 +27,15 @@ from dagengine.reliability.card.measures import (
     figure_over_sides,
     measure_of,
 )
-from dagengine.reliability.card.values import Figure
-from dagengine.reliability.card.words import has
+from dagengine.reliability.card.sentences import has
+from dagengine.reliability.card.types import Figure
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import Condition
+from dagengine.reliability.observed_runs import Run, Runs
 from dagengine.reliability.perturbations import Symmetry
-from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics import agreement, associations
+from dagengine.reliability.statistics import accuracy_and_kappa, correlation_and_bias, stability
 from dagengine.reliability.statistics.exchangeability import Departure, departures
-from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
+from dagengine.reliability.statistics.resampling import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.sums import (
     Sums,
     by_row,
@@ -48,7 +48,7 @@ from dagengine.reliability.statistics.sums import (
     stats,
 )
 from dagengine.results import OutcomeKind, Verdict
-from dagengine.system.terminal import counted, text_if
+from dagengine.system.terminal_text import counted, text_if
 from dagengine.test_case import ArenaTestCase, LLMTestCase, TestCase
 
 _SCALE = (0.0, 1.0)
@@ -97,17 +97,17 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     else:
         table: list[Any] = runs.table(outcome(threshold))
         bounds = _without_repeats(table)
-        yield over("flip-rate", agreement.flip_rate.sums, table=table, bounds=bounds)
+        yield over("flip-rate", stability.flip_rate.sums, table=table, bounds=bounds)
         yield over("pass-rate", mean_of_runs, table=table, bounds=_fill_bounds(table))
-    yield over("score-flip-rate", agreement.flip_rate.sums, bounds=_without_repeats(scores))
+    yield over("score-flip-rate", stability.flip_rate.sums, bounds=_without_repeats(scores))
     yield over("mean-score", mean_of_runs, "no run has a score", bounds=_fill_bounds(scores))
-    yield over("score-spread", partial(agreement.score_spread.sums, scale=_SCALE))
+    yield over("score-spread", partial(stability.score_spread.sums, scale=_SCALE))
     clusters, rows = clusters_of(groups), [*map(numbers, scores)]
-    reliability = agreement.icc_interval(scores, groups=clusters, scale=_SCALE)
+    reliability = stability.icc_interval(scores, groups=clusters, scale=_SCALE)
     yield figure_of("test-retest", reliability, note=_no_icc(rows, why))
-    slope = agreement.drift(scores, groups=clusters)
+    slope = stability.drift(scores, groups=clusters)
     yield figure_of("drift", slope, note=_no_drift(rows, slope, why))
-    yield over("unscored", agreement.missing_rate.sums, "nothing ran")
+    yield over("unscored", stability.missing_rate.sums, "nothing ran")
 
 
 def mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
@@ -262,27 +262,27 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         if len(runs.sizes) > 1:
             note = f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs; equal numbers are needed"
             return figure_of(name, None, note=note)
-        return over(name, agreement.total_agreement.sums, read)
+        return over(name, stability.total_agreement.sums, read)
 
     for name, read in ("total", score), ("raw", _raw), ("path", _path):
         if any(value is not None for value in chain.from_iterable(runs.table(read))):
             yield in_all(f"{name}-agreement", read)
-    yield over("path-flip-rate", agreement.flip_rate.sums, _path)
-    yield over("majority-share", agreement.majority_share.sums, score)
-    bits = over("entropy", agreement.entropy.sums, score)
+    yield over("path-flip-rate", stability.flip_rate.sums, _path)
+    yield over("majority-share", stability.majority_share.sums, score)
+    bits = over("entropy", stability.entropy.sums, score)
     # Its interval reaches over what so few runs cannot show.
-    ends = agreement.entropy_interval(runs.table(score), groups=groups)
+    ends = stability.entropy_interval(runs.table(score), groups=groups)
     yield bits if ends is None else replace(bits, low=ends.low, high=ends.high)
     table = runs.table(outcome(threshold))
-    if agreement.missing_rate(table):
-        yield figure("unscored-effect", table, agreement.missing_effect.sums, why, groups)
+    if stability.missing_rate(table):
+        yield figure("unscored-effect", table, stability.missing_effect.sums, why, groups)
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
     """Effect of the rule for runs without a score on the flip rate, if there are any."""
     table = runs.table(outcome(threshold))
-    without, among = agreement.flip_rate(table), agreement.flip_rate(table, missing="own category")
-    if agreement.missing_rate(table) and without is not None and among is not None:
+    without, among = stability.flip_rate(table), stability.flip_rate(table, missing="own category")
+    if stability.missing_rate(table) and without is not None and among is not None:
         yield (
             f"Without the runs that have no score, the flip rate is {100 * without:.1f} %. "
             f"With “no score” as an outcome, it is {100 * among:.1f} %."
@@ -345,9 +345,13 @@ def position_bias(
 
     why_apart = "no pair has a verdict in both orders"
     measures = (
-        ("position-consistency", associations.position_consistency, why_apart),
-        ("position-preference", associations.position_preference, "the orders never disagree"),
-        ("first-wins", associations.first_wins, "no pair has a winner in both orders"),
+        ("position-consistency", correlation_and_bias.position_consistency, why_apart),
+        (
+            "position-preference",
+            correlation_and_bias.position_preference,
+            "the orders never disagree",
+        ),
+        ("first-wins", correlation_and_bias.first_wins, "no pair has a winner in both orders"),
     )
     for order, suffix, level in (
         ("swapped", "", "last verdicts, inputs swapped"),
@@ -395,7 +399,7 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     if lists:
         nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why, level = "no list has two items with different verdicts", f"place in a list, {nodes}"
-        yield figure("list-bias", lists, associations.list_bias.sums, why, groups, level)
+        yield figure("list-bias", lists, correlation_and_bias.list_bias.sums, why, groups, level)
 
 
 def bias_by_length(
@@ -404,28 +408,30 @@ def bias_by_length(
     """Whether longer answers get higher scores or win, with human labels held constant."""
     pairs = labels.items()
     numbers = {case: float(label) for case, label in pairs if isinstance(label, bool | int | float)}
-    answers: dict[int, associations.Measured] = {}
+    answers: dict[int, correlation_and_bias.Measured] = {}
     # With labels, only labelled cases: the partial correlation takes all three of a case.
     for number in (case for case in runs.cases if not numbers or case in numbers):
         case, scores = cases[number], runs.scores(number)
         if scores and isinstance(case, LLMTestCase) and isinstance(case.actual_output, str):
             mean_of, length = statistics.fmean(scores), len(case.actual_output)
-            answers[number] = associations.Measured(mean_of, length, numbers.get(number))
+            answers[number] = correlation_and_bias.Measured(mean_of, length, numbers.get(number))
     if answers:
         held = text_if(numbers, ", labels held constant")
         level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
         why = "all answers have the same length, or all scores or labels are equal"
         measured, by_case = list(answers.values()), [*map(runs.group, answers)]
-        yield figure("length-bias", measured, associations.length_bias.sums, why, by_case, level)
+        yield figure(
+            "length-bias", measured, correlation_and_bias.length_bias.sums, why, by_case, level
+        )
     compared, groups = split_groups(_comparisons(runs, cases))
     if compared:
         why = "no comparison of answers of different length has a winner"
-        yield figure("longer-wins", compared, associations.longer_wins.sums, why, groups)
+        yield figure("longer-wins", compared, correlation_and_bias.longer_wins.sums, why, groups)
 
 
 def _comparisons(
     runs: Runs, cases: Sequence[TestCase]
-) -> Iterator[tuple[associations.Compared, Hashable]]:
+) -> Iterator[tuple[correlation_and_bias.Compared, Hashable]]:
     for number, run in runs.each():
         case = cases[number]
         if run.path and isinstance(case, ArenaTestCase) and len(case.contestants) == 2:
@@ -433,7 +439,7 @@ def _comparisons(
             first, second = (len(answer.actual_output or "") for answer in answers)
             won = dict(zip(case.contestants, (True, False), strict=True))
             first_won = won.get(str(run.path[-1][1]))
-            yield associations.Compared(first, second, first_won), runs.group(number)
+            yield correlation_and_bias.Compared(first, second, first_won), runs.group(number)
 
 
 # Several settings together.
@@ -475,10 +481,10 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
         return figure(name, table, of, why, groups, level)
 
     basis = f"{'scores' if threshold is None else 'pass or fail'}, single runs of {len(judges)}"
-    name, kappa = "fleiss-kappa", agreement.fleiss_kappa.sums
+    name, kappa = "fleiss-kappa", accuracy_and_kappa.fleiss_kappa.sums
     if len(judges) == 2:
-        name, kappa = "cohen-kappa", agreement.cohen_kappa.sums
-    alpha = agreement.krippendorff_alpha.sums
+        name, kappa = "cohen-kappa", accuracy_and_kappa.cohen_kappa.sums
+    alpha = accuracy_and_kappa.krippendorff_alpha.sums
     yield over(name, kappa, outcome(threshold), f"{basis} judges")
     yield over("alpha", alpha, outcome(threshold), f"{basis} judges")
     distances = partial(alpha, level="interval")

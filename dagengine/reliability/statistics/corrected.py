@@ -18,8 +18,8 @@ from statistics import NormalDist
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.comparisons import changes_of
-from dagengine.reliability.statistics.intervals import (
+from dagengine.reliability.statistics.paired_comparisons import changes_of
+from dagengine.reliability.statistics.resampling import (
     LEAST_GROUPS,
     Interval,
     Method,

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import compress
 from typing import Any, Literal
 
-from dagengine.reliability.statistics.comparisons import holm
+from dagengine.reliability.statistics.paired_comparisons import holm
 from dagengine.reliability.statistics.sums import Groups, Table, groups_of, indices, numpy
 
 FALSE_ALARMS = 0.02

@@ -16,14 +16,14 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from dagengine.record.columns import Block, outline_of
-from dagengine.record.costs import Used
-from dagengine.record.values import MetricRecord
-from dagengine.report.page.layouts import layouts
-from dagengine.report.pictures.graphs import Contest, MetricGraph, item_verdicts
+from dagengine.record.case_costs import Used
+from dagengine.record.parquet_columns import Block, outline_of
+from dagengine.record.run_json_types import MetricRecord
+from dagengine.report.page.graph_layouts import layouts
+from dagengine.report.pictures.metric_graph import Contest, MetricGraph, item_verdicts
 from dagengine.results import MetricResult
-from dagengine.results.passing import LETTERS
-from dagengine.results.rows import STARTED, WATCHED
+from dagengine.results.metric_results import STARTED, WATCHED
+from dagengine.results.pass_rules import LETTERS
 
 CHUNK = 131_072
 """Rows of a column that a server hands out at once."""

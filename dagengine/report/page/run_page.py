@@ -14,21 +14,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dagengine.record.columns import BlockBuilder
-from dagengine.record.costs import StepCosts
-from dagengine.record.hiding import fields_in
-from dagengine.record.run import Run
-from dagengine.report.page.about import (
-    DraftRecord,
-    alarms_of,
-    drafts_of,
-    headline,
-    outcome_sentence,
-    plain_lines,
-    run_record,
-)
+from dagengine.record.case_costs import StepCosts
+from dagengine.record.hidden_fields import fields_in
+from dagengine.record.parquet_columns import BlockBuilder
+from dagengine.record.reader import Run
 from dagengine.report.page.packed_columns import MetricKinds, PackedColumns
-from dagengine.report.page.texts import (
+from dagengine.report.page.packed_texts import (
     RowKeys,
     Texts,
     keys_of,
@@ -37,8 +28,17 @@ from dagengine.report.page.texts import (
     people_of,
     prompt_blocks,
 )
+from dagengine.report.page.run_facts import (
+    DraftRecord,
+    alarms_of,
+    drafts_of,
+    headline,
+    outcome_sentence,
+    plain_lines,
+    run_record,
+)
 from dagengine.report.tally import Tally
-from dagengine.system.regular_files import require_regular, write_whole
+from dagengine.system.safe_files import require_regular, write_whole
 
 FORMAT = 2
 """The format of the packed data; the front end of the same version reads it."""

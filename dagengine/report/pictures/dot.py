@@ -19,9 +19,9 @@ from typing import Any
 import graphviz
 
 from dagengine.errors import MissingExtraError
-from dagengine.report.pictures.model import Arrow, Model, Part, fill_of
+from dagengine.report.pictures.parts import Arrow, Model, Part, fill_of
 from dagengine.report.pictures.views import ANSWER, FONT, LIGHT, NAME, SMALL, TITLE, Words, clean
-from dagengine.system.terminal import plain
+from dagengine.system.terminal_text import plain
 
 INCH = 72
 """Pixels, or points."""

@@ -13,21 +13,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dagengine.compiler.plan import compile_metrics
+from dagengine.compiler.execution_plan import compile_metrics
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.rewriting import SpecMetric
-from dagengine.record.definition import metrics_of
-from dagengine.record.values import MetricRecord
+from dagengine.record.run_json import metrics_of
+from dagengine.record.run_json_types import MetricRecord
 from dagengine.report.pictures.dot import dot_text, laid_out
-from dagengine.report.pictures.graphs import MetricGraph
 from dagengine.report.pictures.mermaid import mermaid_text, questions_text
-from dagengine.report.pictures.model import Model, ModelMaker
+from dagengine.report.pictures.metric_graph import MetricGraph
+from dagengine.report.pictures.parts import Model, ModelMaker
 from dagengine.report.pictures.svg import svg_text
 from dagengine.report.pictures.views import View, counts, one_path
 from dagengine.report.tally import MetricTally, Tally
 from dagengine.results import CaseResult, MetricResult
-from dagengine.system.regular_files import write_whole
+from dagengine.system.safe_files import write_whole
 
 _FORMATS = frozenset({"svg", "png", "pdf"})
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.report.pictures.graphs import MetricGraph
+from dagengine.report.pictures.metric_graph import MetricGraph
 
 LARGE = 24
 """A graph of at most so many nodes is drawn whole, if it is not too wide."""

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from dagengine.report.pictures.model import Model, Shape, Stroke
+from dagengine.report.pictures.parts import Model, Shape, Stroke
 from dagengine.report.pictures.views import clean, lines_of, plain
 
 _WIDTH, _LINES = 40, 24  # characters of a line, lines of a text

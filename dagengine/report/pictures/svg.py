@@ -7,7 +7,7 @@ from dataclasses import astuple
 from html import escape
 
 from dagengine.report.pictures.dot import Box, Layout, Point
-from dagengine.report.pictures.model import SHAPES, Arrow, Frame, Model, Part, Shape, fill_of
+from dagengine.report.pictures.parts import SHAPES, Arrow, Frame, Model, Part, Shape, fill_of
 from dagengine.report.pictures.views import (
     ANSWER,
     DARK,

@@ -14,11 +14,11 @@ from textwrap import wrap
 from typing import Literal
 
 from dagengine.prompts.evidence import as_text
-from dagengine.report.pictures.graphs import MetricGraph
+from dagengine.report.pictures.metric_graph import MetricGraph
 from dagengine.report.tally import MetricTally
 from dagengine.results import MetricResult, Step
-from dagengine.results.passing import SIGNS, STATES, State
-from dagengine.system.terminal import clip, counted
+from dagengine.results.pass_rules import SIGNS, STATES, State
+from dagengine.system.terminal_text import clip, counted
 
 Tone = Literal["", "soft", "fail", "none", "mark"]
 """The role of a text, by its colour: plain, less important, a failure, no score, the path taken."""

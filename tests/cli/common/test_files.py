@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 
 from dagengine import evaluate
 from dagengine.cli import app
-from dagengine.cli.common.command import Commands
+from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.files import Reads, Writes, guard, require_writable
-from dagengine.data.result_rows import read_rows
+from dagengine.data.result_files import read_rows
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.system.file_locks import one_writer
-from dagengine.system.regular_files import descriptor
+from dagengine.system.safe_files import descriptor
 from dagengine.test_case import LLMTestCase
 
 METRICS = """
@@ -261,7 +261,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         device = flags & os.O_EXCL and f".{name}." in path.name
         return os.open("/dev/full", os.O_WRONLY) if device else descriptor(path, flags, mode)
 
-    monkeypatch.setattr("dagengine.system.regular_files.descriptor", opened)
+    monkeypatch.setattr("dagengine.system.safe_files.descriptor", opened)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by /dev/full")

@@ -14,8 +14,8 @@ import typer.main
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
-from dagengine.cli.common import command
-from dagengine.cli.common.judging import collector_at_rest, collector_at_work
+from dagengine.cli.common import commands_and_help
+from dagengine.cli.common.judge_access import collector_at_rest, collector_at_work
 
 ALL = ("--help", "--help-all")
 ROOT: Any = typer.main.get_command(app)
@@ -58,14 +58,16 @@ def test_long_help_is_in_groups_and_every_name_of_a_group_is_one() -> None:
     shown = CliRunner().invoke(app, ["run", "--help-all"]).output
     for title in ("Cases:", "Judge:", "Limits:", "Output:", "Several machines:", "Examples:"):
         assert f"\n{title}\n" in shown
-    named = {name for names in command._COMMANDS.values() for name in names.split()}
+    named = {name for names in commands_and_help._COMMANDS.values() for name in names.split()}
     assert named == set(ROOT.commands) - {name for name, c in ROOT.commands.items() if c.hidden}
     params = {
         param.name
         for words in commands(ROOT)
         for param in functools.reduce(lambda group, word: group.commands[word], words, ROOT).params
     }
-    assert {name for names in command._OPTIONS.values() for name in names.split()} <= params
+    assert {
+        name for names in commands_and_help._OPTIONS.values() for name in names.split()
+    } <= params
 
 
 @pytest.mark.parametrize("words", list(commands(ROOT)), ids=" ".join)
@@ -96,7 +98,7 @@ def test_every_option_that_other_names_stand_for_is_one() -> None:
         for words in commands(ROOT)
     ]
     names = {name for some in params for param in some for name in param.opts}
-    assert set(command._OPTION_NAMES) <= names
+    assert set(commands_and_help._OPTION_NAMES) <= names
 
 
 @pytest.mark.parametrize(
@@ -121,8 +123,8 @@ def test_an_option_of_another_name_is_told_what_to_write(
 
 
 def test_what_other_words_stand_for_is_a_command_with_these_options() -> None:
-    calls = [call.partition("dagengine ")[2] for call in command._CALLS_INSTEAD]
-    for call in [*command._COMMAND_NAMES, *calls]:
+    calls = [call.partition("dagengine ")[2] for call in commands_and_help._CALLS_INSTEAD]
+    for call in [*commands_and_help._COMMAND_NAMES, *calls]:
         name, *words = call.split()
         options = {option for param in ROOT.commands[name].params for option in param.opts}
         assert {word for word in words if word.startswith("--")} <= options, call
@@ -195,6 +197,6 @@ def test_every_option_of_the_first_day_is_one_of_a_long_command() -> None:
     for words in commands(ROOT):
         params = functools.reduce(lambda group, word: group.commands[word], words, ROOT).params
         listed = {param.name for param in params if param.param_type_name == "option"}
-        if len(listed) >= command._MANY:
+        if len(listed) >= commands_and_help._MANY:
             names |= listed
-    assert names | {"help"} >= set(command._FIRST_DAY.split())
+    assert names | {"help"} >= set(commands_and_help._FIRST_DAY.split())

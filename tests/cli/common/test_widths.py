@@ -12,7 +12,7 @@ from graphs import misread
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
-from dagengine.system.terminal import wrap_lines
+from dagengine.system.terminal_text import wrap_lines
 
 WIDTH = 80
 NAME = "a case with a name that says at length what it is about "

@@ -29,19 +29,19 @@ from typer.testing import CliRunner
 from dagengine.cli import app
 from dagengine.data.golden import Golden
 from dagengine.data.json_lines import beside
-from dagengine.data.result_rows import read_rows
+from dagengine.data.result_files import read_rows
 from dagengine.errors import InputError, MissingExtraError, ProviderError
 from dagengine.evaluation import a_evaluate, evaluate, stream
 from dagengine.execution import Workers, sync
+from dagengine.execution.cases_and_rows import OnRow, RowsInOrder
 from dagengine.execution.cluster import coordinator as cluster
 from dagengine.execution.cluster import processes
-from dagengine.execution.flow import OnRow, RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question, Usage
-from dagengine.record.run import load_run
+from dagengine.record.reader import load_run
 from dagengine.results import CaseResult, Totals, Waiting
 from dagengine.test_case import LLMTestCase
 
@@ -68,7 +68,7 @@ import os
 from pathlib import Path
 
 from dagengine.judges import ScriptedJudge
-from dagengine.store.file import key_of
+from dagengine.store.database import key_of
 
 LOG = Path(__file__).with_name("asked.txt")
 

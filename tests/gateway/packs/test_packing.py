@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from dagengine import Limits, a_evaluate
 from dagengine.errors import ProviderError, RefusedError, UnparseableError
 from dagengine.gateway.budget import Budget
-from dagengine.gateway.limiter import JudgeLimiter, Limiter
+from dagengine.gateway.call_priorities import Urgency
 from dagengine.gateway.packs.packing import (
     PackCounts,
     PackEntry,
@@ -26,17 +26,11 @@ from dagengine.gateway.packs.packing import (
     Participant,
     Pause,
 )
-from dagengine.gateway.pipeline import in_time
-from dagengine.gateway.waiting import Urgency
+from dagengine.gateway.rate_limiter import JudgeLimiter, Limiter
+from dagengine.gateway.retry_pipeline import in_time
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
-from dagengine.metrics.dag import (
-    DAG,
-    CodeNode,
-    MapNode,
-    NonBinaryJudgementNode,
-    TaskNode,
-)
+from dagengine.metrics.dag import DAG, CodeNode, MapNode, NonBinaryJudgementNode, TaskNode
 from dagengine.question import Packs, Question
 from dagengine.results import EvaluationResult, OutcomeKind
 from dagengine.store import Store

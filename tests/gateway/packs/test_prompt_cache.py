@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from servers.openai_server import Json, OpenAIServer, Reply
 
 from dagengine import compile_metrics, evaluate
+from dagengine.gateway.call_priorities import Resting, Urgency
 from dagengine.gateway.packs.prompt_cache import (
     PromptCacheOrder,
     StickyPlaces,
@@ -20,24 +21,15 @@ from dagengine.gateway.packs.prompt_cache import (
     least_shared,
     sticky_places,
 )
-from dagengine.gateway.waiting import Resting, Urgency
 from dagengine.judges import OpenAIJudge
-from dagengine.judges.wire.dialects.demands import Demands
+from dagengine.judges.wire.dialects.feature_fallback import Demands
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.instructions import KEPT_CHARACTERS, SERVER_CHARACTERS, shared_end
-from dagengine.question import (
-    NO_FACTS,
-    Answer,
-    Capabilities,
-    Question,
-    ServerFacts,
-    Usage,
-    Warmth,
-)
+from dagengine.question import NO_FACTS, Answer, Capabilities, Question, ServerFacts, Usage, Warmth
 from dagengine.test_case import LLMTestCase
 
 T = TypeVar("T", bound=BaseModel)

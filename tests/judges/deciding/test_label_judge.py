@@ -26,16 +26,11 @@ from dagengine.errors import (
 )
 from dagengine.judges import DecisionJudge, LabelJudge, as_judge
 from dagengine.metrics import ContextualRecallMetric, DAGMetric
-from dagengine.metrics.dag import (
-    DAG,
-    BinaryJudgementNode,
-    RatingNode,
-    TaskNode,
-)
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode, TaskNode
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.decisions import decision_question
 from dagengine.prompts.evidence import split_evidence
-from dagengine.prompts.probabilities.masses import unknown_of
+from dagengine.prompts.probabilities.options import unknown_of
 from dagengine.question import YES_NO, Decision, Option, Question
 from dagengine.test_case import LLMTestCase
 

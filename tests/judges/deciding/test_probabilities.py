@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from servers.openai_server import Json, Reply, completion_of
 
 from dagengine.judges.wire.completions import Completion
-from dagengine.judges.wire.probabilities import tokens_of
+from dagengine.judges.wire.logprobs import tokens_of
 from dagengine.prompts.answer_types import rating_type
 from dagengine.question import FirstMatch, Message, Question, TokenChoice
 

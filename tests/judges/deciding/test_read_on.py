@@ -13,7 +13,7 @@ from servers.openai_server import Json, Reply, tokens_of
 
 from dagengine import a_evaluate
 from dagengine.judges import OpenAIJudge
-from dagengine.judges.wire.probabilities import open_start
+from dagengine.judges.wire.logprobs import open_start
 from dagengine.metrics import GEval
 from dagengine.prompts.answer_types import rating_type
 from dagengine.question import TokenChoice

@@ -13,14 +13,14 @@ from servers.openai_server import Json, OpenAIServer, Reply
 from dagengine import evaluate
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIJudge
-from dagengine.judges.wire.dialects.demands import (
+from dagengine.judges.wire.dialects.error_responses import Complaint, blank_quotations, complaint_in
+from dagengine.judges.wire.dialects.feature_fallback import (
     Demands,
     Hypotheses,
     Lowering,
     RequestDemands,
     Trial,
 )
-from dagengine.judges.wire.dialects.failures import Complaint, blank_quotations, complaint_in
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
 from dagengine.test_case import LLMTestCase

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.judges.wire.replies import ROUNDS, Loop, loop_in
+from dagengine.judges.wire.refusals_and_loops import ROUNDS, Loop, loop_in
 
 LEAST = 40  # characters
 LETTERS = st.text("ab", max_size=30)

@@ -11,7 +11,7 @@ from servers.ollama_server import OllamaServer
 from dagengine import Limits, evaluate
 from dagengine.errors import TooLongError
 from dagengine.judges import LabelJudge, OpenAIJudge, as_judge
-from dagengine.judges.wire.servers import chat_body
+from dagengine.judges.wire.server_facts import chat_body
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type

@@ -54,7 +54,7 @@ from dagengine.metrics import (
     ToolCorrectnessMetric,
 )
 from dagengine.metrics.bias import BiasTemplate
-from dagengine.metrics.common.evaluation_steps import StepwiseMetric
+from dagengine.metrics.common.g_eval_prompts import StepwiseMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.metrics.hallucination import HallucinationTemplate
@@ -62,7 +62,7 @@ from dagengine.prompts.answer_types import VerdictList
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn
-from dagengine.trees.form import parameters_of
+from dagengine.trees.schema import parameters_of
 
 pytestmark = pytest.mark.sampled
 

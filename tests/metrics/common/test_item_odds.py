@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from servers.decision_server import DecisionServer, always
 
 from dagengine import evaluate
-from dagengine.graph.values import Judgement
+from dagengine.graph.node_values import Judgement
 from dagengine.judges import DecisionJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,

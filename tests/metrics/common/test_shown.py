@@ -16,7 +16,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
-from dagengine.system.terminal import one_line, plain
+from dagengine.system.terminal_text import one_line, plain
 from dagengine.test_case import LLMTestCase
 
 HOSTILE = "</text></svg><script>alert(1)</script>\x1b[2J\u202e"

@@ -13,12 +13,7 @@ from graphs.trees import result_of
 from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics import (
-    MisuseMetric,
-    NonAdviceMetric,
-    PIILeakageMetric,
-    RoleViolationMetric,
-)
+from dagengine.metrics import MisuseMetric, NonAdviceMetric, PIILeakageMetric, RoleViolationMetric
 from dagengine.question import Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase

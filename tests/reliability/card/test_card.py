@@ -22,17 +22,11 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNo
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
-from dagengine.reliability.card.faces import markdown
+from dagengine.reliability.card.card_formats import markdown
 from dagengine.reliability.card.fail_if import failures, parse
-from dagengine.reliability.card.values import (
-    Figure,
-    JudgeCard,
-    MetricCard,
-    Setting,
-    SettingCard,
-)
-from dagengine.reliability.card.verdict import verdict as verdict_of
-from dagengine.reliability.card.words import QUESTIONS, answers, title
+from dagengine.reliability.card.recommendation import verdict as verdict_of
+from dagengine.reliability.card.sentences import QUESTIONS, answers, title
+from dagengine.reliability.card.types import Figure, JudgeCard, MetricCard, Setting, SettingCard
 from dagengine.reliability.fingerprint import bind, changes
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind

@@ -10,9 +10,9 @@ import pytest
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.reliability.card import card_page, make_card
-from dagengine.reliability.card.faces import markdown
-from dagengine.reliability.card.values import JudgeCard
-from dagengine.reliability.card.words import answers
+from dagengine.reliability.card.card_formats import markdown
+from dagengine.reliability.card.sentences import answers
+from dagengine.reliability.card.types import JudgeCard
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

@@ -20,10 +20,10 @@ from rich.console import Console
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import card_page, make_card, print_card
-from dagengine.reliability.card.contrasts import between_cards
-from dagengine.reliability.card.faces import markdown
-from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
-from dagengine.reliability.card.words import answers, estimate, number
+from dagengine.reliability.card.card_formats import markdown
+from dagengine.reliability.card.differences import between_cards
+from dagengine.reliability.card.sentences import answers, estimate, number
+from dagengine.reliability.card.types import Figure, JudgeCard, SettingCard
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

@@ -15,12 +15,12 @@ from dagengine.metrics import RubricMetric
 from dagengine.prompts.instructions import parts_of
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
-from dagengine.reliability.card.build import make_card
+from dagengine.reliability.card.card_maker import make_card
 from dagengine.reliability.card.node_cards import key_cards
-from dagengine.reliability.card.values import JudgeCard, KeyCard
-from dagengine.reliability.card.words import answers
+from dagengine.reliability.card.sentences import answers
+from dagengine.reliability.card.types import JudgeCard, KeyCard
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.observed_runs import Run, Runs
 from dagengine.test_case import LLMTestCase
 
 TAGS, CASES, CRITERIA = 4, 60, 10

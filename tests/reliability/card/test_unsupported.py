@@ -21,9 +21,9 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
-from dagengine.reliability.card.faces import markdown, print_card
+from dagengine.reliability.card.card_formats import markdown, print_card
 from dagengine.reliability.card.fail_if import failures, parse
-from dagengine.reliability.card.values import Figure, JudgeCard, NodeCard, SettingCard
+from dagengine.reliability.card.types import Figure, JudgeCard, NodeCard, SettingCard
 from dagengine.test_case import LLMTestCase
 
 SHARE, TIMES = 0.3, 4

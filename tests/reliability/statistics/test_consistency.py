@@ -15,20 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.agreement import (
+from dagengine.reliability.statistics.accuracy_and_kappa import (
+    accuracy,
     cohen_kappa,
-    entropy,
     fleiss_kappa,
-    flip_rate,
-    icc,
     krippendorff_alpha,
-    majority_share,
-    missing_effect,
-    missing_rate,
-    score_spread,
-    total_agreement,
+    label_kappa,
+    majority_baseline,
 )
-from dagengine.reliability.statistics.associations import (
+from dagengine.reliability.statistics.correlation_and_bias import (
     Compared,
     Measured,
     brier_score,
@@ -40,7 +35,16 @@ from dagengine.reliability.statistics.associations import (
     position_preference,
     reliability,
 )
-from dagengine.reliability.statistics.confusion import accuracy, label_kappa, majority_baseline
+from dagengine.reliability.statistics.stability import (
+    entropy,
+    flip_rate,
+    icc,
+    majority_share,
+    missing_effect,
+    missing_rate,
+    score_spread,
+    total_agreement,
+)
 
 PROPERTY = settings(max_examples=40)
 Rows = list[list[Any]]

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from dagengine.reliability.statistics.agreement import cohen_kappa, fleiss_kappa, icc
-from dagengine.reliability.statistics.comparisons import Comparison, compare_shares, holm
-from dagengine.reliability.statistics.confusion import kappa_interval
+from dagengine.reliability.statistics.accuracy_and_kappa import (
+    cohen_kappa,
+    fleiss_kappa,
+    kappa_interval,
+)
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean
-from dagengine.reliability.statistics.intervals import Interval
+from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_shares, holm
+from dagengine.reliability.statistics.resampling import Interval
+from dagengine.reliability.statistics.stability import icc
 
 pytest.importorskip("statsmodels")
 SEEDS = range(20)

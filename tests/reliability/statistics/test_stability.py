@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.agreement import drift, icc, icc_interval
-from dagengine.reliability.statistics.associations import (
+from dagengine.reliability.statistics.correlation_and_bias import (
     debiased_calibration_error,
     group_correlation,
     kendall,
     pearson,
     spearman,
 )
-from dagengine.reliability.statistics.intervals import Interval, Unknown
+from dagengine.reliability.statistics.resampling import Interval, Unknown
+from dagengine.reliability.statistics.stability import drift, icc, icc_interval
 
 stats = pytest.importorskip("scipy.stats")
 Scores = list[list[float | None]]

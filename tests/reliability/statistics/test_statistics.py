@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.agreement import majority
-from dagengine.reliability.statistics.associations import kendall, pearson, spearman
+from dagengine.reliability.statistics.correlation_and_bias import kendall, pearson, spearman
+from dagengine.reliability.statistics.stability import majority
 
 PROPERTY = settings(max_examples=40)
 Measure = Callable[[Sequence[float], Sequence[float]], float | None]

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.confusion import kappa_interval
-from dagengine.reliability.statistics.intervals import Interval
-from dagengine.reliability.statistics.majorities import (
+from dagengine.reliability.statistics.accuracy_and_kappa import kappa_interval
+from dagengine.reliability.statistics.majority_votes import (
     Mixture,
     SteadyVotes,
     _by_orders,
@@ -23,6 +22,7 @@ from dagengine.reliability.statistics.majorities import (
     majority_odds,
     steady_votes,
 )
+from dagengine.reliability.statistics.resampling import Interval
 
 pytest.importorskip("scipy")
 

@@ -18,10 +18,10 @@ from programs.browser import chromium, needs_chromium, visit
 from dagengine import Limits, evaluate
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
-from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.record.run import Run, load_run
+from dagengine.record.label_file import LABELS, Label, LabelFile
+from dagengine.record.reader import Run, load_run
 from dagengine.report.page import write_page
-from dagengine.report.page.texts import keys_of, open_prompts, prompts_of
+from dagengine.report.page.packed_texts import keys_of, open_prompts, prompts_of
 
 ASKED = ("words", "Tone", "Kind")
 

@@ -28,9 +28,9 @@ from dagengine.metrics import (
 )
 from dagengine.metrics.arena_g_eval import compare, outcome_in
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
-from dagengine.record.run import load_run
-from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
-from dagengine.report.page.about import drafts_of
+from dagengine.record.reader import load_run
+from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_shares
+from dagengine.report.page.run_facts import drafts_of
 from dagengine.results.summary import Share, badness
 from dagengine.synthesizer import EvolutionConfig, Synthesizer
 from dagengine.test_case import ArenaTestCase, ConversationalTestCase, LLMTestCase, Turn

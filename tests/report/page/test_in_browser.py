@@ -27,9 +27,9 @@ from dagengine.metrics.dag import (
     FieldNode,
     NonBinaryJudgementNode,
 )
-from dagengine.record.run import load_run
+from dagengine.record.reader import load_run
+from dagengine.report.case_selection import Selected, Selection
 from dagengine.report.page import write_page
-from dagengine.report.selection import Selected, Selection
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult
 from dagengine.test_case import ArenaTestCase, LLMTestCase

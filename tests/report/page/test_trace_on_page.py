@@ -17,7 +17,7 @@ from dagengine.graph import MapNode
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
-from dagengine.record.run import load_run
+from dagengine.record.reader import load_run
 from dagengine.report.page import write_page
 from dagengine.results.summary import Share
 from dagengine.test_case import LLMTestCase, Span

@@ -20,10 +20,10 @@ from dagengine.cli import app
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.record.run import Run, load_run
+from dagengine.record.label_file import LABELS, Label, LabelFile
+from dagengine.record.reader import Run, load_run
 from dagengine.report.page import write_page
-from dagengine.report.page.about import run_record
+from dagengine.report.page.run_facts import run_record
 from dagengine.report.tally import Tally
 from dagengine.test_case import LLMTestCase
 

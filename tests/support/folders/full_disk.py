@@ -7,7 +7,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from dagengine.system.regular_files import open_to_write
+from dagengine.system.safe_files import open_to_write
 
 
 def on_full_device(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

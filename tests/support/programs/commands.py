@@ -43,7 +43,7 @@ LATER = [
     "datasketch",
     "dagengine.estimate",
     "dagengine.loading",
-    "dagengine.traces.sending",
+    "dagengine.traces.score_sending",
     "dagengine.voting",
     "pandas",
     "pyarrow.parquet",

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import dagengine.judges
 import dagengine.metrics
 import dagengine.metrics.dag
-import dagengine.testing.ending
 import dagengine.testing.report_order
+import dagengine.testing.session_end
 import dagengine.voting  # noqa: F401
 from dagengine import assert_test, evaluate, read_cases  # noqa: F401
 from dagengine.cli import app

@@ -62,8 +62,8 @@ class Viewing:
 SERVE = """
 import sys
 from pathlib import Path
-from dagengine.view import large, open_runs, serve
-large.CHUNK = int(sys.argv[2])
+from dagengine.view import large_runs, open_runs, serve
+large_runs.CHUNK = int(sys.argv[2])
 served = open_runs([Path(path) for path in sys.argv[3:]], "Ana", rows=int(sys.argv[1]))
 serve(served, 0, lambda address: print(address, flush=True))
 """

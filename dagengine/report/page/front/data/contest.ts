@@ -1,4 +1,4 @@
-// An arena: who won, by how many orders; `Contest` in `dagengine/report/pictures/graphs.py` reads the same.
+// An arena: who won, by how many orders; `Contest` in `dagengine/report/pictures/metric_graph.py` reads the same.
 
 import type { Counts, Metric } from "./source.ts";
 

@@ -1,0 +1,145 @@
+"""What people said about a run, in `labels.jsonl` beside it: lines are only ever added.
+
+Every line is one answer of one person to one node on one case. It may also be the end of a walk
+(node "", with the outcome), or the retraction of an earlier line. A line is on the disk before it
+counts, and is written in one piece. So several processes may add to one file, and a kill loses
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from dagengine.errors import InputError, first_flaw, require_format
+from dagengine.prompts.json_in_text import shallow_value
+from dagengine.results import Verdict
+from dagengine.system.file_locks import lock_file
+from dagengine.system.safe_files import ends_whole, is_there, open_to_write, read_whole
+
+FORMAT = 1  # of a line; a reader refuses a greater one
+LABELS = "labels.jsonl"
+"""The file of labels in a run folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """One thing that a person said.
+
+    `case` is the hash of the case's content and `index` its place in the run. `definition` is the
+    hash of the node. The node "" stands for the case as a whole; its `definition` is the hash of
+    the metric. `answer` is a verdict, a rating from 0 to 1, or None for "cannot tell". The result
+    of the answers is the `outcome` of the node "". It is "pass", "fail", or a score from 0 to 1 if
+    there is no threshold. Its `answer` is None, unless the person was asked about the whole case.
+    """
+
+    id: str
+    who: str
+    when: str
+    case: str
+    index: int
+    name: str
+    metric: str
+    node: str
+    definition: str | None
+    answer: Verdict | float | None
+    outcome: str | float | None = None
+    note: str | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Return whether this is the end of a walk, and no answer."""
+        return not self.node and self.answer is None and self.outcome is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retraction:
+    """An earlier label that is taken back, by its `id`."""
+
+    who: str
+    when: str
+    retracts: str
+
+
+_LABEL, _RETRACTION = TypeAdapter(Label), TypeAdapter(Retraction)
+
+
+class LabelFile:
+    """The labels of one run folder."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def add(self, lines: Iterable[Label | Retraction]) -> None:
+        """Add lines and return when they are on the disk; raises InputError when they cannot be.
+
+        Lines of one call stand together.
+        """
+        text = ""
+        for label in lines:
+            row = asdict(label)
+            for optional in ("outcome", "note"):
+                if row.get(optional, "") is None:
+                    del row[optional]
+            text += json.dumps(row, ensure_ascii=False) + "\n"
+        # A lone surrogate, which a person can paste, has no UTF-8.
+        data = text.encode(errors="backslashreplace")
+        try:
+            with open_to_write(self.path, emptied=False) as file:
+                lock_file(file.fileno(), wait=True)  # another server may be adding to it
+                if not ends_whole(file):
+                    data = b"\n" + data  # a line that a kill cut off stays by itself
+                end = file.seek(0, os.SEEK_END)
+                # A full disk takes a part. What it took goes again: the person is told that the
+                # label is not saved, and the next line must not be written behind half of it.
+                if file.write(data) != len(data):
+                    os.ftruncate(file.fileno(), end)
+                    raise OSError(None, "the disk took only a part of a label")
+                # The page says "saved" after this: then a power cut must not take it back.
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InputError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def labels(self) -> list[Label]:
+        """All labels that were not taken back, in the order of the file.
+
+        Empty without a file. A line that a kill cut off is left out. Raises InputError for a line
+        that is not a label.
+        """
+        labels: dict[str, Label] = {}
+        text = read_whole(self.path) if is_there(self.path) else b""
+        for number, line in enumerate(text.split(b"\n"), 1):
+            if not line.strip():
+                continue
+            where = f"{self.path} line {number}"
+            try:
+                row = shallow_value(line)
+            except ValueError as error:
+                if not line.rstrip().endswith(b"}"):
+                    continue  # cut off by a kill, and never said to be saved
+                raise InputError(f"{where}: no label (not JSON: {error})") from None
+            require_format(row, FORMAT, where)
+            try:
+                if isinstance(row, Mapping) and "retracts" in row:
+                    labels.pop(_RETRACTION.validate_python(row).retracts, None)
+                else:
+                    label = _LABEL.validate_python(row)
+                    labels[label.id] = label
+            except ValidationError as error:
+                raise InputError(f"{where}: no label ({first_flaw(error)})") from None
+        return list(labels.values())
+
+
+def is_label_file(path: Path) -> bool:
+    """Return whether a file holds the labels of walks: its first line says so."""
+    try:
+        with path.open("rb") as file:
+            first = shallow_value(file.readline() or b"null")
+    except (OSError, ValueError):
+        return False
+    return isinstance(first, dict) and {"who", "when"} <= first.keys()

@@ -1,0 +1,425 @@
+"""A run folder read back: in order (`load_run`), or row by row at any place (`RunFiles`)."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from functools import cached_property
+from io import BytesIO
+from itertools import accumulate
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic import ValidationError
+
+from dagengine.data.json_lines import early_lines, every_line, index_of, line_of, value_of
+from dagengine.data.result_files import read_rows, row_of
+from dagengine.errors import InputError, first_flaw, require_format
+from dagengine.prompts.json_in_text import shallow_value
+from dagengine.record.case_costs import index_in, pair_lines, row_with_times
+from dagengine.record.hidden_fields import fields_in
+from dagengine.record.parquet_columns import (
+    Block,
+    BlockBuilder,
+    Columns,
+    ColumnsWriter,
+    read_columns,
+)
+from dagengine.record.run_json_types import Manifest
+from dagengine.record.writer import CASES, MANIFEST, TIMES, files_of, sole_writer
+from dagengine.results import CaseResult
+from dagengine.results.metric_results import FORMAT
+from dagengine.system.safe_files import is_there, open_to_read, read_whole
+from dagengine.system.terminal_text import text_if
+
+NODES, DEPTH = 10_000, 50
+"""How many nodes the metrics of a run may have in all, and how deep metrics may be nested."""
+
+
+class Run:
+    """What a run left in its folder; rows and cases are read when they are asked for."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(self.manifest.metric_names)
+        counts = self.manifest.counts
+        cases = "" if counts is None else f", {counts.cases} cases"
+        unfinished = text_if(not self.finished, ", not finished")
+        return f"<Run {str(self.folder)!r}: {metrics}{cases}{unfinished}>"
+
+    @property
+    def finished(self) -> bool:
+        """Whether every case has its row; not so in a run that was killed, or still continues."""
+        return self.manifest.finished
+
+    @property
+    def results(self) -> Path:
+        """The file of the rows."""
+        return self.folder / self.manifest.results
+
+    def rows(self) -> Iterator[CaseResult]:
+        """The rows in data set order, lazily; none if the run ended before the first.
+
+        Raises InputError that names the line that is not a row. The last line of a run that was
+        killed may be half of one, and is left out.
+        """
+        if is_there(self.results):
+            yield from read_rows(self.results, whole=self.finished)
+
+    def cases(self) -> Iterator[dict[str, Any]]:
+        """The cases as dicts (`index`, `hash`, `type`, then the fields), in the order of the rows.
+
+        There are none if the run was to keep no texts. Raises InputError that names a damaged line.
+        """
+        for position, line in self._lines(CASES):
+            try:
+                case = value_of(line)
+            except ValueError as error:
+                raise InputError(f"{position}: no case of a run (not JSON: {error})") from None
+            yield case_of(case, position)
+
+    def timed_rows(self, rows: Iterable[CaseResult] | None = None) -> Iterator[CaseResult]:
+        """The rows, all or these, each with how long it took if the run wrote that down."""
+        lines = map(itemgetter(1), self._lines(TIMES))
+        for row, line in pair_lines(self.rows() if rows is None else rows, lines, index_in):
+            times: Any = None
+            with suppress(ValueError):  # a damaged line of times is no reason to lose its row
+                times = None if line is None else value_of(line)
+            yield row_with_times(row, times)
+
+    def columns(self) -> Columns | None:
+        """The rows in columns, without their texts; None if no file of columns is of these rows."""
+        return read_columns(self.folder, files_of(self.folder, self.manifest), self.manifest)
+
+    def with_cases(self) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
+        """The timed rows with their cases, which are in the same order; a case may be missing."""
+        return pair_lines(self.timed_rows(), self.cases(), itemgetter("index"))
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows in columns, some thousand at a time; without a file of them, from the lines."""
+        if (columns := self.columns()) is not None:
+            yield from columns.blocks()
+            return
+        builder = BlockBuilder(self.manifest)
+        for row, case in self.with_cases():
+            builder.add(builder.line(row, case or {}, -1))  # -1: without its start
+            if builder.full:
+                yield builder.take()
+        if len(builder):
+            yield builder.take()
+
+    def _lines(self, name: str) -> Iterator[tuple[str, bytes]]:
+        """The lines of a file, each after its position, then those that wait for earlier ones."""
+        return every_line(self.folder / name, whole=self.finished)
+
+
+def run_at(path: str | Path) -> Run | None:
+    """The run of a folder, or of the file of its rows; None for anything else.
+
+    Raises as `load_run` for a folder whose record cannot be read.
+    """
+    path = Path(path)
+    if is_there(path / MANIFEST):
+        return _read(path)
+    if path.is_file() and is_there(path.parent / MANIFEST):
+        with suppress(InputError):  # another tool may also have a file of this name
+            run = _read(path.parent)
+            return run if run.results.name == path.name else None
+    return None
+
+
+def rows_at(path: str | Path) -> Iterator[CaseResult]:
+    """The rows of a run, or of a file of rows outside of one; raises as `read_rows`."""
+    run = run_at(path)
+    return read_rows(path) if run is None else run.rows()
+
+
+def load_run(folder: str | Path) -> Run:
+    """Load a run from its folder, finished or not; the file of its rows also names it.
+
+    Raises InputError for a folder without a run, for one that a newer version wrote, and for a
+    `run.json` that is a link or no file.
+    """
+    run = run_at(folder)
+    if run is None:
+        path = Path(folder)
+        if not path.exists():
+            raise InputError(f"{folder} does not exist; name the folder of a run")
+        what = f"has no {MANIFEST}" if path.is_dir() else "is not a folder"
+        hint = f"; write {path.parent}" if is_there(path.parent / MANIFEST) else ""
+        raise InputError(f"{folder} is not the folder of a run: it {what}{hint}")
+    return run
+
+
+def _read(folder: Path) -> Run:
+    path = folder / MANIFEST
+    text = read_whole(path)
+    try:
+        # Python also reads NaN, Infinity and 1e999, with which sums and comparisons say nothing.
+        record = shallow_value(text, parse_float=_finite, parse_constant=_finite)
+    except ValueError as error:
+        raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None
+    # Before the fields: a newer version may have others, and "install a newer one" says more than
+    # the name of the first field that is not understood.
+    require_format(record, FORMAT, str(path))
+    try:
+        manifest = Manifest.model_validate(record)
+    except ValidationError as error:
+        raise InputError(f"{path} is not the record of a run ({first_flaw(error)})") from None
+    if flaw := _excess_of(manifest) or next(_flaws(manifest), ""):
+        raise InputError(f"{path} is not the record of a run: {flaw}")
+    return Run(folder, manifest)
+
+
+def _excess_of(manifest: Manifest) -> str:
+    """Return what the metrics have too much of, as the end of a sentence; empty if nothing."""
+    # A loop, and before `_flaws`: functions that call themselves for nested metrics would end with
+    # a RecursionError if a record is nested deep enough.
+    waiting, count = [(metric, 1) for metric in manifest.metrics], 0
+    while waiting:
+        metric, depth = waiting.pop()
+        count += len(metric.nodes)
+        if count > NODES:
+            return f"its metrics have more than {NODES:,} nodes"
+        if depth > DEPTH:
+            return f"its metrics are nested more than {DEPTH} deep"
+        waiting += [(node.metric, depth + 1) for node in metric.nodes if node.metric is not None]
+    return ""
+
+
+def _flaws(manifest: Manifest) -> Iterator[str]:
+    """Names and numbers that lead to nothing in the record, each as the end of a sentence."""
+    judges = set(range(len(manifest.judges)))
+    for metric in manifest.metrics:
+        nodes = list(metric.nodes_and_nested())
+        names = {node.name for node in nodes}
+        for node in nodes:
+            where = f"the node {node.name!r:.80} of {metric.name!r:.80}"
+            for judge in sorted({*node.judges} - judges):
+                yield f"{where} asks the judge {judge}, and there are {len(judges)}"
+            for name in sorted({*node.inputs} - names):
+                yield f"{where} reads the node {name!r:.80}, which is not there"
+        for edge in metric.every_edge():
+            for end in (edge.source, edge.target):
+                if end not in {*names, None}:
+                    yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
+    for spent in manifest.usage:
+        if spent.judge not in {*judges, None}:
+            yield f"the judge {spent.judge} was used, and there are {len(judges)}"
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is no number that a record holds")
+    return number
+
+
+def case_of(case: Any, position: str) -> dict[str, Any]:
+    """The value of a line of cases; raises InputError, with its `position`, if it is no case."""
+    require_format(case, FORMAT, position)
+    if not isinstance(case, dict) or not isinstance(case.get("index"), int):
+        raise InputError(f"{position}: no case of a run (it has no whole number `index`)")
+    tags = case.get("tags")
+    if tags is not None and not (isinstance(tags, list) and all(isinstance(t, str) for t in tags)):
+        raise InputError(f"{position}: no case of a run (its `tags` are no list of texts)")
+    return case
+
+
+class RunFiles:
+    """The rows, the texts and the times of one run, each reached by its place from 0 on.
+
+    Eight bytes are held for each line, and what waits beside the files of a run that was killed or
+    still continues. Where lines begin is known from the `columns` of the run, if there are some.
+    Results in a format without lines are copied to a temporary file. Use it as a context manager,
+    or close it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        with ExitStack() as self._open_files:  # closed here only if something raises
+            self.columns = run.columns()
+            if self.columns is not None:
+                self._open_files.callback(self.columns.close)
+            if run.results.suffix == ".jsonl":
+                self._rows = self._lines(run.results, self.columns)
+            else:
+                # There is no line to seek. The rows are copied, one after the other, to lines of a
+                # temporary file, so comparing and viewing holds none of them in memory.
+                file = self._open_files.enter_context(tempfile.TemporaryFile())
+                for row in run.rows():
+                    file.write(line_of(row.as_dict()))
+                file.seek(0)
+                self._rows = Lines(run.results, file)
+            self._open_files = self._open_files.pop_all()
+
+    def __enter__(self) -> RunFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._open_files.close()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @cached_property
+    def _texts(self) -> Lines:
+        """The texts, which a comparison of equal cases does not want."""
+        return self._lines(self._run.folder / CASES)
+
+    @cached_property
+    def _times(self) -> Lines:
+        """The times, which only some readers want."""
+        return self._lines(self._run.folder / TIMES)
+
+    def _lines(self, path: Path, columns: Columns | None = None) -> Lines:
+        """The lines of a file of the run, none without it, and those that wait beside it."""
+        file: BinaryIO = BytesIO()
+        if is_there(path):
+            file = self._open_files.enter_context(open_to_read(path))
+        starts = None
+        if columns is not None:
+            # Columns have where lines begin; the last one ends with the file.
+            starts = columns.starts()
+            starts.append(path.stat().st_size)
+        lines = Lines(path, file, starts)
+        if not self._run.finished:
+            lines.take_early()
+        return lines
+
+    def row(self, place: int) -> CaseResult:
+        """The row at a place; raises InputError for a damaged line."""
+        return row_of(self._rows.value(place), self._rows.line_name(place))
+
+    def timed_row(self, place: int) -> CaseResult:
+        """The same with how long it took, where that is known."""
+        return row_with_times(self.row(place), self._beside(self._times, place))
+
+    def fields(self, place: int) -> Mapping[str, Any] | None:
+        """The fields of a case; None if no texts were kept."""
+        case = self._beside(self._texts, place)
+        return None if case is None else fields_in(case_of(case, self._texts.line_name(place)))
+
+    def place_of(self, index: int) -> int | None:
+        """The place of the row of the case with an `index` in the data set; None without one."""
+        # Mostly the two are equal. In a run that broke off, rows before it may be missing.
+        if self._rows.has(index) and self._rows.value(index)["index"] == index:
+            return index
+        return self._rows.number_of(index)
+
+    def _beside(self, lines: Lines, place: int) -> Any:
+        """The value of the line in another file that belongs to a row; None without one."""
+        # In a finished run the third line of each file is of the third row. A run that was killed
+        # may have written the text of a case and not its row.
+        if not self._run.finished and len(lines):
+            number = lines.number_of(self._rows.value(place)["index"])
+            return None if number is None else lines.value(number)
+        return lines.value(place) if lines.has(place) else None
+
+
+class Lines:
+    """The complete lines of a file by number, from 0 on, then those that wait beside it."""
+
+    def __init__(self, path: Path, file: BinaryIO, starts: array[int] | None = None) -> None:
+        """`path` is for messages, and says what waits beside it.
+
+        `starts` are where lines begin, and where the last one ends, if that is known. Else they are
+        looked for as far as lines are asked for: who wants the first ones reads no long file.
+        """
+        self._path, self._file = path, file
+        self._starts = array("q", [0]) if starts is None else starts
+        self._has_all_starts = starts is not None
+        self._early: list[bytes] = []
+
+    def take_early(self) -> None:
+        """Take in what waits beside the file for an earlier line."""
+        last = index_of(self._line(len(self) - 1)) if len(self) else -1
+        self._early = [line for _, line in early_lines(self._path, last)]
+
+    def __len__(self) -> int:
+        self._find_starts()
+        return self._count + len(self._early)
+
+    def has(self, number: int) -> bool:
+        """Return whether there is a line with a number."""
+        self._find_starts(number)
+        return number < self._count + len(self._early)
+
+    def line_name(self, number: int) -> str:
+        """Name of a line in messages."""
+        return f"{self._path} line {number + 1}"
+
+    def value(self, number: int) -> Any:
+        """The JSON of a line; raises InputError for a damaged one."""
+        try:
+            value = value_of(self._line(number))
+        except ValueError as error:
+            raise InputError(f"{self.line_name(number)}: not JSON: {error}") from None
+        if not isinstance(value, dict) or not isinstance(value.get("index"), int):
+            raise InputError(f"{self.line_name(number)}: it has no whole number `index`")
+        return value
+
+    def number_of(self, index: int) -> int | None:
+        """The number of the line with an `index`; None without one. Raises as `value` does."""
+        count = len(self)
+        number = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
+        return number if number < count and self.value(number)["index"] == index else None
+
+    def _line(self, number: int) -> bytes:
+        self._find_starts(number)
+        if number >= self._count:
+            return self._early[number - self._count]
+        self._file.seek(self._starts[number])
+        return self._file.read(self._starts[number + 1] - self._starts[number])
+
+    @property
+    def _count(self) -> int:
+        """The number of lines of the file whose beginning and end are known by now."""
+        return len(self._starts) - 1
+
+    def _find_starts(self, number: int | None = None) -> None:
+        """Find where lines begin, until the line with a number is known, or to the last line."""
+        if self._has_all_starts or (number is not None and number < self._count):
+            return
+        self._file.seek(self._starts[-1])
+        for line in self._file:
+            if line.endswith(b"\n"):
+                self._starts.append(self._starts[-1] + len(line))
+            if number is not None and number < self._count:
+                return
+        self._has_all_starts = True
+
+
+def make_columns(run: Run) -> bool:
+    """Make the columns of a run from its lines; return false if it can have none.
+
+    It has none if it is not finished, if its rows are in another format, or if columns cannot hold
+    a text of them. Raises InputError for a damaged line, and where the folder cannot be written.
+    """
+    if not run.finished or run.results.suffix != ".jsonl":
+        return False
+    try:
+        with sole_writer(run.folder):
+            writer = ColumnsWriter(run.folder, run.manifest)
+            sizes = (len(line) for _, line in every_line(run.results, whole=True))
+            starts = accumulate(sizes, initial=0)  # and the end of the file, where no row begins
+            try:
+                for start, (row, case) in zip(starts, run.with_cases(), strict=False):
+                    writer.add(row, case or {}, start)
+                return writer.close(files_of(run.folder, run.manifest))
+            finally:
+                writer.give_up()  # of what is not whole
+    except OSError as error:
+        raise InputError(f"cannot write {run.folder}: {error.strerror or error}") from error

@@ -1,0 +1,346 @@
+"""The scores of a run written to where its traces are: `send`.
+
+The journal, a file in the folder of the run, says which of them were written where.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from dagengine.data.json_lines import complete_lines, line_of, value_of
+from dagengine.errors import InputError, ProviderError
+from dagengine.judges.wire.response_bodies import BodyReader
+from dagengine.judges.wire.transport import BoundedClient
+from dagengine.record.reader import Run, load_run
+from dagengine.redaction import public_text
+from dagengine.system.safe_files import ends_whole, open_to_write
+from dagengine.system.terminal_text import counted
+from dagengine.traces.score_backends import Backend, ScoreRequest, backend_of
+from dagengine.traces.span_scores import Score, scores_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+_TIMEOUT = 60.0  # seconds for a request and its whole answer
+_LONGEST = 1 << 20  # bytes of an answer
+_WAITS = (0.5, 2.0, 8.0)  # seconds before another attempt, if the server does not say
+_LONGEST_WAIT = 60.0
+_AT_ONCE = 2000  # scores that are held
+_REFUSED = frozenset({401, 403})
+SENT = "sent.jsonl"
+BEGUN, DONE, FAILED, PARTLY = "begun", "sent", "failed", "partly"
+"""How a request stands: it must not be made twice and nobody saw its end; it was written; nothing
+of it is there; or so many of its scores were rejected, nobody knows which."""
+
+Sleep = Callable[[float], None]
+
+
+@dataclass(slots=True)
+class Sent:
+    """What became of the scores of a run at one place.
+
+    `written` now, `earlier` by an earlier call, `absent` have no span there (yet), `failed` were
+    not taken; those two are sent again the next time. `uncertain` were in a request whose end
+    nobody saw, where a second write would be a second score: they are not sent again. Nor are those
+    of a request of which a part was `rejected`: which ones, the place does not say. `unwritable`
+    are what the place has no form for. `problems` says why, by message.
+    """
+
+    to: str
+    written: int = 0
+    earlier: int = 0
+    absent: int = 0
+    failed: int = 0
+    uncertain: int = 0
+    rejected: int = 0
+    unwritable: int = 0
+    without_trace: int = 0
+    problems: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def complete(self) -> bool:
+        """Return whether all scores are there that have a form there."""
+        return not (self.absent or self.failed or self.uncertain or self.rejected)
+
+    def __str__(self) -> str:
+        counts = {
+            "were there": self.earlier,
+            "without their span there": self.absent,
+            "not taken": self.failed,
+            "uncertain (not sent twice)": self.uncertain,
+            "rejected (which ones is not known, none is sent twice)": self.rejected,
+            "without a form there": self.unwritable,
+        }
+        parts = [f"{counted(self.written, 'score')} written"]
+        parts += [f"{count} {noun}" for noun, count in counts.items() if count]
+        if self.without_trace:
+            parts.append(counted(self.without_trace, "case") + " without a trace")
+        return f"{self.to}: {', '.join(parts)}"
+
+
+class SentJournal:
+    """What was sent to one place, named `to`, by keys of scores; use it as a context manager.
+
+    A line for every request, before (only where a second write would do harm) and after it. What
+    is not in the file as sent is sent the next time. So nothing is lost when a server or this
+    process dies.
+    """
+
+    def __init__(self, folder: Path, to: str) -> None:
+        self._path, self._to = folder / SENT, to
+        self.keys: dict[str, set[str]] = {BEGUN: set(), DONE: set(), FAILED: set(), PARTLY: set()}
+        self.rejected = 0  # of those that were taken in part
+        for _, line in complete_lines(self._path, whole=True):
+            entry: Any = None
+            with suppress(ValueError):  # half a line, where a process was killed
+                entry = value_of(line)
+            if isinstance(entry, dict) and entry.get("to") == self._to:
+                self._take(entry)
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        keys, state = entry.get("keys") or (), str(entry.get("state"))
+        self.keys[BEGUN].difference_update(keys)
+        self.keys.get(state, set()).update(keys)
+        if state == PARTLY:
+            self.rejected += int(entry.get("rejected") or 0)
+
+    def __enter__(self) -> Self:
+        self._file = open_to_write(self._path, emptied=False)
+        if not ends_whole(self._file):
+            self._file.write(b"\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def note(self, state: str, scores: Iterable[Score], **more: int) -> None:
+        """Note how a request with these scores stands."""
+        keys = [score.key for score in scores]
+        if keys:
+            entry = {"to": self._to, "state": state, "keys": keys, **more}
+            self._file.write(line_of(entry))
+            self._file.flush()
+            self._take(entry)
+            if state == BEGUN:
+                # A request that must not be made twice begins when its note is on the disk.
+                os.fsync(self._file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The end of a request: a status and a text; without a status it had no answer.
+
+    It `arrived` unless it is certain that the place did nothing with it.
+    """
+
+    text: str
+    status: int = 0
+    arrived: bool = True
+
+
+def send(
+    folder: str | Path,
+    to: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    sleep: Sleep = time.sleep,
+) -> Sent:
+    """Write the scores of a run to where its traces are.
+
+    `to` is `otlp`, `phoenix`, `langfuse`, `mlflow` or `opik`, or one of these with an address
+    (`phoenix=http://localhost:6006`). Every metric gives a score of the trace, and every node that
+    decided one of the span that it was about. What was written is noted in the folder
+    (`sent.jsonl`), so a second call sends only what is missing or new. Keys are taken from the
+    environment, under the names of the tools.
+
+    Raises InputError for a folder without a run, for an unknown place, for a run whose cases were
+    not read from traces, and for a place that refuses the key.
+    """
+    run = load_run(folder)
+    return send_run(run, backend_of(to, os.environ if environment is None else environment), sleep)
+
+
+def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
+    """The same, of a run that was read, to a place."""
+    import httpx2
+
+    to = f"{backend.name} {public_text(backend.url)}"
+    tally = Sent(to)
+    with (
+        SentJournal(run.folder, to) as journal,
+        start_blocking_portal() as portal,
+        ExitStack() as stack,
+    ):
+        # As judges are asked: an answer is read up to a limit, and no redirect is followed.
+        sender = httpx2.AsyncClient(headers=backend.headers, timeout=_TIMEOUT)
+        client = BoundedClient(sender, BodyReader(_LONGEST))
+        stack.callback(portal.call, client.aclose)
+        courier = _Courier(backend, client, portal, journal, tally, sleep)
+        scores = _unsent(run, backend, journal, tally)
+        # Looked at before the first request: a run without traces is refused with nothing written.
+        batch = list(islice(scores, _AT_ONCE))
+        some = batch or tally.earlier or tally.uncertain or tally.rejected
+        if tally.without_trace and not some:
+            raise InputError(
+                f"the cases of {run.folder} have no ids of traces: read them with --map otel, or "
+                "map a column to additional_metadata.trace_id"
+            )
+        while batch:
+            courier.carry(batch)
+            batch = list(islice(scores, _AT_ONCE))
+    return tally
+
+
+def _unsent(run: Run, backend: Backend, journal: SentJournal, sent: Sent) -> Iterator[Score]:
+    """The scores of a run that are not at the place yet."""
+    metrics, rejected = {metric.name: metric for metric in run.manifest.metrics}, journal.rejected
+    for row in run.rows():
+        if row.trace is None:
+            sent.without_trace += 1
+        for score in scores_of(row, metrics):
+            if score.key in journal.keys[DONE]:
+                sent.earlier += 1
+            elif score.key in journal.keys[PARTLY]:  # some of them were written, whichever
+                sent.rejected += rejected > 0
+                sent.earlier += rejected <= 0
+                rejected -= 1
+            elif score.key in journal.keys[BEGUN] and not backend.repeatable:
+                sent.uncertain += 1
+            elif why := backend.unwritable(score):
+                sent.unwritable += 1
+                sent.problems[why] += 1
+            else:
+                yield score
+
+
+@dataclass(slots=True)
+class _Courier:
+    """Makes requests, one after the other, and notes what came of them."""
+
+    backend: Backend
+    client: BoundedClient
+    portal: BlockingPortal
+    journal: SentJournal
+    sent: Sent
+    sleep: Sleep
+    stopped: bool = False
+
+    def carry(self, scores: list[Score]) -> None:
+        """Write scores; after the place has stopped taking any, only count them."""
+        for request in self.backend.requests(scores):
+            if self.stopped:
+                self.sent.failed += len(request.scores)
+            else:
+                self._make(request)
+
+    def _make(self, request: ScoreRequest) -> None:
+        backend, sent, count = self.backend, self.sent, len(request.scores)
+        answer = self._answer(request)
+        status, text, rejected = answer.status, answer.text[:300], count
+        if status == 404 and request.otherwise is not None:
+            self._make(request.otherwise)
+            return
+        if 200 <= status < 300:
+            verdict = backend.rejection(request, answer.text)
+            rejected, text = verdict or (count, f"is no answer of {backend.name}: {text!r}")
+            self.stopped = verdict is None
+            # Its own answer, which is damaged: some scores may be there.
+            own = any(name and name in answer.text for name in backend.answers)
+            answer = replace(answer, arrived=self.stopped and own)
+        sent.written += count - rejected
+        problem = public_text(f"{status or ''} {text}".strip(), backend.secrets)
+        if rejected:
+            self._take_rejection(request, answer, problem, rejected)
+            return
+        self.journal.note(DONE, request.scores)
+        if text:
+            sent.problems[f"warning: {problem}"] += count
+
+    def _take_rejection(
+        self, request: ScoreRequest, answer: _Answer, problem: str, rejected: int
+    ) -> None:
+        """Note that scores were not taken; write those again that were refused for others."""
+        backend, sent, status = self.backend, self.sent, answer.status
+        sent.problems[problem] += rejected
+        self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
+        if not backend.repeatable:
+            if rejected < len(request.scores):
+                self.journal.note(PARTLY, request.scores, rejected=rejected)
+                sent.rejected += rejected
+                return
+            if answer.arrived:
+                sent.uncertain += rejected  # a second write could be a second score
+                return
+            self.journal.note(FAILED, request.scores)
+        if status in _REFUSED:
+            names = ", ".join(backend.keys)
+            raise InputError(f"{sent.to} refuses the key ({problem}): set {names}")
+        if status != 404:
+            sent.failed += rejected
+            return
+        # Write the rest of a batch that was refused because some of its spans are not there
+        absent = backend.absent(request, answer.text)
+        sent.absent += len(absent)
+        gone = {score.key for score in absent}
+        scores = [score for score in request.scores if score.key not in gone]
+        sent.problems[problem] -= len(scores)
+        for again in backend.requests(scores):
+            self._make(again)
+
+    def _answer(self, request: ScoreRequest) -> _Answer:
+        """The last answer to a request, which is made again where that does no harm."""
+        import httpx2
+
+        backend, waits = self.backend, iter(_WAITS)
+        unsent = (
+            *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.InvalidURL),
+            *(httpx2.UnsupportedProtocol, httpx2.LocalProtocolError),
+        )
+        while True:
+            if not backend.repeatable:
+                self.journal.note(BEGUN, request.scores)
+            pause, again = 0.0, backend.repeatable
+            try:
+                response = self.portal.call(self._exchange, request)
+            except unsent as error:
+                answer, again = _Answer(f"no connection: {error}", arrived=False), True
+            except ProviderError:
+                answer = _Answer(f"the answer is damaged, or longer than {_LONGEST:,} bytes")
+                again = False
+            except (httpx2.HTTPError, TimeoutError) as error:
+                answer = _Answer(f"the server ended in between: {error!r:.200}")
+            else:
+                status = response.status_code
+                again = status in backend.passing
+                # Of other errors of a server nobody knows what came before them.
+                arrived = not again and (status == 408 or status >= 500)
+                answer = _Answer(response.text, status, arrived)
+                if (target := response.headers.get("location")) and response.is_redirect:
+                    hint = f"log in again, or write --to {backend.name}=ADDRESS"
+                    answer = replace(answer, text=f"it redirects to {target}, not followed: {hint}")
+                with suppress(ValueError):  # it asks for a date, or for nothing
+                    pause = float(response.headers.get("retry-after", ""))
+            wait = next(waits, None)
+            if not again or wait is None:
+                return answer
+            if not backend.repeatable:
+                self.journal.note(FAILED, request.scores)
+            self.sleep(min(max(0.0, pause), _LONGEST_WAIT) or wait)
+
+    async def _exchange(self, request: ScoreRequest) -> httpx2.Response:
+        """Make one request; raises TimeoutError if its answer takes too long, slowly or not."""
+        address, body = self.backend.url + request.path, line_of(request.body)
+        headers = {"Content-Type": "application/json"}
+        with anyio.fail_after(_TIMEOUT):
+            return await self.client.request(request.method, address, content=body, headers=headers)

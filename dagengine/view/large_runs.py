@@ -1,0 +1,276 @@
+"""A run that is too large to send whole: a page without data, and what it reads from the server.
+
+Its index is one sqlite file, made of the rows, and made again if needed. It is in a private folder
+and never in that of the run: whoever made the run could have put another one there, which tells
+other figures. It holds the columns that a page reads, in chunks of rows, and the words of texts
+(FTS5). Where a run has only grown, the new index begins as the old one did: rows keep their places,
+and kinds their numbers. So a page that was handed out before reads on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import chain, compress, count
+from pathlib import Path
+from typing import Any
+
+from dagengine.compiler.metric_hashes import digest
+from dagengine.errors import InputError
+from dagengine.record.case_costs import StepCosts
+from dagengine.record.reader import Run, load_run
+from dagengine.record.writer import CASES, MANIFEST
+from dagengine.report.page.packed_columns import CHUNK, MetricKinds, PackedColumns
+from dagengine.report.page.packed_texts import pack, packed_row, people_of
+from dagengine.report.page.run_facts import alarms_of, run_record
+from dagengine.report.page.run_page import head_of, page_of
+from dagengine.report.pictures.metric_graph import MetricGraph
+from dagengine.system.safe_files import is_there, private_folders
+from dagengine.view.compared_runs import OpenRun
+from dagengine.view.label_queues import Queue
+
+_GROWN = 1.1  # an index is made again for so many times the rows: it takes seconds to minutes
+_WORDS = 30  # of a search: every one is looked up in the index of all texts
+_FORMAT = 11
+_NAMES = "view-{}.sqlite"
+# No journal: what a kill leaves is made again, not repaired. Words are collected in 32 MB before
+# they are written: of the parts of one MB, as FTS5 does it by itself, there are too many to merge.
+_TABLES = """
+    PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -20000;
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE chunks (name TEXT, number INT, bytes BLOB, PRIMARY KEY (name, number));
+    CREATE VIRTUAL TABLE texts USING fts5(text, content='', detail='none');
+    INSERT INTO texts (texts, rank) VALUES ('hashsize', 33554432), ('pgsz', 16000);
+"""
+
+
+class LargeRun:
+    """A run folder and its index. All methods are safe to call from several threads."""
+
+    def __init__(self, folder: Path, announce: Callable[[int], None] | None = None) -> None:
+        """Makes the index when there is none; `announce` is called with the number of rows."""
+        self._growing, self._asking = threading.Lock(), threading.Lock()
+        self._state = IndexedRun(load_run(folder), announce)
+
+    def __len__(self) -> int:
+        """The rows that the index knows."""
+        return self._state.rows
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the index knows all rows that there will be."""
+        return self._state.record.finished
+
+    def refresh(self) -> None:
+        """Take in what was added when it is a tenth more, or the last; else nothing.
+
+        Meanwhile the old rows are read. Returns at once while another thread does it.
+        """
+        if self.finished or not self._growing.acquire(blocking=False):
+            return
+        try:
+            now, state = load_run(self._state.record.folder), self._state
+            if now.finished or _size(now) >= _GROWN * state.size:
+                # Before the lock is taken: meanwhile requests read the old one.
+                more = IndexedRun(now)
+                with self._asking:
+                    self._state = more
+                    state.close()
+        finally:
+            self._growing.release()
+
+    def page(self, server: Mapping[str, Any]) -> str:
+        """The page of the run as its index knows it now; see `IndexedRun`."""
+        self.refresh()
+        with self.reading() as indexed:
+            return indexed.page(server)
+
+    def close(self) -> None:
+        """Close the index, and the files of the run."""
+        self._state.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[IndexedRun]:
+        """The run as its index knows it now; for one thread at a time."""
+        with self._asking:
+            yield self._state
+
+
+class IndexedRun:
+    """A run and its index as they stood at one time."""
+
+    def __init__(self, record: Run, announce: Callable[[int], None] | None = None) -> None:
+        self.record = record
+        self.size = _size(record)
+        with ExitStack() as opened:
+            self._run = opened.enter_context(closing(OpenRun(record.folder)))
+            self._db = opened.enter_context(closing(open_index(record, announce)))
+            self._meta: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM meta"))
+            self.rows: int = self._meta["rows"]
+            self._chunk: int = self._meta["chunk"]
+            facts = json.loads(self._meta["index"])
+            self._kinds: list[list[dict[str, Any]]] = facts["kinds"]
+            self._days: list[str | None] = [day for day, *_ in facts["groups"]]
+            self._graphs = list(map(MetricGraph.of, record.manifest.metrics))
+            self._costs = StepCosts(record.manifest)
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Close the index and the files."""
+        self._opened.close()
+
+    def page(self, server: Mapping[str, Any]) -> str:
+        """The page without data; `server` is what the server tells it of itself."""
+        record = run_record(self.record, self.rows, kept=self.rows, served=True)
+        record["metrics"] = json.loads(self._meta["metrics"])
+        record["days"] = len({*self._days} - {None})
+        record["alarms"] = alarms_of(self.record, self._day_of)
+        head = head_of(record, {**server, "asks": True}, chunk=self._chunk)
+        index = f'<script type="text/plain" id="index">{pack(self._meta["index"])}</script>\n'
+        return page_of(head, index, title=self._run.name, connect="'self'")
+
+    def _day_of(self, case: int) -> str | None:
+        with suppress(InputError):
+            position = self._run.place_of(case)
+            groups = array("I", self.chunk("group", position // self._chunk))
+            return self._days[groups[position % self._chunk]]
+        return None
+
+    def chunk(self, column: str, number: int) -> bytes:
+        """A chunk of a column; raises InputError where there is none."""
+        sql = "SELECT bytes FROM chunks WHERE name = ? AND number = ?"
+        for (data,) in self._db.execute(sql, (utf8(column), number)):
+            return bytes(data)
+        raise InputError(f"the run has no column {column!r:.80} with a part {number}")
+
+    def search(self, text: str) -> bytes:
+        """The places of the rows in whose texts the words, or their beginnings, are."""
+        # Quotes would end the word and let a search be a query of its own.
+        words = utf8(text.replace('"', " ").replace("\0", " ")).split()
+        if len(words) > _WORDS:
+            raise InputError(f"a search has at most {_WORDS} words, and this one has {len(words)}")
+        match = " ".join(f'"{word}"*' for word in words)
+        sql = "SELECT rowid FROM texts WHERE texts MATCH ?"
+        hits = self._db.execute(sql, (match,)) if match else zip(range(self.rows), strict=True)
+        return array("I", (position for (position,) in hits)).tobytes()
+
+    def texts(self, places: Sequence[int]) -> list[Any]:
+        """The texts of some rows, each with what people said; raises InputError for no row."""
+        people, texts = people_of(self.record), list[Any]()
+        for row, fields in zip(map(self._run.row, places), self.fields(places), strict=True):
+            line = packed_row(self._graphs, self._costs, row, fields)
+            texts.append([line, people.get(row.hash, [])])
+        return texts
+
+    def fields(self, places: Sequence[int]) -> list[Mapping[str, Any] | None]:
+        """The fields of some cases; None for one without texts. Raises InputError for no row."""
+        if (last := max(places, default=-1)) >= len(self._run):
+            raise InputError(f"there is no row {last}: the run has {len(self._run)}")
+        return list(map(self._run.fields, places))
+
+    def places(self, metric: str, kind: Queue) -> Sequence[int]:
+        """The places of the cases that failed or have no score, or are unsure."""
+        number = self.record.manifest.metric_names.index(metric)
+        wanted = [
+            kind_of["state"] in "fn" if kind == "failed" else bool(kind_of["split"])
+            for kind_of in self._kinds[number]
+        ]
+        sql = "SELECT bytes FROM chunks WHERE name = ? ORDER BY number"
+        chunks = self._db.execute(sql, (f"kind.{number}",))
+        kinds = array("I", b"".join(chain.from_iterable(chunks)))
+        return array("q", compress(count(), map(wanted.__getitem__, kinds)))
+
+
+def _size(run: Run) -> int:
+    """The bytes of the rows so far."""
+    return run.results.stat().st_size if run.results.exists() else 0
+
+
+def open_index(run: Run, announce: Callable[[int], None] | None = None) -> sqlite3.Connection:
+    """The index of a run, made first when there is none or the run has changed since.
+
+    `announce` hears the number of rows while it is made. Raises InputError for a damaged run,
+    and where no private folder has room.
+    """
+    # The mark is what tells this state of a run: its files, their sizes and times. Whoever writes
+    # a file can set its `st_mtime` back, but not `st_ctime`, when the system last changed it.
+    files = [run.folder / MANIFEST, run.results, run.folder / CASES]
+    stats = [file.lstat() for file in files if is_there(file)]
+    marks = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
+    mark, failure = json.dumps([_FORMAT, marks]), None
+    for folder in private_folders():
+        path = folder / _NAMES.format(digest(str(run.folder.resolve()))[:32])
+        try:
+            if _meta(path, "mark") != mark:
+                _make(path, run, mark, announce or (lambda rows: None))
+            return _connect(path)
+        except (OSError, sqlite3.OperationalError) as error:
+            failure = error
+    raise InputError(f"no folder has room for the index of {run.folder}: {failure}")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def _meta(path: Path, name: str) -> str | None:
+    """Metadata of an index; None without one that can be read."""
+    with suppress(sqlite3.Error), closing(_connect(path)) as db:
+        for (value,) in db.execute("SELECT value FROM meta WHERE name = ?", (name,)):
+            return str(value)
+    return None
+
+
+def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> None:
+    # The indexes of runs that are no more give room.
+    for old in path.parent.glob(_NAMES.format("*")):
+        folder = _meta(old, "folder")
+        with suppress(OSError):
+            if folder is not None and not Path(folder).exists():
+                old.unlink()
+    # Under another name until it is whole: a kill leaves no half of an index to be read, and two
+    # servers that make the same one do not write into each other's file.
+    making = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        with closing(sqlite3.connect(making, isolation_level=None)) as db:
+            db.executescript(_TABLES)
+            db.execute("BEGIN")
+            columns, rows = PackedColumns(run.manifest.metrics), 0
+            for block in run.blocks():
+                texts = enumerate(map(utf8, block["words"]), rows)
+                db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
+                columns.extend(block)
+                while columns.waiting >= CHUNK:
+                    _add_chunk(db, columns)
+                rows += len(block["index"])
+                announce(rows)
+            _add_chunk(db, columns)
+            meta = {
+                "mark": mark, "folder": utf8(str(run.folder.resolve())), "rows": rows,
+                "chunk": CHUNK, "index": json.dumps(columns.as_dict()),
+                "metrics": json.dumps(list(map(MetricKinds.as_drawn, columns.kinds))),
+            }  # fmt: skip
+            db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            db.execute("COMMIT")
+        making.replace(path)
+    finally:
+        with suppress(OSError):
+            making.unlink(missing_ok=True)
+
+
+def _add_chunk(db: sqlite3.Connection, columns: PackedColumns) -> None:
+    number = columns.taken // CHUNK
+    chunk = ((name, number, data) for name, data in columns.take(CHUNK).items())
+    db.executemany("INSERT INTO chunks VALUES (?, ?, ?)", chunk)
+
+
+def utf8(text: str) -> str:
+    """Text that sqlite takes: without lone surrogates."""
+    return text.encode(errors="replace").decode()

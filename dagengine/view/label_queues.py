@@ -26,7 +26,12 @@ from dagengine.record.run_json_types import MetricRecord
 from dagengine.reliability.statistics.accuracy_and_kappa import accuracy
 from dagengine.reliability.statistics.paired_comparisons import labels_to_decide, labels_within
 from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap
-from dagengine.reliability.threshold_fitting import LEAST_LABELS, FittedThreshold, fit_threshold
+from dagengine.reliability.threshold_fitting import (
+    Abstention,
+    FittedThreshold,
+    abstain_below,
+    fit_threshold,
+)
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
 from dagengine.system.safe_files import is_there, read_whole, write_whole
 from dagengine.view.next_question import answer_in
@@ -101,6 +106,7 @@ class LabelPlan:
     probably tell on which side of `line` the agreement is (None: 640 do not). `several` cases
     have labels of several people. `stale` labels are of another definition of the metric. The
     cases to label are numbers in the data: `first` the contradictions, then `random`, `chosen`.
+    `abstention` is asked for by a promised rate of errors (None: by none).
     """
 
     metric: str
@@ -118,6 +124,7 @@ class LabelPlan:
     contradictions: tuple[Contradiction, ...]
     nodes: tuple[NodeLabels, ...]
     threshold: FittedThreshold | Unknown | None
+    abstention: Abstention | Unknown | None
     first: tuple[int, ...]
     random: tuple[int, ...]
     chosen: tuple[int, ...]
@@ -136,13 +143,17 @@ def label_plan(
     line: float = 0.8,
     count: int = 20,
     chosen: int | None = None,
+    costs: tuple[float, float] = (1.0, 1.0),
+    promised: float | None = None,
     seed: str = "",
 ) -> LabelPlan:
     """Plan the next labels of one metric of a run.
 
     `line` is the agreement that is demanded (0 to 1), `count` how many cases are next, `chosen` how
-    many of them are not random (None: half). `seed` is that of the random sample: in `view` the
-    name of the run. Raises InputError if there is no case.
+    many of them are not random (None: half). `costs` are those of passing a case that people fail,
+    and of failing one that they pass. `promised` is the share of cases (0 to 1) that may get a
+    wrong verdict that is not called unsure. `seed` is that of the random sample: in `view` the
+    name of the run. Raises InputError if there is no case, and for numbers outside of their range.
     """
     results = [
         (row, result) for row in rows for result in row.metrics if result.metric == record.name
@@ -155,7 +166,7 @@ def label_plan(
     # The random sample is walked from its beginning: what is labelled there without a gap. Cases
     # behind the gap were chosen because they are doubtful, and would make the judge look worse.
     tried = {position for position, (row, _) in enumerate(results) if row.hash in people.tried}
-    walked = filter(hits.__contains__, takewhile(tried.__contains__, order))
+    walked = list(filter(hits.__contains__, takewhile(tried.__contains__, order)))
     of_random = [hits[position] for position in walked]
     counted = of_random if len(of_random) >= _ENOUGH else [*hits.values()]
     share = _share(sum(counted), len(counted))
@@ -181,7 +192,8 @@ def label_plan(
         stale=people.stale,
         contradictions=tuple(contradictions),
         nodes=tuple(people.nodes()),
-        threshold=people.threshold(record.threshold),
+        threshold=people.threshold(record.threshold, costs),
+        abstention=people.abstention(walked, promised),
         first=tuple(contradiction.index for contradiction in contradictions),
         random=tuple(results[position][0].index for position in free[: count - more]),
         chosen=tuple(doubtful),
@@ -257,7 +269,9 @@ class _People:
             missing = max(labels_within(share, WIDTHS[0]) - asked[node], 0)
             yield NodeLabels(node, asked[node], right[node], often, math.ceil(missing / often))
 
-    def threshold(self, now: float | None) -> FittedThreshold | Unknown | None:
+    def threshold(
+        self, now: float | None, costs: tuple[float, float]
+    ) -> FittedThreshold | Unknown | None:
         """The threshold that labels ask for; None for a metric whose scores leave no choice."""
         scores = {result.score for _, result in self._results} - {None}
         if now is None or len(scores) < 3:
@@ -267,9 +281,26 @@ class _People:
             score = self._results[position][1].score
             if outcome in ("pass", "fail") and score is not None:
                 scored.append((score, outcome == "pass"))
-        if len(scored) < LEAST_LABELS:
-            return Unknown("too few labels", len(scored), LEAST_LABELS)
-        return fit_threshold(scored, now=now)
+        return fit_threshold(scored, now=now, cost_pass=costs[0], cost_fail=costs[1])
+
+    def abstention(
+        self, drawn: Sequence[int], promised: float | None
+    ) -> Abstention | Unknown | None:
+        """The confidence below which a result is unsure, from cases that were drawn at random.
+
+        A result has that of its least sure node, and 0 if none is known. None without a promise.
+        """
+        if promised is None:
+            return None
+        stated = list[tuple[float, bool]]()
+        for position in drawn:
+            steps = self._results[position][1].steps
+            sure = [step.confidence for step in steps if step.confidence is not None]
+            stated.append((min(sure, default=0.0), self.hits[position]))
+        fit = abstain_below(stated, promised)
+        if isinstance(fit, Abstention) and not any(confidence for confidence, _ in stated):
+            return Unknown("undefined", len(stated), detail="no confidence is known")
+        return fit
 
 
 def _majority(votes: Iterable[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -18,7 +19,8 @@ from dagengine.errors import InputError
 from dagengine.record.label_file import LABELS, LabelFile
 from dagengine.record.reader import load_run
 from dagengine.reliability.statistics.resampling import Unknown
-from dagengine.reliability.threshold_fitting import FittedThreshold
+from dagengine.reliability.threshold_fitting import Abstention, FittedThreshold
+from dagengine.results import CaseResult
 from dagengine.view.compared_runs import OpenRun
 from dagengine.view.label_queues import (
     PLAN,
@@ -42,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
     return record(tmp_path / "run", script, over=40)
 
 
-def plan_of(folder: Path, **more: int | float) -> LabelPlan:
+def plan_of(folder: Path, **more: int | float | tuple[float, float]) -> LabelPlan:
     run = load_run(folder)
     (metric,) = run.manifest.metrics
     labels = LabelFile(folder / LABELS).labels()
@@ -143,6 +145,47 @@ def test_the_plan_is_a_queue_of_view_and_the_command_says_what_is_next(folder: P
     wrong = CliRunner().invoke(app, ["labels", "plan", str(folder), "--metric", "No"])
     assert isinstance(wrong.exception, InputError)
     assert "it had 'Support quality'" in str(wrong.exception)
+
+
+def test_a_promised_rate_of_errors_says_below_which_confidence_a_verdict_is_unsure(
+    folder: Path,
+) -> None:
+    walk(folder, tuple(range(40)), "Ana")
+    run = load_run(folder)
+    (metric,) = run.manifest.metrics
+    labels, rows = LabelFile(folder / LABELS).labels(), list[CaseResult]()
+    for row in run.rows():
+        (result,) = row.metrics
+        right = row.index < 30
+        sure, success = (0.95 if right else 0.6), bool(result.success) == right
+        steps = tuple(replace(step, confidence=sure) for step in result.steps)
+        own = replace(result, steps=steps, success=success)
+        rows.append(replace(row, metrics=(own,)))
+    plan = label_plan(metric, rows, labels, promised=0.05)
+    assert isinstance(plan.abstention, Abstention)
+    assert (plan.abstention.below, plan.abstention.answered) == (0.95, 0.75)
+    unknown = label_plan(metric, run.rows(), labels, promised=0.05).abstention
+    assert isinstance(unknown, Unknown)
+    assert unknown.detail == "no confidence is known"
+    few = label_plan(metric, rows, labels, promised=0.02).abstention
+    assert few == Unknown("too few labels", 40, 49)
+
+
+def test_a_wrong_pass_may_cost_more_than_a_wrong_fail(folder: Path) -> None:
+    walk(folder, tuple(range(40)), "Ana", wrong=0.3)
+    for costs in ("1", "-1,2", "0,1", "one,two"):
+        refused = CliRunner().invoke(app, ["labels", "plan", str(folder), "--costs", costs])
+        assert isinstance(refused.exception, InputError), costs
+    refused = CliRunner().invoke(app, ["labels", "plan", str(folder), "--wrong", "200"])
+    assert "the promised rate lies between 0 and 1, got 2" in str(refused.exception)
+    typed = ["labels", "plan", str(folder), "--costs", "9,1", "--wrong", "5"]
+    done = CliRunner().invoke(app, typed)
+    assert done.exit_code == 0, done.output
+    assert "no confidence of a node is known" in done.output
+    dear, usual = plan_of(folder, costs=(9.0, 1.0)).threshold, plan_of(folder).threshold
+    assert isinstance(dear, FittedThreshold)
+    assert isinstance(usual, FittedThreshold)
+    assert (dear.cost_now, usual.cost_now) == pytest.approx((2.95, 0.35))
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,13 @@ from typer import Argument, Option
 
 from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.options import two_numbers
 from dagengine.cli.common.output import report, say
 from dagengine.system.terminal_text import counted, text_if
 
 if TYPE_CHECKING:
+    from dagengine.reliability.statistics.resampling import Unknown
+    from dagengine.reliability.threshold_fitting import Abstention
     from dagengine.view.label_queues import LabelPlan
 
 app = Commands(
@@ -46,6 +49,14 @@ class PlanOptions:
     chosen: Annotated[int | None, Option(min=0)] = None
     """How many of them are chosen by path and doubt; the others are drawn at random. Default: half.
     """
+    costs: Annotated[str | None, Option(metavar="PASS,FAIL")] = None
+    """What it costs to pass a case that people fail, and to fail one that they pass, for the
+    threshold. Default: 1,1.
+    """
+    wrong: Annotated[float | None, Option(metavar="PERCENT")] = None
+    """The share of cases that may get a wrong verdict: says below which confidence a verdict has to
+    be called unsure for it.
+    """
 
 
 @app.command()
@@ -64,13 +75,15 @@ def plan(options: PlanOptions) -> None:
     from dagengine.view.label_queues import label_plan, write_plan
 
     line = parse_needs(options.need).agreement
+    costs = two_numbers(options.costs or "1,1", "--costs is PASS,FAIL")
+    promised = None if options.wrong is None else options.wrong / 100
     run = load_run(options.folder)
     records = run.manifest.records(options.metric)
     people = LabelFile(options.labels or run.folder / LABELS).labels()
     plans = [
         label_plan(
             record, run.rows(), people, line=line, count=options.count, chosen=options.chosen,
-            seed=run.folder.resolve().name,
+            costs=costs, promised=promised, seed=run.folder.resolve().name,
         )
         for record in records
     ]  # fmt: skip
@@ -131,6 +144,7 @@ def _lines(plan: LabelPlan) -> Iterator[str]:
     if plan.within[-1][1] > unlabelled:
         yield "  * more than this run has without a label: it takes a larger run"
     yield from _threshold_lines(plan)
+    yield from _abstention_lines(plan.abstention)
     yield ""
     yield (
         f"  next: {len(plan.first)} contradicting, {len(plan.random)} drawn at random, "
@@ -153,6 +167,24 @@ def _threshold_lines(plan: LabelPlan) -> Iterator[str]:
         f"  the labels leave open thresholds from {fit.low:.2f} to {fit.high:.2f}; {best} is shown "
         f"to be better than the present {fit.now:g}"
     )
+
+
+def _abstention_lines(fit: Abstention | Unknown | None) -> Iterator[str]:
+    from dagengine.reliability.threshold_fitting import Abstention
+
+    if isinstance(fit, Abstention):
+        yield (
+            f"  call a verdict unsure below a confidence of {fit.below:.2f}: at most "
+            f"{100 * fit.promised:g} % of cases get a wrong one, and {100 * fit.answered:.0f} % of "
+            f"the {fit.items} random cases keep theirs"
+        )
+    elif fit is not None and fit.needed is not None:
+        yield _row("below which confidence a verdict is unsure", fit.needed - fit.items)
+    elif fit is not None:
+        yield (
+            "  no confidence of a node is known: ask with options=Options(top_logprobs=5), and run "
+            "again"
+        )
 
 
 def _row(what: str, more: int | str) -> str:

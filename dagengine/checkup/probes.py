@@ -170,8 +170,8 @@ async def structure_of(examiner: Examiner, forced: Timed[Any] | None) -> Structu
     lengths: tuple[bool | None, bool | None] = False, False
     with suppress(UnparseableError):  # cut off at the limit of tokens, or in some other form
         items = (await examiner.ask(questions.beyond_bounds())).answer.value.output
-        long = any(len(item) > questions.ITEM for item in items)
-        lengths = None if not items else not long, len(items) <= questions.ITEMS
+        long = any(len(item) > questions.ITEM_LENGTH for item in items)
+        lengths = None if not items else not long, len(items) <= questions.LIST_LENGTH
     return Structure(mode, valid, forced is not None, *lengths, tokens)
 
 
@@ -284,7 +284,7 @@ async def speed_of(examiner: Examiner, places: int | None) -> Speed:
     for calls in [min(places, MANY)] if places else [USUAL, MANY]:
         if calls < 2:
             break
-        tokens = min(questions.WRITTEN, int(_LOAD_SHARE * examiner.left * best / calls))
+        tokens = min(questions.STORY_TOKENS, int(_LOAD_SHARE * examiner.left * best / calls))
         if tokens < _LEAST:
             break
         load, text = await _load(examiner, calls, tokens)

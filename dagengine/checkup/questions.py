@@ -13,13 +13,12 @@ from dagengine.prompts.instructions import messages_for
 from dagengine.question import YES_NO, Decision, FirstMatch, Message, Options, Question
 from dagengine.test_case import LLMTestCase
 
-LIKELY: Final = 20
-"""How many alternatives of a token are asked for."""
-REASON, ITEM, ITEMS = 200, 20, 3
+REASON_LENGTH, ITEM_LENGTH, LIST_LENGTH = 200, 20, 3
 """Bounds of answers: characters of a reason, characters of an item, items of a list."""
-WRITTEN: Final = 48
+STORY_TOKENS: Final = 48
 """Tokens of a text that is written to measure the speed."""
-_TEXT_FORM = FirstMatch(((r"(?s)(.*)", None),), field="output")
+_TOP_LOGPROBS = 20
+_WHOLE_TEXT = FirstMatch(((r"(?s)(.*)", None),), field="output")  # with a parser no schema is sent
 
 
 class Verdict(BaseModel):
@@ -31,12 +30,12 @@ class Verdict(BaseModel):
 class Judgement(BaseModel):
     """A reason, then a verdict, as nodes ask for it."""
 
-    reason: Annotated[str, Field(json_schema_extra={"maxLength": REASON})]
+    reason: Annotated[str, Field(json_schema_extra={"maxLength": REASON_LENGTH})]
     verdict: bool
 
 
 class Colour(BaseModel):
-    """One of two words that do not answer the question."""
+    """A verdict of which no option answers the question."""
 
     verdict: Literal["purple", "orange"]
 
@@ -45,8 +44,8 @@ class Months(BaseModel):
     """A list whose bounds are only in the schema: what goes beyond them is read all the same."""
 
     output: Annotated[
-        list[Annotated[str, Field(json_schema_extra={"maxLength": ITEM})]],
-        Field(json_schema_extra={"maxItems": ITEMS}),
+        list[Annotated[str, Field(json_schema_extra={"maxLength": ITEM_LENGTH})]],
+        Field(json_schema_extra={"maxItems": LIST_LENGTH}),
     ]
 
 
@@ -84,7 +83,7 @@ EASY: Final[tuple[tuple[str, str, bool], ...]] = (
     ("Which sense do ears serve?", "Ears are for hearing.", True),
     ("What is the capital of Italy?", "The capital of Italy is Oslo.", False),
 )
-"""Questions with an answer, and whether the answer is right: half of them are."""
+"""Questions with an answer, and whether this is right: half of them are."""
 _CRITERION = "Is the actual output a correct answer to the input?"
 
 
@@ -99,12 +98,14 @@ def easy_questions() -> Iterator[tuple[Question[Verdict], bool]]:
         evidence = [Evidence("input", text), Evidence("actual output", output)]
         case = LLMTestCase(input=text, actual_output=output)
         fields = (("input", text), ("actual_output", output))
-        yield Question(
-            messages_for(instructions, evidence), Verdict,
-            Options(top_logprobs=LIKELY, max_tokens=40),
+        question = Question(
+            messages_for(instructions, evidence),
+            Verdict,
+            Options(top_logprobs=_TOP_LOGPROBS, max_tokens=40),
             name=f"easy question {number}",
             decision=Decision("predicate", _CRITERION, YES_NO, case, fields),
-        ), verdict  # fmt: skip
+        )
+        yield question, verdict
 
 
 def judgement() -> Question[Judgement]:
@@ -120,13 +121,16 @@ def judgement() -> Question[Judgement]:
 
 
 def off_schema() -> Question[Colour]:
-    """A question whose answer the schema does not allow, with token probabilities."""
+    """A question whose true answer is against its schema: does the server enforce schemas?
+
+    The probabilities show whether tokens that a schema forbids still have one.
+    """
     messages = _messages("Answer the question.", "What is the capital of France?")
-    return _question(messages, Colour, "an answer that the schema forbids", 40, LIKELY)
+    return _question(messages, Colour, "an answer that the schema forbids", 40, _TOP_LOGPROBS)
 
 
 def beyond_bounds() -> Question[Months]:
-    """A question whose full answer is longer than the bounds of its schema."""
+    """A question whose full answer is longer than its schema allows: does the server cut it?"""
     messages = _messages(
         "Write a list.", "For each of the twelve months, write a sentence of ten words about it."
     )
@@ -134,15 +138,15 @@ def beyond_bounds() -> Question[Months]:
 
 
 def ten() -> Question[Ten]:
-    """A question with the answer 10."""
+    """A question with the answer 10, to count the tokens in which a model writes it."""
     messages = _messages("Answer with a number.", "What is the score? It is ten out of ten: 10.")
-    return _question(messages, Ten, "the number 10", 24, LIKELY)
+    return _question(messages, Ten, "the number 10", 24, _TOP_LOGPROBS)
 
 
 def yes_or_no() -> Question[Output]:
-    """A question for one token, without a schema, with token probabilities."""
+    """A question for one token and its alternatives; also the shortest call that there is."""
     messages = _messages("Answer with one word: yes or no.", "Is ice cold? Answer yes or no.")
-    return _question(messages, Output, "yes or no", 1, LIKELY)
+    return _question(messages, Output, "yes or no", 1, _TOP_LOGPROBS)
 
 
 def one_word() -> Question[Output]:
@@ -151,8 +155,8 @@ def one_word() -> Question[Output]:
     return _question(messages, Output, "one word", 96)
 
 
-def story(number: int, tokens: int = WRITTEN) -> Question[Output]:
-    """A text that goes on until its limit of tokens; `number` makes them differ."""
+def story(number: int, tokens: int = STORY_TOKENS) -> Question[Output]:
+    """A request for a text that goes on until its limit of tokens, another for each `number`."""
     heroes = ("sailor", "gardener", "carpenter", "teacher", "baker", "miller", "painter", "doctor")
     hero = f"{heroes[number % len(heroes)]} number {number + 1}"
     messages = _messages("You write long stories.", f"Write a long story about a {hero}.")
@@ -164,14 +168,15 @@ PLANTED: Final[tuple[tuple[float, str, str], ...]] = (
     (0.50, "violet", "lantern"),
     (0.95, "silver", "orchard"),
 )
-"""Where words are planted in a text (a share of it), the door they open, and the words."""
+"""What is hidden in a long text: at which share of it, for which door, and the password."""
 
 
 def plant_words(text: str) -> str:
-    """A text with a sentence at each of its places, between two of its words."""
+    """Put every password into a text, in a sentence of its own at the next end of a word."""
     pieces, start = list[str](), 0
     for share, door, word in PLANTED:
         goal = int(share * len(text))
+        # No space after the goal is -1; in a short text the last sentence may end behind the goal.
         offset = max(start, goal, text.find(" ", goal))
         pieces += [text[start:offset], f" The password of the {door} door is {word}. "]
         start = offset
@@ -179,8 +184,9 @@ def plant_words(text: str) -> str:
 
 
 def password(text: str, door: str) -> Question[Output]:
-    """The question for the word of a door in a text; the text comes first, so that a server need
-    read it only once for all doors.
+    """A question for the password of a door in a text.
+
+    The text comes first, so that a server need read it only once for all doors.
     """
     step = f"Which word is the password of the {door} door? Answer with this one word."
     evidence = Evidence("text", text)
@@ -210,8 +216,8 @@ def _messages(system: str, user: str) -> tuple[Message, ...]:
 
 
 def _question(
-    messages: tuple[Message, ...], answer_type: Any, name: str, tokens: int, likely: int = 0
+    messages: tuple[Message, ...], answer_type: Any, name: str, tokens: int, top_logprobs: int = 0
 ) -> Question[Any]:
-    parser = _TEXT_FORM if answer_type is Output else None
-    options = Options(top_logprobs=likely, max_tokens=tokens)
+    parser = _WHOLE_TEXT if answer_type is Output else None
+    options = Options(top_logprobs=top_logprobs, max_tokens=tokens)
     return Question(messages, answer_type, options, parser, name)

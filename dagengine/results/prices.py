@@ -23,7 +23,7 @@ from dagengine.question import Usage
 ANY = "*"
 # Endings that name a release of a model and not another model.
 _RELEASE = re.compile(r"-(latest|preview|\d{4}-\d{2}-\d{2}|\d{8}|\d{3})$")
-# Tokens that are priced at once; many models charge more for prompts that are much longer.
+# Tokens of the request that is priced; many models charge more for prompts that are much longer.
 _SHORT = 10_000
 
 
@@ -77,20 +77,23 @@ def find_price(model: str | None, own: Mapping[str, Any]) -> Price | None:
 
 @cache
 def _public_price(model: str) -> Price | None:
-    """The price in the public list: of the provider in front of the name, or of the maker."""
-    provider, _, short_name = model.partition("/")
-    for maker, name in ((provider, short_name), (None, model), (None, model.rpartition("/")[2])):
+    """The price in the public list: of the provider in front of the name, or else of the maker."""
+    front, _, rest = model.partition("/")  # without a slash `rest` is empty, and not in the list
+    for provider, name in ((front, rest), (None, model), (None, model.rpartition("/")[2])):
         with suppress(LookupError):
             return Price(
-                _per_million(name, maker, input_tokens=_SHORT),
-                _per_million(name, maker, output_tokens=_SHORT),
-                _per_million(name, maker, input_tokens=_SHORT, cache_read_tokens=_SHORT),
+                _per_million(name, provider, input_tokens=_SHORT),
+                _per_million(name, provider, output_tokens=_SHORT),
+                _per_million(name, provider, input_tokens=_SHORT, cache_read_tokens=_SHORT),
             )
     return None
 
 
 def _per_million(model: str, provider: str | None, **tokens: int) -> float:
-    """US dollars per million of such tokens; raises LookupError."""
+    """US dollars per million tokens of such a request, at the dearest hour of this day.
+
+    Without a provider the list takes the one that made the model. Raises LookupError.
+    """
     import genai_prices  # a tenth of a second, and only models with a name need it
 
     usage, today = genai_prices.Usage(**tokens), datetime.now(UTC)
@@ -100,10 +103,10 @@ def _per_million(model: str, provider: str | None, **tokens: int) -> float:
             usage, model, provider_id=provider, genai_request_timestamp=moment
         )
 
-    priced = price(today)
-    prices = priced.model.prices
-    steps = prices if isinstance(prices, list) else []
-    by_hour = any(hasattr(step.constraint, "start_time") for step in steps)
-    hours = [today.replace(hour=hour, minute=0) for hour in range(24)] if by_hour else []
-    most = max([priced.total_price, *(price(hour).total_price for hour in hours)])
-    return float(most * 1_000_000 / _SHORT)
+    now = price(today)
+    amounts, prices = [now.total_price], now.model.prices
+    # A list has prices that hold from a day on, and prices that hold from one hour to another.
+    if isinstance(prices, list) and any(hasattr(part.constraint, "start_time") for part in prices):
+        hours = (today.replace(hour=hour, minute=0) for hour in range(24))
+        amounts += [price(hour).total_price for hour in hours]
+    return float(max(amounts) * 1_000_000 / _SHORT)

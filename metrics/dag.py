@@ -51,7 +51,7 @@ __all__ = [
 class DAG(Written, Graph):
     """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes.
 
-    The first argument may be one root node or a list of them.
+    `root_node` may also be a list; the nodes of `root_nodes` are added to it.
 
     Raises GraphError, with every problem that children added later cannot fix: a cycle, an object
     that is not a node, or verdicts that are missing, doubled or of the wrong kind. `check`, and
@@ -70,16 +70,22 @@ class DAG(Written, Graph):
             raise GraphError(problems)
 
     def check(self, name: str = "") -> list[Problem]:
-        """Every problem of the graph, warnings included; asks nothing. `name` is its metric's."""
+        """Every problem of the graph, warnings included, without a call.
+
+        `name` is that of the metric, as messages show it.
+        """
         return check(MetricSpec(name, self))[0]
 
     def picture(self, name: str = "DAG", *, names: bool = False) -> Picture:
-        """The tree as designed; raises GraphError when it cannot be drawn."""
+        """The tree as designed, with the questions of its nodes or only with their `names`.
+
+        Raises GraphError when it has errors.
+        """
         require_no_errors(self.check())
         return draw(MetricSpec(name, self), names=names)
 
     def render(self, path: str, *, names: bool = False) -> str:
-        """Draw the tree (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
+        """Write `picture` as .svg, .png, .pdf, .dot or .mmd, and return the path."""
         return self.picture(names=names).save(path)
 
     def mermaid(self) -> str:
@@ -90,6 +96,7 @@ class DAG(Written, Graph):
         return self.picture()._repr_mimebundle_(**kwargs)
 
 
+# The name that deepeval has for it.
 DeepAcyclicGraph = DAG
 
 

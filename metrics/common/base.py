@@ -253,11 +253,11 @@ class DrawnMetric(Written, BaseMetric):
             return f"{head}<pre>{escape(text)}</pre>"
 
     def picture(self, *, names: bool = False) -> Picture:
-        """The metric's graph as designed; the picture can also show results."""
+        """The metric's graph as designed, with the questions of its nodes or only their `names`."""
         return draw(self.spec(), names=names)
 
     def render(self, path: str, *, names: bool = False) -> str:
-        """Draw the graph (or only `names`) as .svg, .png, .pdf, .dot or .mmd; return the path."""
+        """Write `picture` as .svg, .png, .pdf, .dot or .mmd, and return the path."""
         return self.picture(names=names).save(path)
 
 

@@ -1,9 +1,9 @@
-"""What people said about a run, in `labels.jsonl` beside it: lines are only ever added.
+"""Labels of people for a run, in `labels.jsonl` beside it: lines are only ever added.
 
-Every line is one answer of one person to one node on one case. It may also be the end of a walk
-(node "", with the outcome), or the retraction of an earlier line. A line is on the disk before it
-counts, and is written in one piece. So several processes may add to one file, and a kill loses
-nothing.
+A person walks through the tree of a metric on one case (`view.walk`), and answers the questions of
+its nodes. Every line is one answer, the end of a walk, or the retraction of an earlier line. A line
+is on the disk before it counts, and is written in one piece. So several processes may add to one
+file, and a kill loses nothing.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from dagengine.results import Verdict
 from dagengine.system.file_locks import lock_file
 from dagengine.system.safe_files import ends_whole, is_there, open_to_write, read_whole
 
-FORMAT = 1  # of a line; a reader refuses a greater one
+FORMAT = 1  # of lines, which do not name it; a line that names a greater one is refused
 LABELS = "labels.jsonl"
 """The file of labels in a run folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """One thing that a person said.
+    """One answer of a person to a node on a case, or the end of a walk.
 
-    `case` is the hash of the case's content and `index` its place in the run. `definition` is the
-    hash of the node. The node "" stands for the case as a whole; its `definition` is the hash of
-    the metric. `answer` is a verdict, a rating from 0 to 1, or None for "cannot tell". The result
-    of the answers is the `outcome` of the node "". It is "pass", "fail", or a score from 0 to 1 if
-    there is no threshold. Its `answer` is None, unless the person was asked about the whole case.
+    `case` is the hash of the case's content, `index` its place in the run and `name` its name.
+    `definition` is the hash of the node. `answer` is a verdict, a rating from 0 to 1, or None for
+    "cannot tell".
+
+    The node "" stands for the whole metric, and `definition` is then the metric's hash. At the end
+    of a walk it has the `outcome`: "pass", "fail", or a score from 0 to 1 if there is no threshold.
+    It has an `answer` only if the person was asked about the whole case.
     """
 
     id: str
@@ -76,15 +78,15 @@ class LabelFile:
         self.path = Path(path)
 
     def add(self, lines: Iterable[Label | Retraction]) -> None:
-        """Add lines and return when they are on the disk; raises InputError when they cannot be.
+        """Add lines, one after the other, and return when they are on the disk.
 
-        Lines of one call stand together.
+        Raises InputError when they cannot be.
         """
         text = ""
         for label in lines:
             row = asdict(label)
             for optional in ("outcome", "note"):
-                if row.get(optional, "") is None:
+                if optional in row and row[optional] is None:
                     del row[optional]
             text += json.dumps(row, ensure_ascii=False) + "\n"
         # A lone surrogate, which a person can paste, has no UTF-8.

@@ -20,7 +20,7 @@ from dagengine.data.readers import CHECKED
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.cases_and_rows import RunObserver, Source
 from dagengine.execution.interrupts import JudgesOf
-from dagengine.execution.node_run import only
+from dagengine.execution.node_run import sole_error
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import Runner
 from dagengine.gateway.budget import Account
@@ -273,7 +273,7 @@ class LocalExecutor(Figures):
                     await self._gateway.run.meet(needed)
                     yield
         except BaseExceptionGroup as group:
-            raise only(group) from None
+            raise sole_error(group) from None
 
     @contextmanager
     def keeping(self, result: Callable[[], Any]) -> Iterator[None]:
@@ -360,7 +360,7 @@ class LocalExecutor(Figures):
         try:
             await runner.run(cases)
         except BaseExceptionGroup as group:
-            raise only(group) from None
+            raise sole_error(group) from None
 
     def cases(self, source: Source) -> Cases | AsyncCases:
         """The cases of a source; raises InputError if they cannot be judged."""

@@ -35,7 +35,44 @@ T = TypeVar("T", bound=BaseModel)
 X = TypeVar("X")
 R = TypeVar("R")
 Calls = list[tuple[JudgeCall, ...]]
-"""The calls of every question of a node that needed several."""
+"""The calls of each question of a node for which one call was not enough."""
+
+
+def judge_unit(
+    gateway: Asks,
+    judges: Sequence[Judge],
+    rank: int,
+    unit: Unit,
+    read: Callable[[], Given],
+    participant: Participant | None = None,
+    calls: Calls | None = None,
+) -> Coroutine[Any, Any, NodeValue | Failure]:
+    """The outcome of a unit: of one run of its node, or of all the votes that its panel wants.
+
+    Other arguments are those of `GatewayAsk`.
+    """
+    asker, panel = (unit.metric, unit.name), unit.node.panel
+    if panel is None:
+        judge = judges[unit.judges[0]]
+        ask = GatewayAsk(gateway, judge, asker, rank, participant, unit.shares, calls)
+        return _run_isolated(unit, ask, read)
+
+    async def vote(_: int, ballot: Ballot) -> NodeValue | Failure:
+        judge = judges[unit.judges[ballot.judge]]
+        ask = GatewayAsk(gateway, judge, asker, rank, participant, unit.shares, calls, ballot)
+        return await _run_isolated(unit, ask, read)
+
+    async def poll_panel(poll: Poll) -> NodeValue | Failure:
+        ballots = next(poll)
+        while True:
+            outcomes = await together(vote, ballots, participant=participant)
+            try:
+                ballots = poll.send(outcomes)
+            except StopIteration as end:
+                result: NodeValue | Failure = end.value
+                return result
+
+    return poll_panel(panel.poll())
 
 
 def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
@@ -51,7 +88,11 @@ def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
 def questions_of(
     unit: Unit, judge: Judge, case: TestCase, state: CaseState, most: int
 ) -> list[Question[Any]]:
-    """The first `most` questions of a unit to a judge, and one more; none if it cannot be told."""
+    """The questions with which a unit would begin, those for this judge; asks nothing.
+
+    At most `most` and one more, which says that there are too many. Empty if its node has to run
+    before somebody can know them.
+    """
     try:
         reads = read_inputs(unit, case, state)
     except MissingFieldError:
@@ -59,50 +100,9 @@ def questions_of(
     first = first_step(unit.node, reads, decides=judge.capabilities.decides, most=most + 1)
     if not isinstance(first, list):
         return []
-    asked = [
-        address_question(judge, question.with_notes(asker=asker_of(unit))) for question in first
-    ]
-    return [question for answerer, question in asked if answerer is judge]
-
-
-def judge_unit(
-    gateway: Asks,
-    judges: Sequence[Judge],
-    rank: int,
-    unit: Unit,
-    read: Callable[[], Given],
-    participant: Participant | None = None,
-    calls: Calls | None = None,
-) -> Coroutine[Any, Any, NodeValue | Failure]:
-    """The outcome of one run of a node, or of all runs that its panel wants (see `GatewayAsk`)."""
-    context = asker_of(unit), rank, participant, unit.shares, calls
-    if unit.node.panel is None:
-        return _run_isolated(unit, GatewayAsk(gateway, judges[unit.judges[0]], *context), read)
-
-    async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
-        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], *context, ballot)
-        return await _run_isolated(unit, ask, read)
-
-    return _poll_panel(unit.node.panel.poll(), cast, participant)
-
-
-def asker_of(unit: Unit) -> tuple[str, str]:
-    """Asker of a unit's questions: a metric and one of its nodes."""
-    return unit.metric, unit.name
-
-
-async def _poll_panel(
-    poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]], participant: Participant | None
-) -> NodeValue | Failure:
-    """Value of a panel."""
-    ballots = next(poll)
-    while True:
-        outcomes = await together(cast, ballots, participant=participant)
-        try:
-            ballots = poll.send(outcomes)
-        except StopIteration as end:
-            result: NodeValue | Failure = end.value
-            return result
+    asker = unit.metric, unit.name
+    addressed = (address_question(judge, question.with_notes(asker=asker)) for question in first)
+    return [question for answerer, question in addressed if answerer is judge]
 
 
 async def _run_isolated(
@@ -110,7 +110,7 @@ async def _run_isolated(
 ) -> NodeValue | Failure:
     """Run a unit, and return its value or failure. The one place that isolates a node."""
     try:
-        if not unit.foreign:  # nothing here measures other metrics
+        if not unit.foreign:  # only code of others measures metrics, which need a host
             value = await unit.node.work(read(), ask)
         else:
             with ask.host() as host:
@@ -121,12 +121,12 @@ async def _run_isolated(
             return value
         return value.with_questions(ask.usage, tuple(ask.answers), tuple(ask.asked))
     except anyio.get_cancelled_exc_class():
-        if is_cancelled():
+        if is_cancelled():  # the run, and not only something in the node
             raise
         message = "its own code was cancelled from within"
         return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-        failure = _failure(only(error), unit.name)
+        failure = _failure(sole_error(error), unit.name)
         return replace(failure, asked=tuple(ask.asked)) if ask.asked else failure
 
 
@@ -145,8 +145,8 @@ def _failure(error: BaseException, node: str) -> Failure:
     return Failure.of_code(error, node)
 
 
-def only(error: BaseException) -> BaseException:
-    """The exception inside nested groups, if all are of one kind, or the group itself."""
+def sole_error(error: BaseException) -> BaseException:
+    """The first exception in nested groups if all are of one class, else the group itself."""
     while isinstance(error, BaseExceptionGroup) and len(set(map(type, error.exceptions))) == 1:
         error = error.exceptions[0]
     return error
@@ -154,12 +154,15 @@ def only(error: BaseException) -> BaseException:
 
 @dataclass(slots=True, eq=False, repr=False)
 class GatewayAsk:
-    """What one running node asks with: a judge of its unit, through the gateway.
+    """One running node's way to a judge (`graph.values.Ask`): through the gateway.
 
     Questions are counted for `asker`, a metric and one of its nodes; those of a case with a smaller
     `rank` go first. With a `ballot` every question is one vote of several, with a `participant`
     decisions travel with others of the case. `shares` are the fields that other questions of the
     plan begin with, too. `calls` gets those of questions that needed several.
+
+    Afterwards `usage` and `answers` (raw texts) are of the node's own questions, and `asked` are
+    the keys under which a store has them.
     """
 
     _gateway: Asks
@@ -174,17 +177,43 @@ class GatewayAsk:
     answers: list[str] = field(default_factory=list[str])
     asked: list[str] = field(default_factory=list[str])
 
-    def host(self) -> Host:
-        """Host of the node's own code: the same gateway, the same kind of vote."""
-        return Host(self._gateway, self._judge, self._own, self._rank, self._participant)
+    @property
+    def decides(self) -> bool:
+        """Whether the judge takes one decision at a time, and gives no text."""
+        return self._judge.capabilities.decides
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         request = self._request(question)
         try:
             answer = await self._gateway.answer(request)
         finally:
-            self._note_asked(request)
-        return self._note(answer)
+            self._note_request(request)
+        return self._note_answer(answer)
+
+    async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
+        requests: dict[int, Request] = {}
+
+        async def ask(index: int, question: Question[T]) -> Answer[T] | JudgeError:
+            try:
+                request = requests[index] = self._request(question, index)
+                return await self._gateway.answer(request)
+            except JudgeError as error:  # the rest is asked all the same
+                return error
+
+        answers = await together(
+            ask, questions, self._gateway.run.limits.max_in_flight, participant=self._participant
+        )
+        # Noted in the order of the questions, not in that of the answers.
+        for index in sorted(requests):
+            self._note_request(requests[index])
+        for answer in answers:
+            if isinstance(answer, JudgeError):
+                raise answer
+        return [self._note_answer(answer) for answer in answers if isinstance(answer, Answer)]
+
+    def host(self) -> Host:
+        """Host of the node's own code: the same gateway, the same kind of vote."""
+        return Host(self._gateway, self._judge, self._own, self._rank, self._participant)
 
     def _request(self, question: Question[Any], item: int | None = None) -> Request:
         """The question with its context; raises UnsupportedError where nobody can answer it."""
@@ -195,89 +224,63 @@ class GatewayAsk:
         participant = None if judge.capabilities.packs is None else self._participant
         return Request(judge, own, self._rank, participant)
 
-    def _note_asked(self, request: Request) -> None:
-        """Note what a store has the question under, as it was put in the end, and its calls."""
-        key = self._gateway.run.store_key(request.judge, request.question)
-        if key is not None:
-            self.asked.append(key)
-        if self._calls is not None and len(request.calls) > 1:
-            self._calls.append(tuple(request.calls))
-
-    @property
-    def decides(self) -> bool:
-        """Whether the judge takes one decision at a time, and gives no text."""
-        return self._judge.capabilities.decides
-
     def _own(self, question: Question[T], item: int | None = None) -> Question[T]:
         """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
             question = self._ballot.question(question, item)
         return question.with_notes(asker=self._asker, shares=self._shares)
 
-    def _note(self, answer: Answer[Any]) -> Answer[Any]:
+    def _note_request(self, request: Request) -> None:
+        """Note the key of the question, as the gateway put it in the end, and its calls."""
+        key = self._gateway.run.store_key(request.judge, request.question)
+        if key is not None:
+            self.asked.append(key)
+        if self._calls is not None and len(request.calls) > 1:
+            self._calls.append(tuple(request.calls))
+
+    def _note_answer(self, answer: Answer[Any]) -> Answer[Any]:
         self.usage += answer.usage
         self.answers.append(answer.raw)
         return answer
 
-    async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        requests: dict[int, Request] = {}
-
-        async def ask(index: int, question: Question[T]) -> Answer[T] | JudgeError:
-            try:
-                request = requests[index] = self._request(question, index)
-                return await self._gateway.answer(request)
-            except JudgeError as error:
-                return error
-
-        answers = await together(
-            ask, questions, self._gateway.run.limits.max_in_flight, participant=self._participant
-        )
-        for index in sorted(requests):
-            self._note_asked(requests[index])
-        for answer in answers:
-            if isinstance(answer, JudgeError):
-                raise answer
-        # Noted in the order of the questions, not in that of the answers.
-        return [self._note(answer) for answer in answers if isinstance(answer, Answer)]
-
 
 async def together(
     work: Callable[[int, X], Awaitable[R]],
-    things: Iterable[X],
+    items: Iterable[X],
     most: int | None = None,
     participant: Participant | None = None,
 ) -> list[R]:
-    """Results of `work` on every (index, thing), at most so many in parallel.
+    """Results of `work` on every (index, item), in the order of the items.
 
-    A thing is made when there is room for its work. Each strand of the `participant` works on one
-    after the other; the last strand to end is that which continues.
+    At most so many strands work in parallel. Each takes the next item when it is done with one, so
+    an item is made when there is room for its work. The `participant` is told of every strand.
     """
     results: dict[int, R] = {}
-    coming = enumerate(things)
-    starts = list(itertools.islice(coming, most))
+    queue = enumerate(items)
+    starts = list(itertools.islice(queue, most))
     strands = len(starts)
 
-    async def work_on(index: int, thing: X) -> None:
+    async def run_strand(start: tuple[int, X]) -> None:
         nonlocal strands
-        results[index] = await work(index, thing)
-        for index, thing in coming:
-            results[index] = await work(index, thing)
+        for index, item in itertools.chain([start], queue):
+            results[index] = await work(index, item)
+        # The last strand to end is not told: the caller goes on in it.
         if participant is not None and strands > 1:
             strands -= 1
             participant.split(-1)
 
     if strands < 2:  # a group of tasks costs more than most nodes
         for start in starts:
-            await work_on(*start)
+            await run_strand(start)
         return list(results.values())
     try:
         async with anyio.create_task_group() as group:
             for start in starts[1:]:
-                group.start_soon(work_on, *start)
+                group.start_soon(run_strand, start)
             if participant is not None:
                 participant.split(strands - 1)
-            await work_on(*starts[0])
+            await run_strand(starts[0])
     finally:
-        if participant is not None and strands > 1:  # some were stopped
+        if participant is not None and strands > 1:  # an error stopped some of them
             participant.split(1 - strands)
     return [results[index] for index in range(len(results))]

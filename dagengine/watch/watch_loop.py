@@ -33,7 +33,7 @@ from dagengine.data.json_lines import JsonLines
 from dagengine.errors import InputError
 from dagengine.execution.cases_and_rows import OnRow, RunObserver
 from dagengine.execution.local_executor import LocalExecutor, Settings
-from dagengine.execution.node_run import only
+from dagengine.execution.node_run import sole_error
 from dagengine.gateway.gateway import Resampled
 from dagengine.graph.graph import Metric
 from dagengine.reliability.statistics.sums import present
@@ -184,7 +184,7 @@ class Watch(RunObserver):
                 with record:
                     await self._work()
             except BaseExceptionGroup as group:
-                raise only(group) from None
+                raise sole_error(group) from None
             self._waiting = {
                 "not quiet yet": self._pending.count(ended=True),
                 "without the end of a root": self._pending.count(ended=False),

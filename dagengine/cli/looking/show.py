@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from dagengine.report.case_selection import Selected, Selection
     from dagengine.results.metric_results import CaseResult
 
-_LISTED = 50  # rows of a table, unless so many are asked for
+_MOST_ROWS = 50  # of a table; with --worst as many as are asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +60,7 @@ class ShowOptions:
     """Write the selected test cases as a data set (JSON lines)."""
 
     def selection(self) -> Selection:
-        """The selected cases."""
+        """The conditions that these options set."""
         from dagengine.report.case_selection import Selection
 
         return Selection(
@@ -88,15 +87,15 @@ def show(options: ShowOptions) -> None:
 
     if options.texts and options.format != "csv":
         raise InputError("--texts is for --format csv; of one case --case shows the texts")
-    run, chosen = load_run(options.folder), options.selection()
+    run, conditions = load_run(options.folder), options.selection()
     if not run.finished:
-        how = run.manifest.exit or "the run is in progress, or was killed"
-        words = filter(None, ("not finished", how, run.manifest.error))
+        why = run.manifest.exit or "the run is in progress, or was killed"
+        words = filter(None, ("not finished", why, run.manifest.error))
         say(": ".join(words), err=True)
     if options.tree:
         _print_trees(run, options.metric)
         return
-    selected = Selected(run, chosen)
+    selected = Selected(run, conditions)
     rows = selected if options.worst is None else selected.worst(options.worst)
     if options.as_cases is not None:
         _write_cases(run, rows, options.as_cases)
@@ -104,7 +103,7 @@ def show(options: ShowOptions) -> None:
         print_json({**row.as_dict(), "times": times_of(row)} for row in rows)
     elif options.format == "csv":
         _print_csv(run, rows, options.texts)
-    elif chosen == Selection() and options.worst is None and not options.times:
+    elif conditions == Selection() and options.worst is None and not options.times:
         _print_whole(run, rows)
     else:
         _print_rows(run, rows, options)
@@ -120,7 +119,7 @@ def _print_trees(run: Run, metric: str | None) -> None:
 
 
 def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
-    """Print the summary of all cases, and what the run took."""
+    """Print the summary of all cases, or the drafts of a synthesis, and what the run used."""
     from dagengine.record.judge_standing import standing_lines
     from dagengine.report.page.run_facts import drafts_of
     from dagengine.report.tables_and_junit import print_drafts, print_summary
@@ -144,25 +143,27 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
     from dagengine.report.case_selection import require_texts
     from dagengine.results.evaluation_result import COLUMNS, flat
 
-    if texts:
-        require_texts(run)
-    with RunFiles(run) if texts else nullcontext() as files:
+    if not texts:
+        print_csv(COLUMNS, (flat(row, result).values() for row in rows for result in row.metrics))
+        return
+    require_texts(run)
+    with RunFiles(run) as files:
 
-        def fields(row: CaseResult) -> dict[str, Any]:
-            at = None if files is None else files.place_of(row.index)
-            own = {} if files is None or at is None else files.fields(at) or {}
-            return {name: _as_text(value) for name, value in own.items()}
+        def texts_of(row: CaseResult) -> dict[str, str]:
+            position = files.place_of(row.index)
+            fields = None if position is None else files.fields(position)
+            return {name: _as_text(value) for name, value in (fields or {}).items()}
 
         def lines() -> Iterator[Iterable[Any]]:
             for row in rows:
-                texts_of_row = fields(row)
+                fields = texts_of(row)
                 for result in row.metrics:
-                    yield map((texts_of_row | flat(row, result)).get, columns)
+                    yield map((fields | flat(row, result)).get, columns)
 
+        # The head names every field, so the rows are read twice and never held.
         columns = dict.fromkeys(COLUMNS)
-        for row in rows if texts else ():
-            # The head names every field, so the rows are read twice and never held.
-            columns |= dict.fromkeys(fields(row))
+        for row in rows:
+            columns |= dict.fromkeys(texts_of(row))
         print_csv([*columns], lines())
 
 
@@ -171,7 +172,7 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
     from dagengine.report.case_selection import fields_of
 
     cases = fields_of(run, [row.index for row in rows])
-    first = list(itertools.islice(cases, 1))  # so that nothing is written where that fails
+    first = list(itertools.islice(cases, 1))  # raises before there is a file
     count = 0
     with name_in_errors(path), new_file(path) as file:
         for case in itertools.chain(first, cases):
@@ -182,24 +183,25 @@ def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
 
 
 def _print_rows(run: Run, rows: Selected | list[CaseResult], options: ShowOptions) -> None:
+    """Print rows in a table, or the case that was asked for with all its steps."""
     from dagengine.report.page.run_facts import DRAFTS
     from dagengine.report.tables_and_junit import print_cases
 
-    thing = ("case", "draft")[is_there(run.folder / DRAFTS)]
-    kept, count = (rows, len(rows)) if isinstance(rows, list) else rows.first(_LISTED)
+    noun = "draft" if is_there(run.folder / DRAFTS) else "case"
+    table, count = (rows, len(rows)) if isinstance(rows, list) else rows.first(_MOST_ROWS)
     counts = run.manifest.counts
     whole = "" if counts is None else f" of {counts.cases:,}"
-    if not kept:
-        say(f"no {thing}{whole} matches all options")
+    if not table:
+        say(f"no {noun}{whole} matches all options")
         return
     if options.case is not None:
-        for row in kept:
+        for row in table:
             _print_case(run, row, options.times)
         return
-    several = text_if(count != 1 or bool(whole), "s")
-    print_cases(kept, f"{count:,}{whole} {thing}{several}", times=options.times)
-    if count > len(kept):
-        say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")
+    plural = text_if(count != 1 or whole, "s")  # `1 of 36 cases`
+    print_cases(table, f"{count:,}{whole} {noun}{plural}", times=options.times)
+    if count > len(table):
+        say(f"{count - len(table):,} more: --worst N chooses, --format csv prints all")
 
 
 def _print_case(run: Run, row: CaseResult, times: bool) -> None:
@@ -208,6 +210,7 @@ def _print_case(run: Run, row: CaseResult, times: bool) -> None:
     from dagengine.report.tables_and_junit import print_steps, seconds_words
 
     nodes = (node for metric in run.manifest.metrics for node in metric.nodes)
+    # A rating is printed as a part of the best one of its node.
     best = {node.name: max(node.scale.values()) for node in nodes if node.scale}
     took = ""
     if times and row.seconds is not None:

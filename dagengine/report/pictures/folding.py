@@ -42,28 +42,22 @@ class Folds:
     def __init__(self, graph: MetricGraph, size: Size) -> None:
         """Fold nothing of a graph, whose nodes have a `size`."""
         self.graph, self._size = graph, size
-        self._leads, self._links = _relations(graph)
+        self._targets = graph.targets()
+        self._successors, self._links = _relations(graph)
         self._top = graph.inner(None)
         self._roots = [number for number in self._top if not self._links.pred[number]]
         self.drawn, self.opened = set(self._top), graph.owners()
         self.groups: dict[int, set[int]] = {}
 
-    def _with(self, drawn: Iterable[int], opened: Iterable[int]) -> Folds:
-        """The same graph with these nodes drawn, and what they read, and these metrics opened."""
-        folds = copy(self)
-        folds.drawn, folds.opened = set(), set(opened)
-        folds._draw(drawn)
-        return folds
-
     def to_fit(self, weight: Weight) -> Folds:
         """As much of the graph as fits, unfolded from its roots on."""
-        high = math.inf if nodes_of(self.graph) <= LARGE else HIGH
-        if self._fits(high):
+        height = math.inf if nodes_of(self.graph) <= LARGE else HIGH
+        if self._fits(height):
             return self
         folds = self._with(self._roots, ())
         refused: set[tuple[str, int]] = set()
-        while (step := folds._next(weight, high, refused)) is not None:
-            folds = step
+        while (larger := folds._unfold_next(weight, height, refused)) is not None:
+            folds = larger
         folds._group()
         return folds
 
@@ -79,67 +73,78 @@ class Folds:
     def shows(self, number: int) -> bool:
         """Return whether a node is drawn: itself, or in the frame of its metric."""
         owner = self.graph.nodes[number].inside
-        return number in self.drawn if owner is None else owner in self.opened and self.shows(owner)
+        if owner is None:
+            return number in self.drawn
+        return owner in self.opened and self.shows(owner)
 
     def size_of(self, group: Iterable[int]) -> int:
         """The number of nodes in a group, with those inside its metrics."""
         return sum(nodes_of(self.graph, number) for number in group)
 
-    def _fits(self, high: float) -> bool:
-        """Whether the drawing is probably no larger than a screen is wide and as high as that."""
-        contour = self._contour(None)
-        return _width_of(contour) <= WIDE * _LOOSE and len(contour) * _LEVEL <= high
-
     def behind(self, number: int) -> set[int]:
         """The nodes that come after one, directly or not."""
-        return set(nx.descendants(self._leads, number))
+        return set(nx.descendants(self._successors, number))
 
-    def _draw(self, nodes: Iterable[int]) -> None:
-        """Draw nodes, and what they read unless an answer leads there."""
-        waiting = list(nodes)
+    def _with(self, drawn: Iterable[int], opened: Iterable[int]) -> Folds:
+        """The same graph with these metrics opened, and these nodes drawn.
+
+        What they read is drawn, too, but not nodes that an answer leads to.
+        """
+        folds, waiting = copy(self), list(drawn)
+        folds.drawn, folds.opened = set(), set(opened)
         while waiting:
             number = waiting.pop()
-            if number not in self.drawn:
-                self.drawn.add(number)
-                waiting += (
-                    source
-                    for source in self._links.pred[number]
-                    if not self._links.edges[source, number]["answer"]
-                    and not any(edge["answer"] for edge in self._links.pred[source].values())
-                )
+            if number not in folds.drawn:
+                folds.drawn.add(number)
+                for source, edge in self._links.pred[number].items():
+                    if not edge["answer"] and source not in self._targets:
+                        waiting.append(source)
+        return folds
+
+    def _unfold_next(
+        self, weight: Weight, height: float, refused: set[tuple[str, int]]
+    ) -> Folds | None:
+        """The same with one group or metric more: the weightiest that fits, None if none does.
+
+        What does not fit now fits no better later: it is `refused` from then on.
+        """
+        shut = filter(self.shows, self.graph.owners() - self.opened)
+        steps = [("group", head) for head in self._heads()] + [("metric", at) for at in shut]
+        steps = sorted(step for step in steps if step not in refused)
+        for step in sorted(steps, key=lambda step: weight(step[1]), reverse=True):
+            kind, number = step
+            if kind == "group":
+                larger = self._with(self.drawn | {number}, self.opened)
+            else:
+                larger = self._with(self.drawn, self.opened | {number})
+            if larger._fits(height):
+                return larger
+            refused.add(step)
+        return None
 
     def _heads(self) -> list[int]:
         """The first nodes of groups: not drawn, and next after one that is."""
-        after = (head for number in sorted(self.drawn) for head in self._leads[number])
+        after = (head for number in sorted(self.drawn) for head in self._successors[number])
         return [head for head in dict.fromkeys(after) if head not in self.drawn]
-
-    def _next(self, weight: Weight, high: float, refused: set[tuple[str, int]]) -> Folds | None:
-        """The same with one group or metric more that fits; None if there is none."""
-        shut = list(filter(self.shows, self.graph.owners() - self.opened))
-        steps = [("group", head) for head in self._heads()] + [("metric", at) for at in shut]
-        for kind, number in sorted(steps, key=lambda step: (*(-w for w in weight(step[1])), step)):
-            # What did not fit before fits no better now.
-            if (kind, number) in refused:
-                continue
-            more = ({number}, set[int]()) if kind == "group" else (set[int](), {number})
-            step = self._with(self.drawn | more[0], self.opened | more[1])
-            if step._fits(high):
-                return step
-            refused.add((kind, number))
-        return None
 
     def _group(self) -> None:
         """Put every node that is not drawn into the groups that it belongs to."""
         hidden = self._links.subgraph(number for number in self._top if number not in self.drawn)
         self.groups = {head: {head, *nx.descendants(hidden, head)} for head in self._heads()}
+        # Readers before what they read: a node behind no head goes to the groups of its readers.
         for number in reversed(list(nx.topological_sort(hidden))):
             homes = [group for group in self.groups.values() if number in group]
-            if not homes:  # it is there for its readers only
+            if not homes:
                 homes = [group for group in self.groups.values() if group & {*hidden[number]}]
                 for group in homes:
                     group.add(number)
             if not homes:
                 self.drawn.add(number)
+
+    def _fits(self, height: float) -> bool:
+        """Return whether the drawing is about as wide as a screen, and as high as `height`."""
+        contour = self._contour(None)
+        return _width_of(contour) <= WIDE * _LOOSE and len(contour) * _LEVEL <= height
 
     def _contour(self, scope: int | None) -> list[tuple[float, float]]:
         """About how far a drawing reaches to both sides, level by level.
@@ -148,37 +153,31 @@ class Folds:
         seconds. Each node stands in the middle over what comes next after it, and subtrees are as
         close as their widest levels allow. A node with several parents is placed under the first.
         """
-        shown = list(filter(self.shows, self.graph.inner(scope)))
-        seen = {number for number in shown if not self._links.pred[number]}
-        waiting, order, under = list(seen), list[int](), dict[int, list[int]]()
+        nodes = filter(self.shows, self.graph.inner(scope))
+        roots = [number for number in nodes if not self._links.pred[number]]
+        seen, children = set(roots), dict[int, list[int]]()
+        waiting = list(seen)
         while waiting:
             number = waiting.pop()
-            order.append(number)
-            after = [near for near in self._leads[number] if near not in seen]
-            under[number] = after
-            seen |= {*after}
-            waiting += filter(self.shows, after)
+            children[number] = [child for child in self._successors[number] if child not in seen]
+            seen.update(children[number])
+            waiting += filter(self.shows, children[number])
         contours: dict[int, list[tuple[float, float]]] = {}
-        for number in reversed(order):
-            rows = [contours.get(near, [(-_GROUP / 2, _GROUP / 2)]) for near in under[number]]
-            rows += [[(-_END / 2, _END / 2)]] * self.graph.scores(number)
-            contours[number] = self._own(number) + _side_by_side(rows)
-        roots = [contours[number] for number in shown if not self._links.pred[number]]
-        return _side_by_side(roots)
+        for number in reversed(children):  # parents were met before their children
+            # A child that is not drawn is the first node of a group.
+            parts = [contours.get(child, [(-_GROUP / 2, _GROUP / 2)]) for child in children[number]]
+            parts += [[(-_END / 2, _END / 2)]] * self.graph.scores(number)
+            contours[number] = self._levels_of(number) + _side_by_side(parts)
+        return _side_by_side([contours[number] for number in roots])
 
-    def _own(self, number: int) -> list[tuple[float, float]]:
-        """The levels that one node takes, without what comes after it."""
+    def _levels_of(self, number: int) -> list[tuple[float, float]]:
+        """The contour of one node alone, of an opened metric with the nodes inside it."""
         if number not in self.opened:
             wide, high = self._size(number)
             return [(-wide / 2, wide / 2)] * max(1, round(high / _LEVEL))
         inner = self._contour(number)
         wide = _width_of(inner) + _FRAME[0]
         return [(-wide / 2, wide / 2)] * math.ceil(len(inner) + _FRAME[1] / _LEVEL)
-
-
-def _width_of(contour: list[tuple[float, float]]) -> float:
-    lefts, rights = zip(*contour or [(0.0, 0.0)], strict=True)
-    return float(max(rights) - min(lefts))
 
 
 def nodes_of(graph: MetricGraph, number: int | None = None) -> int:
@@ -189,24 +188,30 @@ def nodes_of(graph: MetricGraph, number: int | None = None) -> int:
 
 
 def _relations(graph: MetricGraph) -> tuple[nx.DiGraph[Any], nx.DiGraph[Any]]:
-    """Graph of successors, and that graph with everything that is read; in one metric each.
+    """Graph of what comes next after each node, and graph of that and of all that is read.
 
-    A node that answers lead to comes next after these, not after all that it reads.
+    A node that answers lead to comes next after these, not after all that it reads. No edge leads
+    from one metric to another.
     """
-    gated = graph.targets()
-    leads: nx.DiGraph[Any] = nx.DiGraph()
-    leads.add_nodes_from(range(len(graph.nodes)))
-    links = leads.copy()
+    targets = graph.targets()
+    successors: nx.DiGraph[Any] = nx.DiGraph()
+    successors.add_nodes_from(range(len(graph.nodes)))
+    links = successors.copy()
     for answer in graph.answers:
         for target in answer.targets:
-            leads.add_edge(answer.node, target)
+            successors.add_edge(answer.node, target)
             links.add_edge(answer.node, target, answer=True)
     for feed in graph.feeds:
-        if feed.runs or feed.target not in gated:
-            leads.add_edge(feed.source, feed.target)
+        if feed.runs or feed.target not in targets:
+            successors.add_edge(feed.source, feed.target)
         if not links.has_edge(feed.source, feed.target):
             links.add_edge(feed.source, feed.target, answer=False)
-    return leads, links
+    return successors, links
+
+
+def _width_of(contour: list[tuple[float, float]]) -> float:
+    lefts, rights = zip(*contour or [(0.0, 0.0)], strict=True)
+    return float(max(rights) - min(lefts))
 
 
 def _side_by_side(parts: list[list[tuple[float, float]]]) -> list[tuple[float, float]]:

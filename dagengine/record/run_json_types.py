@@ -25,13 +25,12 @@ class NodeRecord(_Value):
     """One node of a metric, by the name that steps have for it.
 
     `question` is the criteria, instructions or function that it was written with, `reads` are
-    field paths, `inputs` the nodes that it reads. `judges` are places in the run's `judges`
+    field paths, `inputs` the nodes that it reads. `judges` are positions in the run's `judges`
     (none if it asks nothing), `panel` says how several votes are cast. `examples` counts the solved
-    examples in its prompts. A node of the kind `metric` is a metric nested under a verdict:
-    `metric` is that metric with its own graph. `hash`
-    is the SHA-256 of everything that the node says, reads and leads to. A node that `grades` gives
-    a score itself. `scale` is that of a rating: what may be answered, and its number. A `root` runs
-    whenever its metric does (None: an older version wrote the record).
+    examples in its prompts. A node that `grades` gives a score itself. `scale` is that of a rating:
+    what may be answered, and its number. A `root` runs whenever its metric does (None: an older
+    version wrote the record). `hash` is the SHA-256 of everything that the node says, reads and
+    leads to. A node of the kind `metric` stands for a metric under a verdict, which is in `metric`.
     """
 
     name: str
@@ -50,12 +49,11 @@ class NodeRecord(_Value):
 
 
 class EdgeRecord(_Value):
-    """Where one node leads.
+    """One edge: where a verdict of a node leads, or which other node takes its value.
 
-    An edge with a verdict is taken when the node gives that verdict. It leads to a node, to a score
-    (0 to 1), or to nothing. An edge without one hands on what the node gave. With `starts` its
-    target runs when its source does, with `pulls` its source runs when its target does (None: an
-    older version wrote the record).
+    With a `verdict` it leads to a `target`, to a `score` (0 to 1), or to nothing. An edge without
+    one hands on what the node gave: with `starts` its target runs when its source does, with
+    `pulls` its source runs when its target does (None: an older version wrote the record).
     """
 
     source: str = Field(validation_alias="from", serialization_alias="from")
@@ -69,10 +67,10 @@ class EdgeRecord(_Value):
 class MetricRecord(_Value):
     """A metric as it was compiled; `hash` covers all of it, nested metrics included.
 
-    `terminals` are what may give the score, in the order in which the last one counts: nodes by
-    name, scores behind a verdict as `node = verdict` (none: an older version wrote the record).
-    `tree` is the metric as a document, or under `refused` why no document holds it (None: nested,
-    or of an older version).
+    `terminals` are what may give the score, from the first to the last that counts: nodes by name,
+    scores behind a verdict as `node = verdict` (none: an older version wrote the record). `tree` is
+    the metric as a document, or says under `refused` why there is no document of it (None: the
+    metric is nested, or an older version wrote the record).
     """
 
     name: str
@@ -93,12 +91,15 @@ class MetricRecord(_Value):
                 yield from node.metric.every_metric()
 
     def every_node(self) -> Iterator[NodeRecord]:
-        """The nodes in topological order, those of nested metrics in the places of these."""
+        """The nodes that run, in topological order: a nested metric gives way to its nodes."""
         for node in self.nodes:
-            yield from [node] if node.metric is None else node.metric.every_node()
+            if node.metric is None:
+                yield node
+            else:
+                yield from node.metric.every_node()
 
     def nodes_and_nested(self) -> Iterator[NodeRecord]:
-        """All nodes, those that stand for nested metrics among them."""
+        """All nodes, also those that only stand for nested metrics."""
         return chain.from_iterable(metric.nodes for metric in self.every_metric())
 
     def every_edge(self) -> Iterator[EdgeRecord]:
@@ -106,7 +107,7 @@ class MetricRecord(_Value):
         return chain.from_iterable(metric.edges for metric in self.every_metric())
 
     def verdicts(self) -> dict[str, list[bool | str]]:
-        """The answers that edges foretell, each once, by the names of their nodes."""
+        """The verdicts on edges, each once, by the name of the node that they leave."""
         verdicts: dict[str, list[bool | str]] = {}
         for edge in self.every_edge():
             own = verdicts.setdefault(edge.source, [])
@@ -122,9 +123,10 @@ class MetricRecord(_Value):
 class Standing(_Value):
     """What is known of a judge since a date: `says` in words. Scores of a `weak` one mean little.
 
-    `model` is what the server said it answered with (None: nothing). A checkup has the numbers of
-    easy questions, of valid answers and of right ones; `repeats` says whether an equal question got
-    an equal text again (None: not known).
+    `model` is what the server said it answered with (None: nothing). `wording` is a digest of the
+    questions that were asked. A checkup also has the numbers of easy questions, of valid answers
+    and of right ones; `repeats` says whether an equal question got an equal text again (None: not
+    known).
     """
 
     source: Literal["judge check", "judge card"]
@@ -150,9 +152,9 @@ class Standing(_Value):
 class JudgeRecord(_Value):
     """Who answered: the name that tells the judge apart, without a secret, and its model.
 
-    `price` is US dollars per million tokens: of input, of output, and of input that the provider
-    had cached (None: as other input). None if it is not known. `standing` is what a checkup or a
-    judge card found of it before.
+    `price` (None: not known) is US dollars per million tokens: of input, of output, and of input
+    that the provider had cached (None: as other input). `standing` is what a checkup or a judge
+    card found of it before.
     """
 
     identity: str
@@ -167,7 +169,10 @@ class JudgeRecord(_Value):
 
 
 class DataRecord(_Value):
-    """Where the cases came from; `sha256` is that of the file (None: it was not a plain file)."""
+    """Where the cases came from; `sha256` is that of the file (None: it was not a plain file).
+
+    By `map` and `delimiters` the columns of the file became fields.
+    """
 
     file: str | None = None
     sha256: str | None = None
@@ -180,7 +185,7 @@ class SpentRecord(_Value):
     """What was asked and used for one node of one metric, at one judge.
 
     Entries are disjoint: they add up to `totals`. A node that several metrics share stands
-    with the first of them. `judge` is a place in the run's `judges`. `seconds` is the time that
+    with the first of them. `judge` is a position in the run's `judges`. `seconds` is the time that
     calls took, added up over calls that ran side by side. `cost` is in US dollars, None without
     a known price.
     """
@@ -199,7 +204,7 @@ class SpentRecord(_Value):
 
 
 class TotalsRecord(_Value):
-    """The sums of a run (see `dagengine.results.Totals`); None if an older version wrote it."""
+    """The sums of a run (see `dagengine.results.Totals`), some of them only in newer records."""
 
     asked: int
     shared: int
@@ -236,7 +241,7 @@ class Manifest(_Value):
     `started` and `ended` are UTC; a run that is in progress, or was killed, has no `ended`, no
     `totals` and no `counts`. `results` is the file of rows, seen from the folder. `limits` and
     `settings` are as the run was given them. `texts` says whether the cases are kept,
-    `redacted` which of their fields are hidden.
+    `redacted` which of their fields are hidden. `usage` is what each node spent at each judge.
     """
 
     format: int = FORMAT

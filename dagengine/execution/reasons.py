@@ -30,22 +30,25 @@ def wants_reason(spec: MetricSpec, result: MetricResult) -> bool:
 
 
 def reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
-    """The question for a reason, in the metric's own words where it has some."""
-    score, path = result.score or 0.0, result.reason or ""
-    evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
-    shape = output_type(str)
-    messages = with_bounds(messages_for(_REASON, evidence), shape, DEFAULT_OPTIONS)
+    """The question for a reason, in the metric's own words if it has some.
+
+    So far the result has the composed reason, which is the path in words.
+    """
+    score, path, answer_type = result.score or 0.0, result.reason or "", output_type(str)
+    messages: tuple[Message, ...]
     if spec.reason_wording is not None:
-        own: Message = {"role": "user", "content": spec.reason_wording(score, path)}
-        messages = (own,)
-    return Question(messages, shape, name=f"{result.metric} reason")
+        messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
+    else:
+        evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
+        messages = with_bounds(messages_for(_REASON, evidence), answer_type, DEFAULT_OPTIONS)
+    return Question(messages, answer_type, name=f"{result.metric} reason")
 
 
 async def write_reason(
     result: MetricResult, question: Question[Any], ask: GatewayAsk, deadline: float
 ) -> MetricResult:
-    """One last call; when it fails the composed reason stays, and says so."""
-    why = "the case's time was over"
+    """The result with the answer to one last call; if that fails, with a note that says why."""
+    why = "the case's time was over"  # then the scope ends without an exception
     with anyio.CancelScope(deadline=deadline):
         try:
             answer: Any = await ask(question)

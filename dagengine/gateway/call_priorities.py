@@ -1,4 +1,4 @@
-"""Who waits, for what, and who goes first."""
+"""Questions that wait: who goes first (`Queue`), who holds no place (`Resting`), why (`Waits`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError
@@ -16,7 +16,7 @@ from dagengine.results import Waiting
 T = TypeVar("T")
 
 FIRST = -1
-"""The rank of what all cases wait for."""
+"""The rank of what all cases wait for: before every case, as these count from 0."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class Urgency:
     A question keeps its turn when it is asked again, so a retry goes before whatever came
     later. Who waits for the answer to another one's question lends it their own rank.
 
-    `rank` counts from 0, the most urgent; `turn` is given out when it first waits.
+    The smallest `rank` is the most urgent; `turn` is given out when it first waits.
     """
 
     rank: int = 0
@@ -53,7 +53,8 @@ class Queue(Generic[T]):
     """
 
     def __init__(self) -> None:
-        # What has left, or moved up, leaves its old entry behind; `things` knows better.
+        # Rank, turn, a number that makes entries comparable, and the thing. What has left, or moved
+        # up, leaves its old entry behind: `things` says what still waits.
         self._heap: list[tuple[int, int, int, T]] = []
         self.things: dict[T, Urgency] = {}
         self._entries = itertools.count()
@@ -70,7 +71,7 @@ class Queue(Generic[T]):
         heapq.heappush(self._heap, entry)
 
     def first(self) -> tuple[tuple[int, int], T] | None:
-        """The most urgent thing behind its rank and turn; None when nothing waits."""
+        """The rank and turn of the most urgent thing, and itself; None when nothing waits."""
         while self._heap:
             rank, turn, _, thing = self._heap[0]
             if thing in self.things:
@@ -95,16 +96,16 @@ class Resting:
     """The questions that hold no place because they wait for something else: `count` of them.
 
     They wait for a retry, for the answer to an equal question, or for one judge of several. Others
-    may be asked meanwhile, so whoever may have some is told that one begins to wait.
+    may be asked meanwhile: whoever has some can be told whenever one begins to wait (`telling`).
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._told: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
         self.count += 1
-        for tell in self._told:
+        for tell in self._listeners:
             tell()
 
     def __exit__(self, *_: object) -> None:
@@ -113,11 +114,11 @@ class Resting:
     @contextmanager
     def telling(self, tell: Callable[[], None]) -> Iterator[None]:
         """Call a function whenever a question begins to wait."""
-        self._told.append(tell)
+        self._listeners.append(tell)
         try:
             yield
         finally:
-            self._told.remove(tell)
+            self._listeners.remove(tell)
 
 
 class Waits:
@@ -129,7 +130,7 @@ class Waits:
 
     @contextmanager
     def during(self, error: JudgeError, seconds: float) -> Iterator[None]:
-        """A question waits for so many seconds because of an error."""
+        """Count a question that waits for so many seconds because of an error."""
         number = next(self._numbers)
         self._waiting[number] = reason(error), time.monotonic() + seconds
         try:
@@ -139,11 +140,12 @@ class Waits:
 
     def now(self) -> list[Waiting]:
         """Numbers of waiting calls at this moment, by reason."""
-        return merge_waits(one_waits(why, until) for why, until in list(self._waiting.values()))
+        waiting = list(self._waiting.values())  # other threads may read
+        return merge_waits(waits_until(why, until) for why, until in waiting)
 
 
-def one_waits(why: str, until: float, count: int = 1) -> Waiting:
-    """So many wait until a time of `time.monotonic`."""
+def waits_until(why: str, until: float, count: int = 1) -> Waiting:
+    """So many questions that wait until a time of `time.monotonic`."""
     return Waiting(why, count, max(0.0, until - time.monotonic()))
 
 
@@ -158,8 +160,8 @@ def merge_waits(waits: Iterable[Waiting]) -> list[Waiting]:
     """One entry for each reason, the most frequent first."""
     by_reason: dict[str, Waiting] = {}
     for wait in waits:
-        total = by_reason.get(wait.why, Waiting(wait.why, 0, wait.seconds, wait.silent))
-        silent = min(wait.silent, total.silent) if wait.silent and total.silent else wait.silent
-        seconds = min(total.seconds, wait.seconds)
-        by_reason[wait.why] = Waiting(wait.why, total.count + wait.count, seconds, silent)
+        total = by_reason.get(wait.why, replace(wait, count=0))
+        count, seconds = total.count + wait.count, min(total.seconds, wait.seconds)
+        silent = min(filter(None, (total.silent, wait.silent)), default=None)
+        by_reason[wait.why] = Waiting(wait.why, count, seconds, silent)
     return sorted(by_reason.values(), key=lambda wait: (-wait.count, wait.why))

@@ -15,7 +15,13 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.errors import JudgeError, JudgeFailure, JudgeTimeoutError, ProviderError
-from dagengine.gateway.call_priorities import Queue, Resting, Urgency, one_waits, reason
+from dagengine.gateway.call_priorities import (
+    Queue,
+    Resting,
+    Urgency,
+    reason,
+    waits_until,
+)
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
 from dagengine.gateway.laws.throughput import ThroughputLimit
@@ -184,7 +190,7 @@ class JudgeLimiter:
         why, until = self._held
         if not self.waiting.things or not (self.breaker.is_open or until > time.monotonic()):
             return None
-        return one_waits(why, until, len(self.waiting.things))
+        return waits_until(why, until, len(self.waiting.things))
 
     @property
     def status(self) -> str:

@@ -39,13 +39,15 @@ RECOVERED = ItemQuestion(
 
 
 class SpansMetric(PrebuiltMetric):
-    """The share of some tool calls of a trace for which `question` is true.
+    """The share of tool calls of a trace that are good: the judge says so, or code knows it.
 
-    `gate` picks the calls that are judged, and `right` counts those that need no judge. `passed` is
-    what the good calls are called, `nothing` why there is nothing to judge.
+    `gate` picks the calls about which the judge is asked the `question`, in view of the fields that
+    it `reads`; `label` names its verdicts. `settled` picks those that code knows to be good. Calls
+    in neither do not count. In the reason, "3 of 4 tool calls are" goes before `passed`, and
+    `nothing` says why there is nothing to judge.
     """
 
-    judged = ()  # calls, not text: where there is none, nothing is wrong
+    judged = ()  # calls, not text: a case without an `actual_output` is not skipped
     question: ClassVar[ItemQuestion]
     label: ClassVar[str]
     passed: ClassVar[str]
@@ -170,6 +172,7 @@ class RecoveryMetric(SpansMetric):
 
     @staticmethod
     def settled(tools: list[Span]) -> list[Span]:
+        """The failed calls that were repeated and did not fail."""
         return [span for n, span in enumerate(tools) if span.error and _repeated(span, tools[n:])]
 
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from dagengine.compiler.execution_plan import Plan
     from dagengine.data.cases import Cases
 
-_OF_DATA = ("missing-field", "example-in-data")
-_FINDING = ("severity", "code", "where", "message", "hint")
+# The message of a problem of cases says where it is, and there is no hint.
+_OF_CASES = ("missing-field", "example-in-data")
+_COLUMNS = ("severity", "code", "where", "message", "hint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +56,13 @@ def check(options: CheckOptions) -> None:
     problems = [*name_problems(names)]
     for metric in metrics:
         problems += find_problems(metric.spec())[0]
-    problems = list(dict.fromkeys(problems))
-    fatal = ("error", "warning")[: 1 + options.strict]
+    problems = list(dict.fromkeys(problems))  # metrics may share nodes
+    fatal = ("error", "warning") if options.strict else ("error",)
 
     def fails() -> bool:
         return any(problem.severity in fatal for problem in problems)
 
-    if not fails():  # a tree with errors cannot be compiled: nothing can be said of the data
+    if not fails():  # without a compiled plan nothing can be said of the cases
         plan = compile_metrics(metrics)
         if is_table:
             for model in filter(None, plan.models):
@@ -70,8 +71,8 @@ def check(options: CheckOptions) -> None:
                 say(f"asks a judge of its own: {name:.80}")
         if options.data:
             cases = options.cases_in(*options.data, unit=options.unit)
-            problems += _data_problems(plan, cases, is_table)
-        if not is_table and not fails():
+            problems += _case_problems(plan, cases, is_table)
+        if not is_table and not fails():  # a note for programs, which people would only skip
             problems.append(_reading_order(plan))
     _print_problems(problems, options.format)
     if fails():
@@ -80,14 +81,14 @@ def check(options: CheckOptions) -> None:
         say(f"ok: {', '.join(names)} ({counted(len(problems), 'warning')})")
 
 
-def _data_problems(plan: Plan, cases: Cases, is_table: bool) -> Iterator[Problem]:
+def _case_problems(plan: Plan, cases: Cases, is_table: bool) -> Iterator[Problem]:
     """Problems of cases for metrics; raises InputError for cases that cannot be read."""
     from dagengine.data.cases import valid_cases
     from dagengine.estimate.case_warnings import concerns, example_lines, missing_fields
     from dagengine.execution.local_executor import check_cases
     from dagengine.traces.trace_files import TraceCases
 
-    if isinstance(cases, TraceCases) and is_table:  # how traces become cases
+    if isinstance(cases, TraceCases) and is_table:
         for line in cases.mapping():
             say(line)
     check_cases(plan, cases.check())
@@ -98,7 +99,7 @@ def _data_problems(plan: Plan, cases: Cases, is_table: bool) -> Iterator[Problem
 
 
 def _reading_order(plan: Plan) -> Problem:
-    """In which order prompts show the fields of a case, and what questions share."""
+    """The note on the order of a case's fields in prompts, and on what questions share."""
     from dagengine.prompts.evidence import canonical_place
 
     asking = [unit for unit in plan.units if unit.node.asks]
@@ -112,15 +113,15 @@ def _reading_order(plan: Plan) -> Problem:
 
 
 def _print_problems(problems: Sequence[Problem], format: Format) -> None:
-    findings = map(attrgetter(*_FINDING), problems)
+    lines = map(attrgetter(*_COLUMNS), problems)
     if format == "json":
-        print_json(dict(zip(_FINDING, finding, strict=True)) for finding in findings)
+        print_json(dict(zip(_COLUMNS, line, strict=True)) for line in lines)
         return
     if format == "csv":
-        print_csv(_FINDING, findings)
+        print_csv(_COLUMNS, lines)
         return
     for problem in problems:
-        line = problem.message if problem.code in _OF_DATA else problem
+        line = problem.message if problem.code in _OF_CASES else problem
         say(f"{problem.severity}: {line}")
     if problems:
         say(more_on(problem.code for problem in problems))

@@ -57,7 +57,7 @@ class PytestOptions:
             "-x": self.exit_first,
             "-v": self.verbose,
         }
-        return [*command, *filter(flags.get, flags)]
+        return [*command, *(flag for flag, is_set in flags.items() if is_set)]
 
 
 @app.command()
@@ -71,11 +71,12 @@ def run(options: PytestOptions) -> None:
         results = Path(folder, "junit.xml")
         if wants_json():
             command.append(f"--junitxml={results}")
-        code = _code(command)
+        code = _exit_code(command)
         tests = list[dict[str, str | None]]()
-        for case in ElementTree.parse(results).iter("testcase") if results.exists() else ():
-            end = {part.tag: part.get("message") for part in case}  # empty: it passed
-            tests.append({**case.attrib, **end})
+        if results.exists():
+            for case in ElementTree.parse(results).iter("testcase"):
+                end = {part.tag: part.get("message") for part in case}  # empty: it passed
+                tests.append({**case.attrib, **end})
         report(tests=tests)
     raise typer.Exit(code)
 
@@ -86,8 +87,11 @@ def _require(module: str, package: str | None = None) -> None:
         raise MissingExtraError(f"tests need {name}, which is not installed: pip install {name}")
 
 
-def _code(command: list[str]) -> int:
-    """The exit code of a command; an interrupt is the command's own, and it ends by itself."""
+def _exit_code(command: list[str]) -> int:
+    """Run a command to its end, and return its exit code.
+
+    An interrupt reaches the command, too: it is left to end by itself.
+    """
     interrupted = False
     with subprocess.Popen(command, stdout=subprocess.DEVNULL if wants_json() else None) as process:
         while True:

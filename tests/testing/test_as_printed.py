@@ -121,9 +121,9 @@ def test_has_no_score():
 
 def test_a_session_that_is_interrupted_ends_with_the_code_of_all_commands() -> None:
     interrupts = "import os, signal, sys; os.kill(os.getppid(), signal.SIGINT); sys.exit(2)"
-    assert command._code([sys.executable, "-c", interrupts]) == 130
+    assert command._exit_code([sys.executable, "-c", interrupts]) == 130
 
 
 def test_a_signal_that_ends_pytest_is_the_exit_code_of_the_command() -> None:
     dying = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
-    assert command._code([sys.executable, "-c", dying]) == 128 + signal.SIGTERM
+    assert command._exit_code([sys.executable, "-c", dying]) == 128 + signal.SIGTERM

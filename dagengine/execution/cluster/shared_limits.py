@@ -42,7 +42,10 @@ class SharedQuantity:
         self._wants: dict[str, tuple[float, float]] = {}
 
     def want(self, worker: str, least: float, wish: float) -> None:
-        """A worker can do nothing with less than `least` in all, and wishes for so much more."""
+        """A worker can do nothing with less than `least` in all, and wishes for so much more.
+
+        Without a `least` (0) it needs half of a fair part.
+        """
         self._wants[worker] = least, wish
 
     def back(self, worker: str, amount: float) -> None:
@@ -61,29 +64,28 @@ class SharedQuantity:
 
     def moves(self) -> list[tuple[str, float]]:
         """Messages to workers: so much more or, below zero, so much is asked back."""
-        # While somebody has too little to do anything, nobody else gets more. What comes back adds
-        # up for the first of them. Otherwise two packs of eight calls might have four places each,
-        # and wait for ever.
         fair = self._total / max(self._workers, len(self._held.keys() | self._wants))
         fair = max(1.0, fair // 1) if self._whole else fair
         moves: list[tuple[str, float]] = []
 
-        def starving(worker: str) -> bool:
+        def need_of(worker: str) -> float:
             least = min(self._wants[worker][0] or fair / 2, self._total)
-            return self._held.get(worker, 0.0) < least - _SMALL
+            return least - self._held.get(worker, 0.0)
 
-        for worker in sorted(self._wants, key=lambda worker: not starving(worker)):
-            least, wish = self._wants[worker]
+        for worker in sorted(self._wants, key=lambda worker: need_of(worker) <= _SMALL):
+            need, wish = need_of(worker), self._wants[worker][1]
             has = self._held.get(worker, 0.0)
-            if starving(worker):
-                need = min(least or fair / 2, self._total) - has
-                if need > self._free + _SMALL:
-                    return moves + self._asked_back(worker, need, 0.0)
+            if need > self._free + _SMALL:
+                # While somebody has too little to do anything, nobody else gets more. What comes
+                # back adds up for the first of them. Otherwise two packs of eight calls might have
+                # four places each, and wait for ever.
+                return moves + self._ask_back(worker, need, 0.0)
+            if need > _SMALL:
                 granted = min(self._free, max(need, min(wish, fair - has)))
             elif self._free > _SMALL:
                 granted = min(self._free, wish)
             else:
-                moves += self._asked_back(worker, min(wish, fair - has), fair)
+                moves += self._ask_back(worker, min(wish, fair - has), fair)
                 continue
             self._free -= granted
             self._held[worker] = has + granted
@@ -91,8 +93,8 @@ class SharedQuantity:
             moves.append((worker, granted))
         return moves
 
-    def _asked_back(self, worker: str, amount: float, above: float) -> list[tuple[str, float]]:
-        """Ask others for what they have above so much, until there is enough."""
+    def _ask_back(self, worker: str, amount: float, above: float) -> list[tuple[str, float]]:
+        """Ask others for what they have `above` so much, until the worker can get the amount."""
         missing = amount - self._free - sum(self._owed.values())
         moves: list[tuple[str, float]] = []
         for owner in sorted(self._held, key=lambda owner: self._owed[owner] - self._held[owner]):
@@ -210,7 +212,7 @@ class Leases:
     ) -> None:
         """The totals by their names, kB of answers to keep, and the workers at the beginning.
 
-        The shares of judges (a name, a space and the judge) begin when they are first wanted.
+        A share of a judge is called by the name of its total, a space and the judge.
         """
         self._totals, self._workers = shares, workers
         self._shares: dict[str, SharedQuantity] = {}
@@ -218,28 +220,27 @@ class Leases:
         self._questions = CommonQuestions(kept)
 
     def hear(self, send: Send, worker: str, kind: str, name: Any, *values: Any) -> None:
-        """Take a worker's message: a share wanted (two values) or given back (one), and so on."""
+        """Take a worker's message, and send others what follows from it.
+
+        A share or an amount is wanted (two values, as in `want`) or given back (one value), a
+        question, whose name is its key, is wanted (no value) or answered (one value).
+        """
         if kind == QUESTION:
-            self._hear_question(send, worker, name, *values)
+            if values:
+                for waiting, text in self._questions.back(worker, name, *values):
+                    send(waiting, kind, name, text)
+            elif (answer := self._questions.want(worker, name)) is not None:
+                send(worker, kind, name, answer)
             return
-        if kind != AMOUNT and name not in self._shares:
+        if kind == SHARE and name not in self._shares:  # it begins when it is first wanted
             total, whole = self._totals[name.partition(" ")[0]], name == PLACES
             self._shares[name] = SharedQuantity(total, self._workers, whole=whole)
-        quantity = self._amounts[name] if kind == AMOUNT else self._shares[name]
+        quantity = self._shares[name] if kind == SHARE else self._amounts[name]
         if len(values) == 2:
             quantity.want(worker, *values)
         else:
             quantity.back(worker, *values)
         _say(send, kind, name, quantity.moves())
-
-    def _hear_question(self, send: Send, worker: str, key: bytes, *answer: bytes) -> None:
-        if answer:
-            for waiting, text in self._questions.back(worker, key, *answer):
-                send(waiting, QUESTION, key, text)
-            return
-        kept = self._questions.want(worker, key)
-        if kept is not None:
-            send(worker, QUESTION, key, kept)
 
     def drop_worker(self, send: Send, worker: str) -> None:
         """A worker has died: others get what it had, and ask what it asked."""

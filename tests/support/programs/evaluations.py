@@ -282,5 +282,5 @@ def dagengine_test_run(
         done.append(pytester.runpytest_inprocess(*command[3:], *options))
         return int(done[-1].ret)
 
-    monkeypatch.setattr("dagengine.cli.test._code", code)
+    monkeypatch.setattr("dagengine.cli.test._exit_code", code)
     return CliRunner().invoke(app, ["test", "run", *arguments]).exit_code, done[0]

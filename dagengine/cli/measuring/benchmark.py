@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dagengine.reliability.fingerprint import Binding
     from dagengine.reliability.observations import Observations
 
-_FEW_SETTINGS = 2  # more take a while, so that it is said where the card is
+_FEW_SETTINGS = 2  # more take a while: then the progress is printed
 
 
 def benchmark(options: BenchmarkOptions) -> None:
@@ -48,36 +48,36 @@ def benchmark(options: BenchmarkOptions) -> None:
     if options.compare is not None:
         _compare(*options.compare, list(map(parse, options.fail_if or ())))
         return
-    failing = list(map(condition, options.fail_if or ()))
+    conditions = list(map(condition, options.fail_if or ()))
     if options.metrics is None and options.verdicts is not None:
-        gc.disable()  # none of millions of rows is part of a cycle
+        gc.disable()  # of millions of rows none is part of a cycle, and each would be looked at
         try:
-            _write(_of_file(options), options, failing)
+            _write(_card_of_file(options), options, conditions)
         finally:
             gc.enable()
         return
     job = BenchmarkJob.of(options)
     if options.check is not None:
         judges = job.identities() if options.verdicts is None else _load_observations(job)[1]
-        _check(options.check, bind(job.metrics, judges, job.cases), failing)
+        _check(options.check, bind(job.metrics, judges, job.cases), conditions)
         return
     outlive_reader()  # the card is not written yet
     with sole(options.out / "card.json"):
-        _measure(job, failing)
+        _measure(job, conditions)
 
 
-def _measure(job: BenchmarkJob, failing: Sequence[FailIf | FailUnlessUse]) -> None:
-    """Ask every question again, or read the verdicts, and write the card."""
+def _measure(job: BenchmarkJob, conditions: Sequence[FailIf | FailUnlessUse]) -> None:
+    """Ask every question several times, or read the verdicts, and write the card."""
     from dagengine.reliability.card.card_maker import make_card
 
     options = job.options
     if options.verdicts is None:
-        seen, judges = job.ask(), job.identities()
+        observations, judges = job.ask(), job.identities()
     else:
-        seen, judges = _load_observations(job)
-    spent = seen.totals
+        observations, judges = _load_observations(job)
+    totals = observations.totals
     card = make_card(
-        seen,
+        observations,
         job.metrics,
         job.cases,
         judges,
@@ -88,9 +88,9 @@ def _measure(job: BenchmarkJob, failing: Sequence[FailIf | FailUnlessUse]) -> No
         target=options.target,
         symmetry=job.symmetry,
         needs=_needs(options),
-        price=spent.cost / spent.calls if spent.cost is not None and spent.calls else None,
+        price=totals.cost / totals.calls if totals.cost is not None and totals.calls else None,
     )
-    _write(card, options, failing)
+    _write(card, options, conditions)
 
 
 def _load_observations(job: BenchmarkJob) -> tuple[Observations, list[str]]:
@@ -103,12 +103,13 @@ def _load_observations(job: BenchmarkJob) -> tuple[Observations, list[str]]:
     if run_at(path) is not None:
         raise typer.BadParameter("a run names metrics and cases: leave out METRICS.py and --data")
     job.check()
-    seen = Observations.load(path, job.cases, scale=_ends(job.options.scale))
-    named = dict.fromkeys(at.judge for at in seen.conditions if at.judge)
-    return seen, [*named] or [path.name]
+    observations = Observations.load(path, job.cases, scale=_ends(job.options.scale))
+    judges = dict.fromkeys(at.judge for at in observations.conditions if at.judge)
+    return observations, [*judges] or [path.name]
 
 
 def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
+    """The lowest and the highest score of a scale, as an option gives them."""
     try:
         low, high = map(float, (scale or "0,1").split(","))
     except ValueError:
@@ -116,10 +117,10 @@ def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
     return low, high
 
 
-def _of_file(options: BenchmarkOptions) -> JudgeCard:
-    """The card of verdicts of any judge: its metric and cases are those that the file names."""
-    from dagengine.reliability.card.best_of_n import contest_card
+def _card_of_file(options: BenchmarkOptions) -> JudgeCard:
+    """The card of a file of verdicts, which names its metric and its cases itself."""
     from dagengine.reliability.card.card_maker import check_labels, make_card
+    from dagengine.reliability.card.best_of_n import contest_card
     from dagengine.reliability.human_labels import labels_among
     from dagengine.reliability.statistics.resampling import require_benchmark_extra
     from dagengine.reliability.verdict_cases import read_verdicts
@@ -133,20 +134,20 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
         threshold=options.threshold,
     )  # fmt: skip
     verdicts = replace(verdicts, runs=())  # the rows take as much memory as the card
-    scored = {} if verdicts.contests is None else verdicts.contests.scores
-    settings = (*verdicts.observations.conditions, *scored)
-    judges = dict.fromkeys(filter(None, (at.judge for at in settings)))
+    contests = verdicts.contests
+    conditions = verdicts.observations.conditions if contests is None else [*contests.scores]
+    judges = dict.fromkeys(condition.judge for condition in conditions if condition.judge)
     labels: str | Mapping[int, Any] | None = options.labels or verdicts.labels or None
     if options.labels is not None:
         labels, line = labels_among(options.labels, verdicts.cases)
         if line:
             warn(line)
-    count = len({replace(at, sample=0) for at in settings})
-    turn = itertools.count(1)
+    count = len({condition.setting for condition in conditions})
+    numbers = itertools.count(1)
 
     def progress(name: str) -> None:
         if count > _FEW_SETTINGS:
-            say(f"setting {next(turn)} of {count}: {plain(name)}", err=True)
+            say(f"setting {next(numbers)} of {count}: {plain(name)}", err=True)
 
     names = [*judges] or [options.verdicts.name]
     shared: dict[str, Any] = {
@@ -154,9 +155,9 @@ def _of_file(options: BenchmarkOptions) -> JudgeCard:
         "groups": options.groups or verdicts.groups, "needs": _needs(options),
         "progress": progress,
     }  # fmt: skip
-    if verdicts.contests is not None:
+    if contests is not None:
         return contest_card(
-            verdicts.contests, verdicts.metric, verdicts.cases, names,
+            contests, verdicts.metric, verdicts.cases, names,
             ties=options.ties, within=options.within / 100, **shared,
         )  # fmt: skip
     if labels is not None:

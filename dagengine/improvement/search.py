@@ -1,6 +1,8 @@
-"""The search: the ladder is climbed, then the sealed part is opened.
+"""The search for a change that makes one node better, and the proof that it does.
 
-Every answer is stored before it counts.
+Changes are tried from the cheapest kind to the dearest: the rungs of a ladder. What was accepted is
+then judged on the sealed part of the cases, which nothing has looked at before. Every answer is
+stored before it counts.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ FREE = 0.2
 POINTS = 0.05
 """The gain for which labels are counted when nothing is proved."""
 _PASS: Mapping[Any, str] = {True: "pass", False: "fail"}
-_FITTED = {"threshold": fitted_threshold, "scores": fitted_score}  # they ask nothing
+_FITTED = {"threshold": fitted_threshold, "scores": fitted_score}  # rungs that ask nothing
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ class _Try:
 class _Ladder:
     """The candidates of one search, cheapest first.
 
-    `metric` is that with what was accepted, `right` its shares of right results on the tried cases.
-    `judged` are the results that paid rungs start from.
+    `metric` is that with what was accepted, `right` its shares of right results on the tried cases,
+    and `judged` these results. `as_it_was` are the shares of the metric without a change.
     """
 
     search: Search
@@ -112,13 +114,13 @@ class _Ladder:
         old = (await asking.judge(self.search.metric, cases)).right()
         new = (await asking.judge(self.metric, cases)).right()
 
-        def names(wrong: Mapping[int, float], right: Mapping[int, float]) -> tuple[str, ...]:
-            turns = [number for number in wrong if wrong[number] <= 0.5 < right[number]]
-            return tuple(case_label(self.search.cases[number], number) for number in turns)
+        def newly_right(before: Mapping[int, float], after: Mapping[int, float]) -> tuple[str, ...]:
+            numbers = [number for number in before if before[number] <= 0.5 < after[number]]
+            return tuple(case_label(self.search.cases[number], number) for number in numbers)
 
         return Sealed(
-            asking.share(old), asking.share(new), asking.gain(old, new), names(old, new),
-            names(new, old),
+            asking.share(old), asking.share(new), asking.gain(old, new), newly_right(old, new),
+            newly_right(new, old),
         )  # fmt: skip
 
     def labels_needed(self) -> int | None:
@@ -160,7 +162,7 @@ class _Ladder:
         if rung == "criterion":
             return await self._criterion(node, tries["criterion"])
         if rung == "together":
-            return self._together(node, tries["criterion"], *tries["examples"])
+            return self._together(node, tries["criterion"], tries["examples"][0])
         if rung == "merge":
             return self._merge(node)
         if rung == "split":
@@ -243,19 +245,19 @@ class _Ladder:
                 return {"before": inner_node.text, "criterion": words}
         return f"no edit that can be used: {why}"
 
-    def _as_seen(self, held: AskingNode, number: int) -> WrongCase:
+    def _as_seen(self, node: AskingNode, number: int) -> WrongCase:
         """A wrong case of a node as a rewriter sees it."""
         case = self.asking.cases[number]
         steps = {step.node: step for step in self.judged.first[number].steps}
-        reads = {path: read_field(case, path) for path in held.evaluation_params}
-        for source in held.inputs:
+        reads = {path: read_field(case, path) for path in node.evaluation_params}
+        for source in node.inputs:
             if source.title in steps:
                 reads[source.output_label or source.title] = steps[source.title].output
         label = self.asking.labels.by_case[number]
         target = f"the whole result: {_PASS.get(label, label)}"
-        for person in self.search.answers.get(held.title, {}).get(number, ())[:1]:
-            target = f"{person:g} of 1" if isinstance(held, RatingNode) else str(person)
-        if (step := steps.get(held.title)) is None:
+        for person in self.search.answers.get(node.title, {}).get(number, ())[:1]:
+            target = f"{person:g} of 1" if isinstance(node, RatingNode) else str(person)
+        if (step := steps.get(node.title)) is None:
             return WrongCase(reads, "nothing", None, target)
         answered = step.score if step.verdict is None else step.verdict
         return WrongCase(reads, str(answered), step.reason, target)
@@ -287,43 +289,44 @@ class _Ladder:
 
         The share `spent` of the error that is allowed belongs to these tries.
         """
-        judged_tries = [attempt for attempt in tries if attempt.right]
-        p_values = iter(self._joint(judged_tries, self.right, spent))
+        p_values = iter(self._joint(tries, self.right, spent))
         accepted: _Try | None = None
         for index, attempt in enumerate(tries):
-            decided = attempt.candidate
+            candidate = attempt.candidate
             if attempt.right:
-                own = next(p_values)
-                p, why = max(own), self._refusal(decided, *own)
-                if accepted is not None and not why:
-                    later = [other_try for other_try in tries[index:] if other_try.right]
-                    p = max(self._joint(later, accepted.right, spent)[0])
+                plain, even = next(p_values)
+                p, refusal = max(plain, even), self._refusal(candidate, plain, even)
+                if accepted is not None and not refusal:
+                    # It has to beat what was accepted before, too, and then takes its place.
+                    p = max(self._joint(tries[index:], accepted.right, spent)[0])
+                    former = accepted.candidate
                     if p > LEVEL:
                         gain = self.asking.gain(accepted.right, attempt.right)
-                        why = f"{points(gain)} over {accepted.candidate.what}: could be chance"
-                    else:  # it takes the place of what was accepted before
-                        old, worse = accepted.candidate, f"{decided.what} is shown to be better"
-                        self.tried[self.tried.index(old)] = replace(old, refused=worse)
-                decided = replace(decided, p=p, refused=why)
-                if not why:
-                    accepted = replace(attempt, candidate=decided)
-            self.tried.append(decided)
-            self.on_candidate(decided)
+                        refusal = f"{points(gain)} over {former.what}: could be chance"
+                    else:
+                        worse = replace(former, refused=f"{candidate.what} is shown to be better")
+                        self.tried[self.tried.index(former)] = worse
+                candidate = replace(candidate, p=p, refused=refusal)
+                if not refusal:
+                    accepted = replace(attempt, candidate=candidate)
+            self.tried.append(candidate)
+            self.on_candidate(candidate)
         if accepted is not None:
             self.metric = accepted.metric
 
     def _joint(
         self, tries: Sequence[_Try], before: Mapping[int, float], spent: float
     ) -> list[tuple[float, float]]:
-        """The p values of each try over what was before it, for the error that it may spend.
+        """Two p values of each try that was asked, over the shares of right results `before`.
 
-        One is of all cases, one with as much weight for every label. A judge that only learns which
-        label is commoner is no better by the second.
+        The first is of all cases as they are, the second with as much weight for every label: a
+        judge that only learns which label is commoner is no better by this. Both count all tries,
+        which may spend the share `spent` of the error.
         """
         labels, groups = self.asking.labels.by_case, self.asking.groups
         often = Counter(map(labels.__getitem__, self.search.split.tried))
         plain, even = list[dict[int, float]](), list[dict[int, float]]()
-        for attempt in tries:
+        for attempt in filter(attrgetter("right"), tries):
             gains = {n: right - before[n] for n, right in attempt.right.items() if n in before}
             plain.append(gains)
             even.append({n: gain / often[labels[n]] for n, gain in gains.items()})
@@ -364,8 +367,8 @@ async def run_search(
         settings=settings, times=search.times, cases=search.cases, labels=search.labels,
         groups=search.groups,
     )  # fmt: skip
-    heard = on_candidate or (lambda _: None)
-    ladder = _Ladder(search, asking, rewriter or JudgeRewriter(), heard, search.metric)
+    listener = on_candidate or (lambda _: None)
+    ladder = _Ladder(search, asking, rewriter or JudgeRewriter(), listener, search.metric)
     blamed = await ladder.climb()
     sealed, looks = None, 0
     if any(candidate.accepted for candidate in ladder.tried) and search.split.sealed:

@@ -88,7 +88,7 @@ def read_verdicts(
     shape, several metrics of which none is named, numbers outside of the scale, and several
     verdicts on a case that are not shown to be its runs.
     """
-    return _collection(*_of_metric(path, metric), scale, threshold)
+    return _collection(*_rows_of_metric(path, metric), scale, threshold)
 
 
 def read_two_files(small: Path, large: Path, metric: str | None = None) -> Collected:
@@ -98,7 +98,7 @@ def read_two_files(small: Path, large: Path, metric: str | None = None) -> Colle
     """
     names, rows = list[str](), list[Row]()
     for judge, path in (("small", small), ("large", large)):
-        name, own = _of_metric(path, metric)
+        name, own = _rows_of_metric(path, metric)
         names.append(name)
         if len(settings := {str(row.at) for row in own}) > 1:
             raise InputError(
@@ -109,8 +109,8 @@ def read_two_files(small: Path, large: Path, metric: str | None = None) -> Colle
     return _collection(names[0], rows)
 
 
-def _of_metric(path: Path, metric: str | None) -> tuple[str, list[Row]]:
-    """The name of the metric that is meant, and its rows."""
+def _rows_of_metric(path: Path, metric: str | None) -> tuple[str, list[Row]]:
+    """The name of a metric of a file (None: of its only one), and its rows."""
     rows = list(rows_of(path))
     names = list(dict.fromkeys(map(attrgetter("metric"), rows)))
     if metric is not None and metric not in names:
@@ -120,10 +120,10 @@ def _of_metric(path: Path, metric: str | None) -> tuple[str, list[Row]]:
             f"{path} has verdicts of {len(names)} metrics or nodes; choose one: "
             f"--metric {names[0]!r} (the others: {', '.join(map(repr, names[1:]))})"
         )
-    meant = [row.without_gaps() for row in rows if metric in (None, row.metric)]
-    if all(row.verdict is row.score is None for row in meant):
+    own = [row.without_gaps() for row in rows if metric in (None, row.metric)]
+    if all(row.verdict is row.score is None for row in own):
         raise InputError(f"{path} has no verdict and no score")
-    return meant[0].metric or "verdict", meant
+    return own[0].metric or "verdict", own
 
 
 def _collection(
@@ -135,20 +135,20 @@ def _collection(
     for case, row in numbered_rows:
         labels[case] += row.labels
     runs = list(_runs(numbered_rows, labels.values()))
-    # Without numbers, rows of a case are its runs in their order. Each file begins anew.
-    turns: dict[tuple[int, Any], int] = {}
+    # Each file numbers its runs anew. If none does, rows of a case are its runs in their order.
+    run_numbers: dict[tuple[int, Any], int] = {}
     files_and_runs = {*map(attrgetter("file", "run"), rows)}
     if any(run is not None for _, run in files_and_runs):
-        turns = {run: turn for turn, run in enumerate(sorted(files_and_runs))}
+        run_numbers = {run: number for number, run in enumerate(sorted(files_and_runs))}
     contests = None
-    verdicts = VerdictRows(Places(()), name, scale, counted=not turns, alone=True)
+    verdicts = VerdictRows(Places(()), name, scale, counted=not run_numbers, alone=True)
     if any(row.candidate for row in rows):
-        contests = _contests(runs, scale, turns)
+        contests = _contests(runs, scale, run_numbers)
         labels = _right_candidates(numbered_rows, contests.names)
     else:
         judges = {row.at.get("judge") or "" for _, row in runs}
         for case, row in runs:
-            cells = {**row.at, "case": case, "run": turns.get((row.file, row.run)),
+            cells = {**row.at, "case": case, "run": run_numbers.get((row.file, row.run)),
                      "verdict": row.verdict, "score": row.score}  # fmt: skip
             if len(judges) == 1:
                 cells["judge"] = ""  # the only judge is no setting
@@ -164,18 +164,20 @@ def _runs(rows: NumberedRows, labels: Iterable[list[Any]]) -> Iterator[tuple[int
     """The rows that are runs, after the numbers of their cases.
 
     One that repeats a verdict beside another person's label is none. Raises InputError for a second
-    row of a case that nothing shows to be another run of it.
+    row of a case that nothing shows to be another run of it: neither a number nor equal texts, by
+    which rows became one case.
     """
     people = any(len({*map(str, present(own))}) > 1 for own in labels)
     first: dict[tuple[Any, ...], Row] = {}
     for case, row in rows:
         key = case, row.candidate, row.file, row.run, str(row.at)
         before = first.setdefault(key, row)
-        same = (row.verdict, row.score) == (before.verdict, before.score)
-        proved = row.run is None and bool(row.texts)
-        if before is row or (proved and not (people and same and row.label is not None)):
+        repeats = (row.verdict, row.score) == (before.verdict, before.score)
+        of_a_person = repeats and row.label is not None
+        is_run = row.run is None and bool(row.texts) and not (people and of_a_person)
+        if before is row or is_run:
             yield case, row
-        elif row.label is None or not same:
+        elif not of_a_person:
             raise InputError(
                 f"{row.where}: a second verdict on the case {row.case!r} (the first is in "
                 f"{before.where}); nothing shows that they are two runs: number the runs from 0 in "
@@ -248,7 +250,7 @@ def _metric(name: str, rows: Sequence[Row], scale: Scale, threshold: float | Non
 def _right_candidates(
     rows: NumberedRows, names: Sequence[Sequence[str]]
 ) -> defaultdict[int, list[Any]]:
-    """The name of the right candidate of each case, which has a label.
+    """The name of the right candidate of each case with a label, as the only one of a list.
 
     A label names it in every row of the case, or says yes or no of the candidate of its row.
     """
@@ -258,8 +260,9 @@ def _right_candidates(
             labels[case][row.candidate] = str(row.label).removesuffix(".0")
     right = defaultdict[int, list[Any]](list)
     for case, own in labels.items():
-        named = [*{*own.values()}.intersection(names[case])]
-        if len({*own.values()}) > 1 or not named:
+        texts = {*own.values()}
+        named = [*texts.intersection(names[case])]
+        if len(texts) > 1 or not named:
             named = [name for name, label in own.items() if YES_OR_NO.get(plain_word(label))]
         if len(named) != 1:
             row = dict(reversed(rows))[case]
@@ -271,10 +274,10 @@ def _right_candidates(
     return right
 
 
-def _contests(runs: NumberedRows, scale: Scale, turns: Mapping[Any, int]) -> Contests:
-    """The scores of candidates; without numbers (`turns`), rows of a candidate are its runs."""
+def _contests(runs: NumberedRows, scale: Scale, run_numbers: Mapping[Any, int]) -> Contests:
+    """The scores of candidates; without `run_numbers` rows of a candidate are its runs."""
     names = defaultdict[int, dict[str, int]](dict)
-    seen = Counter[tuple[Any, ...]]()
+    rows_before = Counter[tuple[Any, ...]]()
     cells = defaultdict[Condition, list[tuple[int, int, int, float]]](list)
     for case, row in runs:
         if not row.candidate:
@@ -288,8 +291,8 @@ def _contests(runs: NumberedRows, scale: Scale, turns: Mapping[Any, int]) -> Con
             share = math.nan if score is None else share_of_scale(score, scale)
         except ValueError as error:
             raise InputError(f"{row.where} is not a score: {error}") from None
-        run = turns.get((row.file, row.run), seen[case, candidate, setting])
-        seen[case, candidate, setting] += not turns
+        run = run_numbers.get((row.file, row.run), rows_before[case, candidate, setting])
+        rows_before[case, candidate, setting] += 1
         cells[setting].append((case, candidate, run, share))
     if (alone := next((row for case, row in runs if len(names[case]) < 2), None)) is not None:
         raise InputError(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 from dagengine.question import Usage
 from dagengine.results import Verdict
 from dagengine.results.pass_rules import Condition, parse_condition
 
 FORMAT = 1
-Sign = str
-"""`falls`, `holds` (nothing is shown to fall, which is not safe) or `empty` (nothing to turn)."""
+Sign = Literal["falls", "holds", "empty"]
+"""A node is shown to fall; none is, which does not make it safe; or there was nothing to turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class AttackCard:
     usage: Usage
     cost: float | None
     notes: tuple[str, ...] = ()
-    families: tuple[str, ...] = field(default=())
+    families: tuple[str, ...] = ()
     format: int = FORMAT
 
     @property
@@ -194,15 +195,20 @@ class AttackCard:
     @property
     def offered(self) -> tuple[Defence, ...]:
         """The defences that help at a price that the owner accepts, the best of a metric first."""
+
+        def falls_and_questions(defence: Defence) -> tuple[int, float]:
+            return sum(family.after.count for family in defence.families), defence.questions[1]
+
         offers = [defence for defence in self.defences if defence.offered]
-        return tuple(sorted(offers, key=lambda d: (sum(h.after.count for h in d.families),
-                                                 d.questions[1])))  # fmt: skip
+        return tuple(sorted(offers, key=falls_and_questions))
 
 
 # `--fail-if`.
 
 MEASURES = ("falls", "attack-success", "null-pass", "drift")
-"""Cells that are red; the largest share turned by a family; null answers that pass; twins."""
+"""Cells that are red, and shares of cases: that fall to a family, that pass with a null answer,
+and whose pass or fail a harmless twin changes.
+"""
 
 
 def parse_fail_if(text: str) -> Condition:
@@ -225,6 +231,7 @@ def failing_lines(card: AttackCard, conditions: Sequence[Condition]) -> Iterator
         ]
         if not shares:
             yield f"{rule.text}: it is undefined: nothing was attacked"
+        # First those that cannot be told.
         for where, value in sorted(shares, key=lambda share: share[1] is not None):
             if value is None:
                 yield f"{rule.text}: {where}: too few cases"

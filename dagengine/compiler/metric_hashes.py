@@ -29,6 +29,12 @@ _SETTINGS = (
     *("name", "threshold", "strict", "combine", "include_reason", "judged_reason"),
     *("reason_if_perfect", "reason_wording", "judged", "expected"),
 )
+# Attributes of a node for other nodes, which have hashes of their own.
+_EDGES = {"children", "inputs", "then"}
+# Attributes that a node has only if they are set, in its constructor or on a copy later. They come
+# last, where a copy gets them: then it has the hash of a node that was made with them. `quote_from`
+# is none of these. Only constructors set it, and metrics of the catalogue have it in its place.
+_OPTIONAL = ("quoting", "examples")
 # Attributes of a metric that are no part of its functions: its specification has them, or they
 # say how it runs, or what the last case came to.
 _NO_PARAMETERS = frozenset(
@@ -43,42 +49,33 @@ def definitions(plan: Plan, metric: PlanMetric) -> dict[str, str]:
     The node "" stands for the settings of the metric and of the metrics nested in it.
     """
     scopes = [scope.spec for scope in plan.scopes if scope.slots[0] in metric.slots]
-    settings = [_Around().each(attrgetter(*_SETTINGS)(spec)) for spec in scopes]
+    settings = [_Serializer().each(attrgetter(*_SETTINGS)(spec)) for spec in scopes]
     hashes = {"": digest(settings)}
     for slot in plan.slots_at(metric.slots):
         if slot.unit != NONE:
-            leads = []
+            branches = []
             for verdict, numbers in slot.branches.items():
                 targets = plan.slots_at(numbers)
                 ends = [t.score if t.kind == "verdict" else t.name for t in targets]
-                leads.append([verdict, ends])
+                branches.append([verdict, ends])
             reads = list(map(attrgetter("name"), plan.slots_at(slot.reads)))
             starts = list(map(attrgetter("name"), plan.slots_at(slot.activates)))
             node = plan.units[slot.unit].node
             hashes[slot.name] = digest(
-                [type(node).__qualname__, _Around().of_node(node), leads, reads, starts]
+                [type(node).__qualname__, _Serializer().of_node(node), branches, reads, starts]
             )
     return hashes
 
 
-_EDGES = {"children", "inputs", "then"}
-
-
-# Attributes that a node has only if they are set, in its constructor or on a copy later. They come
-# last, where a copy gets them: then it has the hash of a node that was made with them. `quote_from`
-# is none of these. Only constructors set it, and metrics of the catalogue have it in its place.
-_OPTIONAL = ("quoting", "examples")
-
-
 @dataclass(frozen=True, slots=True)
-class _Around:
-    """What a value is in: the objects by their ids, and whether one is of no class of ours."""
+class _Serializer:
+    """Makes plain data of what is in the objects with these `ids`; `foreign`: one is not ours."""
 
     ids: tuple[int, ...] = ()
     foreign: bool = False
 
-    def inside(self, value: Any, *, foreign: bool = False) -> _Around:
-        return _Around((*self.ids, id(value)), self.foreign or foreign)
+    def inside(self, value: Any, *, foreign: bool = False) -> _Serializer:
+        return _Serializer((*self.ids, id(value)), self.foreign or foreign)
 
     def each(self, values: Iterable[Any]) -> list[Any]:
         return list(map(self.plain, values))
@@ -90,19 +87,19 @@ class _Around:
         """Anything as data that is equal in every process."""
         if value is None or isinstance(value, str | int | float):
             return value.value if isinstance(value, Enum) else value
-        if id(value) in self.ids:
+        if id(value) in self.ids:  # it contains itself
             return "…"
-        around = self.inside(value)
+        inner = self.inside(value)
         if isinstance(value, Mapping):
-            return around.pairs(value)
+            return inner.pairs(value)
         if isinstance(value, list | tuple):
-            return around.each(value)
+            return inner.each(value)
         if isinstance(value, set | frozenset):
-            return sorted(map(json.dumps, around.each(value)))
+            return sorted(map(json.dumps, inner.each(value)))
         if isinstance(value, type):
             model = issubclass(value, BaseModel)
             return schema_json(value) if model else f"{value.__module__}.{value.__qualname__}"
-        return around.of_object(value)
+        return inner.of_object(value)
 
     def of_object(self, value: Any) -> Any:
         name = type(value).__qualname__
@@ -154,8 +151,8 @@ class _Around:
             "keywords": getattr(inner, "__kwdefaults__", None),
             "variables": variables,
         }
-        taken = self.pairs(dict(filter(itemgetter(1), values.items())))
-        return [_source(function), *taken] if taken else _source(function)
+        pairs = self.pairs(dict(filter(itemgetter(1), values.items())))
+        return [_source(function), *pairs] if pairs else _source(function)
 
 
 def _without(values: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:

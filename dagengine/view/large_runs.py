@@ -36,7 +36,7 @@ from dagengine.view.label_queues import Queue
 
 _GROWN = 1.1  # an index is made again for so many times the rows: it takes seconds to minutes
 _WORDS = 30  # of a search: every one is looked up in the index of all texts
-_FORMAT = 11
+_FORMAT = 11  # of the index: one of an earlier format is made again
 _NAMES = "view-{}.sqlite"
 # No journal: what a kill leaves is made again, not repaired. Words are collected in 32 MB before
 # they are written: of the parts of one MB, as FTS5 does it by itself, there are too many to merge.
@@ -54,33 +54,33 @@ class LargeRun:
 
     def __init__(self, folder: Path, announce: Callable[[int], None] | None = None) -> None:
         """Makes the index when there is none; `announce` is called with the number of rows."""
-        self._growing, self._asking = threading.Lock(), threading.Lock()
-        self._state = IndexedRun(load_run(folder), announce)
+        self._growing, self._reading = threading.Lock(), threading.Lock()
+        self._indexed = IndexedRun(load_run(folder), announce)
 
     def __len__(self) -> int:
         """The rows that the index knows."""
-        return self._state.rows
+        return self._indexed.rows
 
     @property
     def finished(self) -> bool:
         """Return whether the index knows all rows that there will be."""
-        return self._state.record.finished
+        return self._indexed.record.finished
 
     def refresh(self) -> None:
-        """Take in what was added when it is a tenth more, or the last; else nothing.
+        """Make the index again if the rows are a tenth more, or all that there will be.
 
-        Meanwhile the old rows are read. Returns at once while another thread does it.
+        Meanwhile the old one is read. Returns at once while another thread does it.
         """
         if self.finished or not self._growing.acquire(blocking=False):
             return
         try:
-            now, state = load_run(self._state.record.folder), self._state
-            if now.finished or _size(now) >= _GROWN * state.size:
+            old, run = self._indexed, load_run(self._indexed.record.folder)
+            if run.finished or _size(run) >= _GROWN * old.size:
                 # Before the lock is taken: meanwhile requests read the old one.
-                more = IndexedRun(now)
-                with self._asking:
-                    self._state = more
-                    state.close()
+                new = IndexedRun(run)
+                with self._reading:
+                    self._indexed = new
+                    old.close()
         finally:
             self._growing.release()
 
@@ -92,13 +92,13 @@ class LargeRun:
 
     def close(self) -> None:
         """Close the index, and the files of the run."""
-        self._state.close()
+        self._indexed.close()
 
     @contextmanager
     def reading(self) -> Iterator[IndexedRun]:
         """The run as its index knows it now; for one thread at a time."""
-        with self._asking:
-            yield self._state
+        with self._reading:
+            yield self._indexed
 
 
 class IndexedRun:
@@ -135,6 +135,7 @@ class IndexedRun:
         return page_of(head, index, title=self._run.name, connect="'self'")
 
     def _day_of(self, case: int) -> str | None:
+        """The day of the group of a case; None without one, and for a case without a row."""
         with suppress(InputError):
             position = self._run.place_of(case)
             groups = array("I", self.chunk("group", position // self._chunk))
@@ -149,7 +150,7 @@ class IndexedRun:
         raise InputError(f"the run has no column {column!r:.80} with a part {number}")
 
     def search(self, text: str) -> bytes:
-        """The places of the rows in whose texts the words, or their beginnings, are."""
+        """The positions (32-bit numbers) of the rows with all words, or their beginnings."""
         # Quotes would end the word and let a search be a query of its own.
         words = utf8(text.replace('"', " ").replace("\0", " ")).split()
         if len(words) > _WORDS:
@@ -160,7 +161,7 @@ class IndexedRun:
         return array("I", (position for (position,) in hits)).tobytes()
 
     def texts(self, places: Sequence[int]) -> list[Any]:
-        """The texts of some rows, each with what people said; raises InputError for no row."""
+        """The texts of some rows, each with its labels; raises InputError for no row."""
         people, texts = people_of(self.record), list[Any]()
         for row, fields in zip(map(self._run.row, places), self.fields(places), strict=True):
             line = packed_row(self._graphs, self._costs, row, fields)
@@ -174,16 +175,17 @@ class IndexedRun:
         return list(map(self._run.fields, places))
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
-        """The places of the cases that failed or have no score, or are unsure."""
+        """The positions of the cases that failed or have no score, or are unsure."""
         number = self.record.manifest.metric_names.index(metric)
-        wanted = [
-            kind_of["state"] in "fn" if kind == "failed" else bool(kind_of["split"])
-            for kind_of in self._kinds[number]
+        # Rows of one kind have one state, among others, and all of them split votes or none.
+        is_chosen = [
+            facts["state"] in ("f", "n") if kind == "failed" else bool(facts["split"])
+            for facts in self._kinds[number]
         ]
         sql = "SELECT bytes FROM chunks WHERE name = ? ORDER BY number"
         chunks = self._db.execute(sql, (f"kind.{number}",))
         kinds = array("I", b"".join(chain.from_iterable(chunks)))
-        return array("q", compress(count(), map(wanted.__getitem__, kinds)))
+        return array("q", compress(count(), map(is_chosen.__getitem__, kinds)))
 
 
 def _size(run: Run) -> int:
@@ -229,6 +231,7 @@ def _meta(path: Path, name: str) -> str | None:
 
 
 def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> None:
+    """Write the index of a run; raises OSError and sqlite3.OperationalError without room."""
     # The indexes of runs that are no more give room.
     for old in path.parent.glob(_NAMES.format("*")):
         folder = _meta(old, "folder")

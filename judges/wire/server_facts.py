@@ -51,16 +51,17 @@ SECONDS: Final = 3.0
 """The time limit of all that is asked of one server."""
 FRESH: Final = 60.0
 """For so many seconds facts hold for all judges that ask one server in one way."""
-_MOST: Final = 1_000  # servers whose facts are kept
+_MOST_SERVERS: Final = 1_000  # whose facts are kept
 _RECENT: Final[dict[Hashable, tuple[float, ServerFacts]]] = {}
 _ASKING: Final[dict[Hashable, anyio.Event]] = {}
 _STEP: Final = 4096  # tokens of the smallest window; larger ones double it
 _ANSWER: Final = 2048  # tokens of an answer without a bound of its own
 _DENSITY: Final = 1.6  # tokens of most models per token of an efficient tokenizer
-_AROUND: Final = 128
-# What a request says itself; all other settings are options of the model.
-_OWN: Final = frozenset({"keep_alive", "options", "think", "shift", "truncate"})
-_WRITTEN: Final = frozenset(
+_AROUND: Final = 128  # tokens of the template around messages
+# Keys of a request to `/api/chat`, and those of the OpenAI protocol that have another form there;
+# all other settings are options of the model.
+_CHAT_KEYS: Final = frozenset({"keep_alive", "options", "think", "shift", "truncate"})
+_OPENAI_KEYS: Final = frozenset(
     {"model", "messages", "response_format", "tools", "tool_choice", "parallel_tool_calls"}
     | {"max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "stream"}
     | {"reasoning_effort"}
@@ -136,7 +137,7 @@ async def recent_facts(
         _ASKING.pop(flight, None)
         event.set()
     if facts is not None:
-        if len(_RECENT) >= _MOST:
+        if len(_RECENT) >= _MOST_SERVERS:
             _RECENT.clear()
         _RECENT[key] = time.monotonic(), facts
     return facts
@@ -221,6 +222,7 @@ async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
 
 
 def _facts(pages: Pages, model: str) -> ServerFacts:
+    """Kind, window and places of a server by the pages that it has."""
     props = _read(_Props, pages.get(_PROPS))
     if props is not None:
         return ServerFacts("llama.cpp", props.n_ctx, props.total_slots)
@@ -268,11 +270,11 @@ async def _get(api: AsyncOpenAI, url: str, body: dict[str, Any] | None = None) -
     import httpx2
     import openai
 
-    shape: Any = {"cast_to": httpx2.Response}
-    shape["options"] = {"max_retries": 0, "follow_redirects": False}
-    request = partial(api.get, **shape)
+    options = {"max_retries": 0, "follow_redirects": False}
+    settings: Any = {"cast_to": httpx2.Response, "options": options}
+    request = partial(api.get, **settings)
     if body is not None:
-        request = partial(api.post, body=without_surrogates(body), **shape)
+        request = partial(api.post, body=without_surrogates(body), **settings)
     try:
         return cast("bytes", (await follow_redirects(request, url)).content)
     except openai.APIStatusError as error:
@@ -338,11 +340,12 @@ class OllamaPost:
             await self._grow((error.needed or 2 * self._window) + answer)
             reply = await self._reply(body)
         if self._looks_cut(reply):  # an old Ollama, which knows no `truncate`
-            former_usage = usage_of(reply)
+            tokens_before = usage_of(reply).input_tokens
             await self._grow(2 * self._window)
             reply = await self._reply(body)
             usage = usage_of(reply)
-            if self._looks_cut(reply) and usage.input_tokens != former_usage.input_tokens:
+            # A prompt that was not cut has as many tokens in the larger window.
+            if self._looks_cut(reply) and usage.input_tokens != tokens_before:
                 raise TruncatedError("Ollama cut the prompt; use a newer Ollama", usage.counts)
         return reply
 
@@ -368,13 +371,14 @@ class OllamaPost:
         return read_completion(content, body["messages"])
 
     def _looks_cut(self, reply: Completion) -> bool:
+        # What is longer than the window is cut to half of it, with about two tokens around.
         return abs(usage_of(reply).input_tokens - (self._window // 2 + 2)) <= 1
 
 
 def chat_body(body: Body, window: int) -> Body:
     """A request of the OpenAI protocol as one to `/api/chat` with a window of so many tokens."""
     effort = body.get("reasoning_effort")
-    options = {key: value for key, value in body.items() if key not in _OWN | _WRITTEN}
+    options = {key: value for key, value in body.items() if key not in _CHAT_KEYS | _OPENAI_KEYS}
     most = body.get("max_tokens") or body.get("max_completion_tokens")
     own: Body = {
         "model": body["model"],
@@ -383,7 +387,7 @@ def chat_body(body: Body, window: int) -> Body:
         "think": effort in ("low", "medium", "high") and effort,
         "truncate": False,
         "shift": False,
-        **{key: body[key] for key in _OWN & body.keys()},
+        **{key: body[key] for key in _CHAT_KEYS & body.keys()},
     }
     if body.get("logprobs"):
         own |= {"logprobs": True, "top_logprobs": body.get("top_logprobs", 0)}

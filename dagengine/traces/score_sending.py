@@ -36,12 +36,13 @@ _TIMEOUT = 60.0  # seconds for a request and its whole answer
 _LONGEST = 1 << 20  # bytes of an answer
 _WAITS = (0.5, 2.0, 8.0)  # seconds before another attempt, if the server does not say
 _LONGEST_WAIT = 60.0
-_AT_ONCE = 2000  # scores that are held
+_AT_ONCE = 2000  # scores that are in memory
 _REFUSED = frozenset({401, 403})
 SENT = "sent.jsonl"
 BEGUN, DONE, FAILED, PARTLY = "begun", "sent", "failed", "partly"
-"""How a request stands: it must not be made twice and nobody saw its end; it was written; nothing
-of it is there; or so many of its scores were rejected, nobody knows which."""
+"""How a request stands: it was made, must not be made twice, and nobody saw its end; it was written;
+nothing of it is there; or some of its scores were rejected, nobody knows which.
+"""
 
 Sleep = Callable[[float], None]
 
@@ -92,15 +93,16 @@ class Sent:
 class SentJournal:
     """What was sent to one place, named `to`, by keys of scores; use it as a context manager.
 
-    A line for every request, before (only where a second write would do harm) and after it. What
-    is not in the file as sent is sent the next time. So nothing is lost when a server or this
-    process dies.
+    It has a line for every request after its end, and one before it if a second write would do
+    harm. What is not in the file as sent is sent the next time. So nothing is lost when a server or
+    this process dies. `keys` are those of the scores in each state; `rejected` counts scores that
+    are among those of requests in the state `partly`.
     """
 
     def __init__(self, folder: Path, to: str) -> None:
         self._path, self._to = folder / SENT, to
         self.keys: dict[str, set[str]] = {BEGUN: set(), DONE: set(), FAILED: set(), PARTLY: set()}
-        self.rejected = 0  # of those that were taken in part
+        self.rejected = 0
         for _, line in complete_lines(self._path, whole=True):
             entry: Any = None
             with suppress(ValueError):  # half a line, where a process was killed
@@ -190,8 +192,8 @@ def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
         scores = _unsent(run, backend, journal, tally)
         # Looked at before the first request: a run without traces is refused with nothing written.
         batch = list(islice(scores, _AT_ONCE))
-        some = batch or tally.earlier or tally.uncertain or tally.rejected
-        if tally.without_trace and not some:
+        has_scores = batch or tally.earlier or tally.uncertain or tally.rejected
+        if tally.without_trace and not has_scores:
             raise InputError(
                 f"the cases of {run.folder} have no ids of traces: read them with --map otel, or "
                 "map a column to additional_metadata.trace_id"
@@ -211,7 +213,8 @@ def _unsent(run: Run, backend: Backend, journal: SentJournal, sent: Sent) -> Ite
         for score in scores_of(row, metrics):
             if score.key in journal.keys[DONE]:
                 sent.earlier += 1
-            elif score.key in journal.keys[PARTLY]:  # some of them were written, whichever
+            elif score.key in journal.keys[PARTLY]:
+                # Which ones were rejected is not known; only their number is right.
                 sent.rejected += rejected > 0
                 sent.earlier += rejected <= 0
                 rejected -= 1
@@ -245,21 +248,22 @@ class _Courier:
                 self._make(request)
 
     def _make(self, request: ScoreRequest) -> None:
+        """Make a request, and note how many of its scores were written."""
         backend, sent, count = self.backend, self.sent, len(request.scores)
         answer = self._answer(request)
-        status, text, rejected = answer.status, answer.text[:300], count
-        if status == 404 and request.otherwise is not None:
+        if answer.status == 404 and request.otherwise is not None:
             self._make(request.otherwise)
             return
-        if 200 <= status < 300:
-            verdict = backend.rejection(request, answer.text)
-            rejected, text = verdict or (count, f"is no answer of {backend.name}: {text!r}")
-            self.stopped = verdict is None
+        rejected, text = count, answer.text[:300]
+        if 200 <= answer.status < 300:
+            rejection = backend.rejection(request, answer.text)
+            self.stopped = rejection is None
+            rejected, text = rejection or (count, f"is no answer of {backend.name}: {text!r}")
             # Its own answer, which is damaged: some scores may be there.
             own = any(name and name in answer.text for name in backend.answers)
             answer = replace(answer, arrived=self.stopped and own)
         sent.written += count - rejected
-        problem = public_text(f"{status or ''} {text}".strip(), backend.secrets)
+        problem = public_text(f"{answer.status or ''} {text}".strip(), backend.secrets)
         if rejected:
             self._take_rejection(request, answer, problem, rejected)
             return
@@ -273,6 +277,7 @@ class _Courier:
         """Note that scores were not taken; write those again that were refused for others."""
         backend, sent, status = self.backend, self.sent, answer.status
         sent.problems[problem] += rejected
+        # Without an answer, redirected, or in trouble: the next request would end no better.
         self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
         if not backend.repeatable:
             if rejected < len(request.scores):
@@ -289,21 +294,21 @@ class _Courier:
         if status != 404:
             sent.failed += rejected
             return
-        # Write the rest of a batch that was refused because some of its spans are not there
+        # A batch was refused because some of its spans are not there: the rest is written again.
         absent = backend.absent(request, answer.text)
         sent.absent += len(absent)
-        gone = {score.key for score in absent}
-        scores = [score for score in request.scores if score.key not in gone]
+        keys = {score.key for score in absent}
+        scores = [score for score in request.scores if score.key not in keys]
         sent.problems[problem] -= len(scores)
         for again in backend.requests(scores):
             self._make(again)
 
     def _answer(self, request: ScoreRequest) -> _Answer:
-        """The last answer to a request, which is made again where that does no harm."""
+        """The last answer to a request, which is made again if that may help and does no harm."""
         import httpx2
 
         backend, waits = self.backend, iter(_WAITS)
-        unsent = (
+        not_connected = (
             *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.InvalidURL),
             *(httpx2.UnsupportedProtocol, httpx2.LocalProtocolError),
         )
@@ -313,7 +318,7 @@ class _Courier:
             pause, again = 0.0, backend.repeatable
             try:
                 response = self.portal.call(self._exchange, request)
-            except unsent as error:
+            except not_connected as error:
                 answer, again = _Answer(f"no connection: {error}", arrived=False), True
             except ProviderError:
                 answer = _Answer(f"the answer is damaged, or longer than {_LONGEST:,} bytes")

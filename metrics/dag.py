@@ -70,17 +70,11 @@ class DAG(Written, Graph):
             raise GraphError(problems)
 
     def check(self, name: str = "") -> list[Problem]:
-        """Every problem of the graph, warnings included, without a call.
-
-        `name` is that of the metric, as messages show it.
-        """
+        """Every problem of the graph, warnings included; asks nothing. Messages show `name`."""
         return check(MetricSpec(name, self))[0]
 
     def picture(self, name: str = "DAG", *, names: bool = False) -> Picture:
-        """The tree as designed, with the questions of its nodes or only with their `names`.
-
-        Raises GraphError when it has errors.
-        """
+        """The tree as designed, or only its `names`; raises GraphError when it has errors."""
         require_no_errors(self.check())
         return draw(MetricSpec(name, self), names=names)
 
@@ -96,8 +90,7 @@ class DAG(Written, Graph):
         return self.picture()._repr_mimebundle_(**kwargs)
 
 
-# The name that deepeval has for it.
-DeepAcyclicGraph = DAG
+DeepAcyclicGraph = DAG  # the name that deepeval has for it
 
 
 class DAGMetric(DrawnMetric):

@@ -11,8 +11,6 @@ from dagengine.results import Verdict
 from dagengine.results.pass_rules import Condition, parse_condition
 
 FORMAT = 1
-Sign = Literal["falls", "holds", "empty"]
-"""A node is shown to fall; none is, which does not make it safe; or there was nothing to turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +184,8 @@ class AttackCard:
         return tuple(cell for cell in self.cells if cell.red)
 
     @property
-    def sign(self) -> Sign:
-        """The sign at the beginning of the card."""
+    def sign(self) -> Literal["falls", "holds", "empty"]:
+        """`falls`, `holds` (none is shown to fall, which is not safe) or `empty` (none to turn)."""
         if not any(metric.attacked for metric in self.metrics):
             return "empty"
         return "falls" if self.red else "holds"
@@ -206,9 +204,7 @@ class AttackCard:
 # `--fail-if`.
 
 MEASURES = ("falls", "attack-success", "null-pass", "drift")
-"""Cells that are red, and shares of cases: that fall to a family, that pass with a null answer,
-and whose pass or fail a harmless twin changes.
-"""
+"""Red cells; cases that fall to a family, that pass with a null answer, that a twin changes."""
 
 
 def parse_fail_if(text: str) -> Condition:

@@ -121,10 +121,7 @@ def judgement() -> Question[Judgement]:
 
 
 def off_schema() -> Question[Colour]:
-    """A question whose true answer is against its schema: does the server enforce schemas?
-
-    The probabilities show whether tokens that a schema forbids still have one.
-    """
+    """A question whose true answer its schema forbids: is the schema enforced, and how early?"""
     messages = _messages("Answer the question.", "What is the capital of France?")
     return _question(messages, Colour, "an answer that the schema forbids", 40, _TOP_LOGPROBS)
 
@@ -184,10 +181,7 @@ def plant_words(text: str) -> str:
 
 
 def password(text: str, door: str) -> Question[Output]:
-    """A question for the password of a door in a text.
-
-    The text comes first, so that a server need read it only once for all doors.
-    """
+    """A question for the password of a door, behind the text: a server need read it only once."""
     step = f"Which word is the password of the {door} door? Answer with this one word."
     evidence = Evidence("text", text)
     return _question(messages_for(step, [evidence]), Output, f"the {door} password", 16)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from dagengine.compiler.execution_plan import Plan
     from dagengine.data.cases import Cases
 
-# The message of a problem of cases says where it is, and there is no hint.
-_OF_CASES = ("missing-field", "example-in-data")
+_OF_CASES = ("missing-field", "example-in-data")  # whose messages say where, without a hint
 _COLUMNS = ("severity", "code", "where", "message", "hint")
 
 

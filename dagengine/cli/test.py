@@ -88,10 +88,7 @@ def _require(module: str, package: str | None = None) -> None:
 
 
 def _exit_code(command: list[str]) -> int:
-    """Run a command to its end, and return its exit code.
-
-    An interrupt reaches the command, too: it is left to end by itself.
-    """
+    """The exit code of a command; an interrupt reaches it, too, and it ends by itself."""
     interrupted = False
     with subprocess.Popen(command, stdout=subprocess.DEVNULL if wants_json() else None) as process:
         while True:

@@ -47,10 +47,7 @@ def judge_unit(
     participant: Participant | None = None,
     calls: Calls | None = None,
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
-    """The outcome of a unit: of one run of its node, or of all the votes that its panel wants.
-
-    Other arguments are those of `GatewayAsk`.
-    """
+    """The outcome of one run of a node, or of all votes that its panel wants (see `GatewayAsk`)."""
     asker, panel = (unit.metric, unit.name), unit.node.panel
     if panel is None:
         judge = judges[unit.judges[0]]
@@ -88,10 +85,9 @@ def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
 def questions_of(
     unit: Unit, judge: Judge, case: TestCase, state: CaseState, most: int
 ) -> list[Question[Any]]:
-    """The questions with which a unit would begin, those for this judge; asks nothing.
+    """The questions to a judge with which a unit begins; none if its node has to run to tell.
 
-    At most `most` and one more, which says that there are too many. Empty if its node has to run
-    before somebody can know them.
+    At most `most`, and one more, which says that there are more.
     """
     try:
         reads = read_inputs(unit, case, state)

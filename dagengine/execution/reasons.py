@@ -30,17 +30,14 @@ def wants_reason(spec: MetricSpec, result: MetricResult) -> bool:
 
 
 def reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
-    """The question for a reason, in the metric's own words if it has some.
-
-    So far the result has the composed reason, which is the path in words.
-    """
-    score, path, answer_type = result.score or 0.0, result.reason or "", output_type(str)
-    messages: tuple[Message, ...]
+    """The question for a reason, in the metric's own words if it has some."""
+    score, path = result.score or 0.0, result.reason or ""  # so far it is the path in words
+    answer_type = output_type(str)
     if spec.reason_wording is not None:
-        messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
-    else:
-        evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
-        messages = with_bounds(messages_for(_REASON, evidence), answer_type, DEFAULT_OPTIONS)
+        own: Message = {"role": "user", "content": spec.reason_wording(score, path)}
+        return Question((own,), answer_type, name=f"{result.metric} reason")
+    evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
+    messages = with_bounds(messages_for(_REASON, evidence), answer_type, DEFAULT_OPTIONS)
     return Question(messages, answer_type, name=f"{result.metric} reason")
 
 

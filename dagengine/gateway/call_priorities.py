@@ -26,23 +26,20 @@ class Urgency:
     A question keeps its turn when it is asked again, so a retry goes before whatever came
     later. Who waits for the answer to another one's question lends it their own rank.
 
-    The smallest `rank` is the most urgent; `turn` is given out when it first waits.
+    The smallest `rank` is the most urgent; `turn` is given out when it first waits. `on_lend` is
+    called when the rank changes.
     """
 
     rank: int = 0
     turn: int | None = None
-    _on_change: Callable[[], None] | None = None
+    on_lend: Callable[[], None] | None = None
 
     def lend(self, rank: int) -> None:
         """Be at least as urgent as somebody else who waits for the same."""
         if rank < self.rank:
             self.rank = rank
-            if self._on_change is not None:
-                self._on_change()
-
-    def watch(self, on_change: Callable[[], None] | None) -> None:
-        """Have a function called whenever it becomes more urgent."""
-        self._on_change = on_change
+            if self.on_lend is not None:
+                self.on_lend()
 
 
 class Queue(Generic[T]):
@@ -63,7 +60,7 @@ class Queue(Generic[T]):
         """Let a thing wait; `urgency` has its turn."""
         self.things[thing] = urgency
         self._push(thing, urgency)
-        urgency.watch(lambda: self._push(thing, urgency))
+        urgency.on_lend = lambda: self._push(thing, urgency)
 
     def _push(self, thing: T, urgency: Urgency) -> None:
         assert urgency.turn is not None
@@ -89,7 +86,7 @@ class Queue(Generic[T]):
 
     def remove(self, thing: T) -> None:
         """Let a thing go that waits no longer."""
-        self.things.pop(thing).watch(None)
+        self.things.pop(thing).on_lend = None
 
 
 class Resting:
@@ -125,23 +122,21 @@ class Waits:
     """The questions that wait for another attempt; may be read from any thread."""
 
     def __init__(self) -> None:
-        self._numbers = itertools.count()
-        self._waiting: dict[int, tuple[str, float]] = {}
+        self._waiting: list[tuple[str, float]] = []
 
     @contextmanager
     def during(self, error: JudgeError, seconds: float) -> Iterator[None]:
         """Count a question that waits for so many seconds because of an error."""
-        number = next(self._numbers)
-        self._waiting[number] = reason(error), time.monotonic() + seconds
+        entry = reason(error), time.monotonic() + seconds
+        self._waiting.append(entry)
         try:
             yield
         finally:
-            del self._waiting[number]
+            self._waiting.remove(entry)
 
     def now(self) -> list[Waiting]:
         """Numbers of waiting calls at this moment, by reason."""
-        waiting = list(self._waiting.values())  # other threads may read
-        return merge_waits(waits_until(why, until) for why, until in waiting)
+        return merge_waits(waits_until(why, until) for why, until in self._waiting.copy())
 
 
 def waits_until(why: str, until: float, count: int = 1) -> Waiting:

@@ -1,8 +1,7 @@
 """The search for a change that makes one node better, and the proof that it does.
 
 Changes are tried from the cheapest kind to the dearest: the rungs of a ladder. What was accepted is
-then judged on the sealed part of the cases, which nothing has looked at before. Every answer is
-stored before it counts.
+then judged on the sealed part of the cases. Every answer is stored before it counts.
 """
 
 from __future__ import annotations

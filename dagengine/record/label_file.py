@@ -35,9 +35,9 @@ class Label:
     `definition` is the hash of the node. `answer` is a verdict, a rating from 0 to 1, or None for
     "cannot tell".
 
-    The node "" stands for the whole metric, and `definition` is then the metric's hash. At the end
-    of a walk it has the `outcome`: "pass", "fail", or a score from 0 to 1 if there is no threshold.
-    It has an `answer` only if the person was asked about the whole case.
+    The node "" stands for the case as a whole, and `definition` is then the hash of the metric. At
+    the end of a walk it has the `outcome`: "pass", "fail", or a score from 0 to 1 if there is no
+    threshold. It has an `answer` only if the person was asked about the whole case.
     """
 
     id: str
@@ -78,10 +78,7 @@ class LabelFile:
         self.path = Path(path)
 
     def add(self, lines: Iterable[Label | Retraction]) -> None:
-        """Add lines, one after the other, and return when they are on the disk.
-
-        Raises InputError when they cannot be.
-        """
+        """Add lines in one piece, and return when they are on the disk; raises InputError."""
         text = ""
         for label in lines:
             row = asdict(label)

@@ -93,10 +93,7 @@ class MetricRecord(_Value):
     def every_node(self) -> Iterator[NodeRecord]:
         """The nodes that run, in topological order: a nested metric gives way to its nodes."""
         for node in self.nodes:
-            if node.metric is None:
-                yield node
-            else:
-                yield from node.metric.every_node()
+            yield from [node] if node.metric is None else node.metric.every_node()
 
     def nodes_and_nested(self) -> Iterator[NodeRecord]:
         """All nodes, also those that only stand for nested metrics."""
@@ -169,14 +166,11 @@ class JudgeRecord(_Value):
 
 
 class DataRecord(_Value):
-    """Where the cases came from; `sha256` is that of the file (None: it was not a plain file).
-
-    By `map` and `delimiters` the columns of the file became fields.
-    """
+    """Where the cases came from; `sha256` is that of the file (None: it was not a plain file)."""
 
     file: str | None = None
     sha256: str | None = None
-    map: dict[str, str | None] = {}
+    map: dict[str, str | None] = {}  # of columns to fields
     delimiters: dict[str, str] = {}
     cases: int | None = None
 

@@ -228,18 +228,17 @@ def _metric(name: str, rows: Sequence[Row], scale: Scale, threshold: float | Non
     kinds = dict.fromkeys(present(row.verdict for row in rows))
     low, high = scale
     level = 0.5 if threshold is None else (threshold - low) / (high - low)
-    node: Any
-    then: Any
+    arguments: Any = {"name": name, "evaluation_params": reads}
+    node: RatingNode | BinaryJudgementNode | NonBinaryJudgementNode
     if not kinds:
-        node = RatingNode("Given.", reads, name=name)
+        node = RatingNode("Given.", **arguments)
     elif all(isinstance(kind, bool) for kind in kinds):
-        then = {True: 10, False: 0}
-        node = BinaryJudgementNode("Given.", name=name, evaluation_params=reads, then=then)
+        node = BinaryJudgementNode("Given.", then={True: 10, False: 0}, **arguments)
     else:
         # The scores only tell verdicts apart: without a threshold none of them passes or fails.
         step = 10 / max(len(kinds) - 1, 1)
         then = {str(verdict): round(index * step) for index, verdict in enumerate(kinds)}
-        node = NonBinaryJudgementNode("Given.", name=name, evaluation_params=reads, then=then)
+        node = NonBinaryJudgementNode("Given.", then=then, **arguments)
         return DAGMetric(name, DAG(node), threshold=None)
     return DAGMetric(name, DAG(node), threshold=level)
 

@@ -90,10 +90,7 @@ def _public_price(model: str) -> Price | None:
 
 
 def _per_million(model: str, provider: str | None, **tokens: int) -> float:
-    """US dollars per million tokens of such a request, at the dearest hour of this day.
-
-    Without a provider the list takes the one that made the model. Raises LookupError.
-    """
+    """US dollars per million of such tokens at the dearest hour of the day; raises LookupError."""
     import genai_prices  # a tenth of a second, and only models with a name need it
 
     usage, today = genai_prices.Usage(**tokens), datetime.now(UTC)

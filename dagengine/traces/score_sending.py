@@ -40,9 +40,8 @@ _AT_ONCE = 2000  # scores that are in memory
 _REFUSED = frozenset({401, 403})
 SENT = "sent.jsonl"
 BEGUN, DONE, FAILED, PARTLY = "begun", "sent", "failed", "partly"
-"""How a request stands: it was made, must not be made twice, and nobody saw its end; it was written;
-nothing of it is there; or some of its scores were rejected, nobody knows which.
-"""
+"""How a request stands: it must not be made twice and nobody saw its end; it was written; nothing
+of it is there; or some of its scores were rejected, nobody knows which."""
 
 Sleep = Callable[[float], None]
 
@@ -94,9 +93,8 @@ class SentJournal:
     """What was sent to one place, named `to`, by keys of scores; use it as a context manager.
 
     It has a line for every request after its end, and one before it if a second write would do
-    harm. What is not in the file as sent is sent the next time. So nothing is lost when a server or
-    this process dies. `keys` are those of the scores in each state; `rejected` counts scores that
-    are among those of requests in the state `partly`.
+    harm. What is not in the file as sent is sent the next time: nothing is lost when a server or
+    this process dies. `keys` are by state; `rejected` counts scores of the state `partly`.
     """
 
     def __init__(self, folder: Path, to: str) -> None:
@@ -277,7 +275,6 @@ class _Courier:
         """Note that scores were not taken; write those again that were refused for others."""
         backend, sent, status = self.backend, self.sent, answer.status
         sent.problems[problem] += rejected
-        # Without an answer, redirected, or in trouble: the next request would end no better.
         self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
         if not backend.repeatable:
             if rejected < len(request.scores):

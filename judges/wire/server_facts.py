@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 E = TypeVar("E", bound="_Named")
-Pages = dict[str, bytes]
+Pages = dict[str, bytes | None]
 _MODELS, _PROPS, _LIBRARY = "v1/models", "props", "api/v0/models"
 _VERSION, _PROCESSES = "api/version", "api/ps"
 _PAGES: Final = (_PROPS, _LIBRARY, _VERSION, _PROCESSES)
@@ -159,7 +159,7 @@ async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFa
     if is_provider(base):
         return NO_FACTS
     pages = await _pages(api, base)
-    if pages is None:
+    if not pages:
         return None
     facts = _facts(pages, model)
     if facts.server == OLLAMA and sizes:
@@ -199,26 +199,20 @@ def is_provider(base_url: str) -> bool:
     return any(re.match(provider.api_pattern, base_url) for provider in providers)
 
 
-async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
-    """Pages of every kind of server, asked at the same time; None when nothing answered."""
+async def _pages(api: AsyncOpenAI, base: str) -> Pages:
+    """Pages of every kind of server, asked at the same time: those for which there is an answer."""
     root = root_of(base)
     urls = {page: f"{root}{page}" for page in _PAGES} | {_MODELS: f"{base.rstrip('/')}/models"}
     pages: Pages = {}
-    answered = False
 
     async def ask(page: str, url: str) -> None:
-        nonlocal answered
         with suppress(Exception), anyio.move_on_after(SECONDS):
-            content = await _get(api, url)
-            # Also a 404 says that there is a server.
-            answered = True
-            if content is not None:
-                pages[page] = content
+            pages[page] = await _get(api, url)  # None for a 404, which also says that it is there
 
     async with anyio.create_task_group() as tasks:
         for page, url in urls.items():
             tasks.start_soon(ask, page, url)
-    return pages if answered else None
+    return pages
 
 
 def _facts(pages: Pages, model: str) -> ServerFacts:

@@ -41,10 +41,9 @@ RECOVERED = ItemQuestion(
 class SpansMetric(PrebuiltMetric):
     """The share of tool calls of a trace that are good: the judge says so, or code knows it.
 
-    `gate` picks the calls about which the judge is asked the `question`, in view of the fields that
-    it `reads`; `label` names its verdicts. `settled` picks those that code knows to be good. Calls
-    in neither do not count. In the reason, "3 of 4 tool calls are" goes before `passed`, and
-    `nothing` says why there is nothing to judge.
+    `gate` picks the calls that the judge is asked about, `settled` those that code knows to be
+    good. In the reason, "3 of 4 tool calls are" goes before `passed`, and `nothing` says why there
+    is nothing to judge.
     """
 
     judged = ()  # calls, not text: a case without an `actual_output` is not skipped

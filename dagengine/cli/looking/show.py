@@ -212,9 +212,7 @@ def _print_case(run: Run, row: CaseResult, times: bool) -> None:
     nodes = (node for metric in run.manifest.metrics for node in metric.nodes)
     # A rating is printed as a part of the best one of its node.
     best = {node.name: max(node.scale.values()) for node in nodes if node.scale}
-    took = ""
-    if times and row.seconds is not None:
-        took = f" ({seconds_words(row.seconds)})"
+    took = f" ({seconds_words(row.seconds)})" if times and row.seconds is not None else ""
     say(f"{row.index} {row.case}{took}")
     for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
         for name, value in fields.items():

@@ -42,10 +42,7 @@ class SharedQuantity:
         self._wants: dict[str, tuple[float, float]] = {}
 
     def want(self, worker: str, least: float, wish: float) -> None:
-        """A worker can do nothing with less than `least` in all, and wishes for so much more.
-
-        Without a `least` (0) it needs half of a fair part.
-        """
+        """A worker needs `least` in all (0: half a fair part), and wishes for so much more."""
         self._wants[worker] = least, wish
 
     def back(self, worker: str, amount: float) -> None:

@@ -56,7 +56,7 @@ class Folds:
             return self
         folds = self._with(self._roots, ())
         refused: set[tuple[str, int]] = set()
-        while (larger := folds._unfold_next(weight, height, refused)) is not None:
+        while (larger := folds._larger(weight, height, refused)) is not None:
             folds = larger
         folds._group()
         return folds
@@ -101,13 +101,8 @@ class Folds:
                         waiting.append(source)
         return folds
 
-    def _unfold_next(
-        self, weight: Weight, height: float, refused: set[tuple[str, int]]
-    ) -> Folds | None:
-        """The same with one group or metric more: the weightiest that fits, None if none does.
-
-        What does not fit now fits no better later: it is `refused` from then on.
-        """
+    def _larger(self, weight: Weight, height: float, refused: set[tuple[str, int]]) -> Folds | None:
+        """The same with the weightiest group or metric more that fits; None if none does."""
         shut = filter(self.shows, self.graph.owners() - self.opened)
         steps = [("group", head) for head in self._heads()] + [("metric", at) for at in shut]
         steps = sorted(step for step in steps if step not in refused)
@@ -119,7 +114,7 @@ class Folds:
                 larger = self._with(self.drawn, self.opened | {number})
             if larger._fits(height):
                 return larger
-            refused.add(step)
+            refused.add(step)  # it fits no better later
         return None
 
     def _heads(self) -> list[int]:

@@ -129,9 +129,8 @@ async def _run_isolated(
 def _failure(error: BaseException, node: str) -> Failure:
     """Failure of a node that raised an error."""
     if isinstance(error, JudgeError | MetricFailedError):  # or a metric that its code measured
-        kinds = [kind for kind in OutcomeKind if kind == error.kind]
         raw = error.raw if isinstance(error, UnparseableError) else None
-        kind = kinds[0] if kinds else OutcomeKind.CODE_ERROR
+        kind = next((kind for kind in OutcomeKind if kind == error.kind), OutcomeKind.CODE_ERROR)
         lasting = isinstance(error, JudgeError) and error.lasting
         return Failure(kind, node, str(error), raw, lasting=lasting)
     if isinstance(error, MissingFieldError):
@@ -157,8 +156,8 @@ class GatewayAsk:
     decisions travel with others of the case. `shares` are the fields that other questions of the
     plan begin with, too. `calls` gets those of questions that needed several.
 
-    Afterwards `usage` and `answers` (raw texts) are of the node's own questions, and `asked` are
-    the keys under which a store has them.
+    In the end `usage` is that of its questions, `answers` are their raw texts, and `asked` the keys
+    under which a store has them.
     """
 
     _gateway: Asks

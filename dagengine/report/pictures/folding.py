@@ -30,6 +30,8 @@ Size = Callable[[int], tuple[float, float]]
 """Width and height of a node in pixels."""
 Weight = Callable[[int], tuple[int, ...]]
 """What makes a node worth drawing, the greater the more."""
+Contour = list[tuple[float, float]]
+"""Where a drawing ends to the left and to the right of its middle, in pixels, level by level."""
 
 
 class Folds:
@@ -137,12 +139,12 @@ class Folds:
                 self.drawn.add(number)
 
     def _fits(self, height: float) -> bool:
-        """Return whether the drawing is about as wide as a screen, and as high as `height`."""
+        """Return whether the drawing is probably no wider than a screen and no higher than that."""
         contour = self._contour(None)
         return _width_of(contour) <= WIDE * _LOOSE and len(contour) * _LEVEL <= height
 
-    def _contour(self, scope: int | None) -> list[tuple[float, float]]:
-        """About how far a drawing reaches to both sides, level by level.
+    def _contour(self, scope: int | None) -> Contour:
+        """The contour, about, of the graph or of the metric of a node.
 
         Graphviz lays out the final picture; to ask it for each one that is tried would take
         seconds. Each node stands in the middle over what comes next after it, and subtrees are as
@@ -157,7 +159,7 @@ class Folds:
             children[number] = [child for child in self._successors[number] if child not in seen]
             seen.update(children[number])
             waiting += filter(self.shows, children[number])
-        contours: dict[int, list[tuple[float, float]]] = {}
+        contours: dict[int, Contour] = {}
         for number in reversed(children):  # parents were met before their children
             # A child that is not drawn is the first node of a group.
             parts = [contours.get(child, [(-_GROUP / 2, _GROUP / 2)]) for child in children[number]]
@@ -165,7 +167,7 @@ class Folds:
             contours[number] = self._levels_of(number) + _side_by_side(parts)
         return _side_by_side([contours[number] for number in roots])
 
-    def _levels_of(self, number: int) -> list[tuple[float, float]]:
+    def _levels_of(self, number: int) -> Contour:
         """The contour of one node alone, of an opened metric with the nodes inside it."""
         if number not in self.opened:
             wide, high = self._size(number)
@@ -204,14 +206,14 @@ def _relations(graph: MetricGraph) -> tuple[nx.DiGraph[Any], nx.DiGraph[Any]]:
     return successors, links
 
 
-def _width_of(contour: list[tuple[float, float]]) -> float:
+def _width_of(contour: Contour) -> float:
     lefts, rights = zip(*contour or [(0.0, 0.0)], strict=True)
     return float(max(rights) - min(lefts))
 
 
-def _side_by_side(parts: list[list[tuple[float, float]]]) -> list[tuple[float, float]]:
+def _side_by_side(parts: list[Contour]) -> Contour:
     """Contours as close to each other as they may stand, around the middle of their first level."""
-    joined: list[tuple[float, float]] = []
+    joined: Contour = []
     for part in parts:
         near = [right - left for (_, right), (left, _) in zip(joined, part, strict=False)]
         shift = max(near) + _GAP if near else 0.0

@@ -136,12 +136,8 @@ class Waits:
 
     def now(self) -> list[Waiting]:
         """Numbers of waiting calls at this moment, by reason."""
-        return merge_waits(waits_until(why, until) for why, until in self._waiting.copy())
-
-
-def waits_until(why: str, until: float, count: int = 1) -> Waiting:
-    """So many questions that wait until a time of `time.monotonic`."""
-    return Waiting(why, count, max(0.0, until - time.monotonic()))
+        now, waiting = time.monotonic(), self._waiting.copy()
+        return merge_waits(Waiting(why, 1, max(0.0, until - now)) for why, until in waiting)
 
 
 def reason(error: Exception) -> str:

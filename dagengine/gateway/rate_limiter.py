@@ -20,7 +20,6 @@ from dagengine.gateway.call_priorities import (
     Resting,
     Urgency,
     reason,
-    waits_until,
 )
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
@@ -190,7 +189,7 @@ class JudgeLimiter:
         why, until = self._held
         if not self.waiting.things or not (self.breaker.is_open or until > time.monotonic()):
             return None
-        return waits_until(why, until, len(self.waiting.things))
+        return Waiting(why, len(self.waiting.things), max(0.0, until - time.monotonic()))
 
     @property
     def status(self) -> str:

@@ -149,7 +149,7 @@ def sole_error(error: BaseException) -> BaseException:
 
 @dataclass(slots=True, eq=False, repr=False)
 class GatewayAsk:
-    """One running node's way to a judge (`graph.values.Ask`): through the gateway.
+    """One running node's way to a judge (`graph.node_values.Ask`): through the gateway.
 
     Questions are counted for `asker`, a metric and one of its nodes; those of a case with a smaller
     `rank` go first. With a `ballot` every question is one vote of several, with a `participant`

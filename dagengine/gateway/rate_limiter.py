@@ -15,12 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.errors import JudgeError, JudgeFailure, JudgeTimeoutError, ProviderError
-from dagengine.gateway.call_priorities import (
-    Queue,
-    Resting,
-    Urgency,
-    reason,
-)
+from dagengine.gateway.call_priorities import Queue, Resting, Urgency, reason
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
 from dagengine.gateway.laws.throughput import ThroughputLimit

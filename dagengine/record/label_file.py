@@ -1,9 +1,9 @@
 """Labels of people for a run, in `labels.jsonl` beside it: lines are only ever added.
 
-A person walks through the tree of a metric on one case (`view.next_question`), and answers the questions of
-its nodes. Every line is one answer, the end of a walk, or the retraction of an earlier line. A line
-is on the disk before it counts, and is written in one piece. So several processes may add to one
-file, and a kill loses nothing.
+A person walks through the tree of a metric on one case and answers the questions of its nodes
+(`view.next_question`). Every line is one answer, the end of a walk, or the retraction of an earlier
+line. A line is on the disk before it counts, and is written in one piece. So several processes may
+add to one file, and a kill loses nothing.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def _ends(scale: str | None, option: str = "--scale") -> tuple[float, float]:
 
 def _card_of_file(options: BenchmarkOptions) -> JudgeCard:
     """The card of a file of verdicts, which names its metric and its cases itself."""
-    from dagengine.reliability.card.card_maker import check_labels, make_card
     from dagengine.reliability.card.best_of_n import contest_card
+    from dagengine.reliability.card.card_maker import check_labels, make_card
     from dagengine.reliability.human_labels import labels_among
     from dagengine.reliability.statistics.resampling import require_benchmark_extra
     from dagengine.reliability.verdict_cases import read_verdicts

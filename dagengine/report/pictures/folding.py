@@ -106,9 +106,8 @@ class Folds:
     def _larger(self, weight: Weight, height: float, refused: set[tuple[str, int]]) -> Folds | None:
         """The same with the weightiest group or metric more that fits; None if none does."""
         shut = filter(self.shows, self.graph.owners() - self.opened)
-        steps = [("group", head) for head in self._heads()] + [("metric", at) for at in shut]
-        steps = sorted(step for step in steps if step not in refused)
-        for step in sorted(steps, key=lambda step: weight(step[1]), reverse=True):
+        steps = {("group", head) for head in self._heads()} | {("metric", at) for at in shut}
+        for step in sorted(sorted(steps - refused), key=lambda at: weight(at[1]), reverse=True):
             kind, number = step
             if kind == "group":
                 larger = self._with(self.drawn | {number}, self.opened)

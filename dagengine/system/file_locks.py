@@ -30,11 +30,11 @@ _PAUSE = 0.05  # seconds between two looks at a lock that cannot be waited for
 _held: set[int] = set()  # descriptors of the locks of this process
 
 
-def lock(file: int, place: int, *, wait: bool = False) -> bool:
+def lock(file: int, place: int) -> bool:
     """Lock one byte of an open file; False when another process holds it. OSError otherwise."""
     assert _fcntl is not None
     try:
-        _fcntl.lockf(file, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB), 1, place)
+        _fcntl.lockf(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB, 1, place)
     except (BlockingIOError, PermissionError):
         return False
     return True
@@ -50,16 +50,6 @@ def lock_whole(file: int) -> None:
     """Lock every byte of a file; raises OSError when another process holds one."""
     assert _fcntl is not None
     _fcntl.lockf(file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
-
-
-@contextmanager
-def hold_byte(file: int, place: int) -> Iterator[None]:
-    """Hold one byte of a file, waiting for it; for moments only."""
-    lock(file, place, wait=True)
-    try:
-        yield
-    finally:
-        unlock(file, place)
 
 
 @contextmanager

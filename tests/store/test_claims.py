@@ -1,4 +1,4 @@
-"""Several processes on one store, or in one run: each question is asked by one of them."""
+"""Several processes on one store: each question is asked by one of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Question
-from dagengine.store.claims import Claims, SharedAnswers
+from dagengine.store.claims import Claims
 from dagengine.store.database import key_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no locks of this kind")
@@ -138,88 +138,3 @@ def test_where_there_is_no_place_for_claims_everybody_asks(tmp_path: Path) -> No
     with claims.of(KEY) as mine:
         assert mine
     claims.close()
-
-
-# -- answers that the processes of one run share without a store ---------------------------------
-
-# Asks the same question, says so, and answers when it is told to.
-ASKING = f"""
-import sys
-from pathlib import Path
-import anyio
-sys.path.insert(0, {os.path.dirname(__file__)!r})
-import test_claims
-
-async def main():
-    async def ask():
-        print("asking", flush=True)
-        sys.stdin.readline()
-        return test_claims.answer("theirs")
-    shared = test_claims.SharedAnswers(Path(sys.argv[1]))
-    await shared.get(test_claims.JUDGE, test_claims.QUESTION, ask)
-    print("answered", flush=True)
-    sys.stdin.readline()
-
-anyio.run(main)
-"""
-
-
-def answer(reason: str) -> Answer[Any]:
-    value = SHAPE.model_validate({"reason": reason, "verdict": True})
-    return Answer(value, value.model_dump_json())
-
-
-async def mine() -> Answer[Any]:
-    return answer("mine")
-
-
-@pytest.fixture
-def asker(tmp_path: Path) -> Started:
-    """Another process that asks already."""
-    process = start_program(ASKING, str(tmp_path), asks=True)
-    assert process.line() == "asking"
-    return process
-
-
-@pytest.mark.anyio
-async def test_an_answer_comes_from_the_process_that_asks_already(
-    tmp_path: Path, asker: Started
-) -> None:
-    found: list[Answer[Any]] = []
-    shared = SharedAnswers(tmp_path)
-
-    async def get() -> None:
-        found.append(await shared.get(JUDGE, QUESTION, mine))
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(get)
-        await anyio.wait_all_tasks_blocked()
-        assert found == []
-        asker.type("\n")
-    assert found == [answer("theirs")]
-    assert asker.line(1) == "answered"
-    asker.ended()
-    # What a process answered is there when it has ended.
-    assert await shared.get(JUDGE, QUESTION, mine) == answer("theirs")
-
-
-@pytest.mark.anyio
-async def test_a_question_of_a_killed_process_is_asked_here(tmp_path: Path, asker: Started) -> None:
-    shared = SharedAnswers(tmp_path)
-    asker.kill()
-    asker.ended()
-    assert await shared.get(JUDGE, QUESTION, mine) == answer("mine")
-
-
-@pytest.mark.anyio
-async def test_a_question_that_failed_is_free_for_others(tmp_path: Path) -> None:
-    shared = SharedAnswers(tmp_path)
-
-    async def fails() -> Answer[Any]:
-        raise RuntimeError("no answer")
-
-    with pytest.raises(RuntimeError):
-        await shared.get(JUDGE, QUESTION, fails)
-    assert await shared.get(JUDGE, QUESTION, mine) == answer("mine")
-    # In the table, not in the memory of this process.
-    assert await shared.get(JUDGE, QUESTION, fails) == answer("mine")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -23,7 +22,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -201,37 +199,28 @@ class Cluster:
         async with self._connect() as self._client:
             count = len(await self._client.nthreads())
             app_in_flight = max(1, self._job.app_in_flight // count)
-            with self._common_folder() as folder:
-                # Asked once, here, before any worker begins: two workers would get two answers to
-                # the same question, and judge their cases by different steps.
-                async with self._engine.open():
-                    outcomes = await self._engine.constants()
-                for outcome in outcomes.values():
-                    if isinstance(outcome, Failure) and outcome.may_pass:
-                        raise InputError(f"{outcome} (asked once for all cases); try again later")
-                constants = pack_value("what nodes say that no case reaches", outcomes)
-                await self._client.lend(self._job.run, self._leases(count), tell_leased)
-                self._job = replace(
-                    self._job, app_in_flight=app_in_flight, constants=constants, folder=folder,
-                    saying=self._client.saying,
-                )  # fmt: skip
-                try:
-                    yield
-                finally:
-                    with anyio.move_on_after(_FAREWELL, shield=True):
-                        await self._ask_counts(end_run)  # and have them stop what they do
-                        for name, asked in self._asked.items():
-                            totals = replace(asked.totals, in_flight=0)
-                            self._asked[name] = replace(asked, totals=totals, waiting=())
-
-    @contextmanager
-    def _common_folder(self) -> Iterator[Path | None]:
-        """Folder that the processes of this machine share; None for other workers."""
-        if self._workers.address != LOCAL or not available:
-            yield None
-            return
-        with tempfile.TemporaryDirectory(prefix="dagengine-", ignore_cleanup_errors=True) as name:
-            yield Path(name)
+            # Asked once, here, before any worker begins: two workers would get two answers to the
+            # same question, and judge their cases by different steps.
+            async with self._engine.open():
+                outcomes = await self._engine.constants()
+            for outcome in outcomes.values():
+                if isinstance(outcome, Failure) and outcome.may_pass:
+                    raise InputError(f"{outcome} (asked once for all cases); try again later")
+            constants = pack_value("what nodes say that no case reaches", outcomes)
+            await self._client.lend(self._job.run, self._leases(count), tell_leased)
+            self._job = replace(
+                self._job, app_in_flight=app_in_flight, constants=constants,
+                one_store=self._workers.address == LOCAL and available,
+                saying=self._client.saying,
+            )  # fmt: skip
+            try:
+                yield
+            finally:
+                with anyio.move_on_after(_FAREWELL, shield=True):
+                    await self._ask_counts(end_run)  # and have them stop what they do
+                    for name, asked in self._asked.items():
+                        totals = replace(asked.totals, in_flight=0)
+                        self._asked[name] = replace(asked, totals=totals, waiting=())
 
     def _leases(self, workers: int) -> Leases:
         """The limits of the run for so many workers, without what was asked here."""

@@ -7,18 +7,20 @@ coordinator sends. The coordinator has built its own engine with the same functi
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import pickle
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
+from pydantic import BaseModel
 
 from dagengine.data.app import App, as_app
 from dagengine.data.column_mapping import Item
@@ -31,11 +33,13 @@ from dagengine.gateway.budget import Account
 from dagengine.gateway.rate_limiter import JudgeLimiter, Limiter, RateLimit
 from dagengine.graph.graph import Metric
 from dagengine.limits import Limits
+from dagengine.question import Answer, DurableNames, Judge, Question
 from dagengine.results import CaseResult, Spent, Totals, Waiting
-from dagengine.store.answer_journal import Answers
-from dagengine.store.claims import Claim, CommonAnswers, SharedAnswers
+from dagengine.store.claims import Ask, Wait
+from dagengine.store.database import entry_of, key_of, revive
 from dagengine.system.threads import Kept, KeptOpen
 
+T = TypeVar("T", bound=BaseModel)
 Build = Callable[[Limits, int], LocalExecutor]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""
 
@@ -117,8 +121,9 @@ class Job:
 
     `build` is a pickled `Build`; `limits` are those of the run, and `app_in_flight` is the worker's
     own part. `constants` are what no case reaches (`LocalExecutor.constants`), pickled apart:
-    their classes may be in a file that `build` loads. `folder` is where the processes of one
-    machine have their answers; `saying` makes what tells of leases, by the name of the run.
+    their classes may be in a file that `build` loads. `one_store` says that a store of the run is
+    one file, where its workers find each other. `saying` makes what tells of leases, by the name of
+    the run.
     """
 
     run: str
@@ -126,7 +131,7 @@ class Job:
     limits: Limits
     app_in_flight: int
     constants: bytes = b""
-    folder: Path | None = None
+    one_store: bool = False
     saying: Callable[[str], Say] | None = None
 
     def engine(self) -> tuple[LocalExecutor, Leased]:
@@ -136,11 +141,8 @@ class Job:
         engine.preload(_unpack(self.constants) if self.constants else {})
         assert self.saying is not None
         leased = Leased(self.limits, self.saying(self.run))
-        # Processes of one machine find each other in files, which is quicker; in a store, too.
-        answers: Answers | None = leased
-        if self.folder is not None:
-            answers = SharedAnswers(self.folder) if engine.store is None else None
-        engine.join(leased.account, answers, leased)
+        stored = self.one_store and engine.store is not None
+        engine.join(leased.account, None if stored else leased, leased)
         return engine, leased
 
 
@@ -431,20 +433,33 @@ class _Share:
         self.look()
 
 
-class Leased(CommonAnswers):
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A question that waits: for the `answer` of another worker, or (empty) for its turn to ask."""
+
+    heard: anyio.Event = field(default_factory=anyio.Event)
+    answer: bytes = b""
+
+
+class Leased:
     """What one worker has of what is common to all, for one run.
 
-    It is the store of answers, the account and the limits of the worker's engine.
+    It is the store of answers, the account and the limits of the worker's engine. The first worker
+    that has a question asks it. Judges without a durable identity are asked in every worker.
     """
+
+    replays = False
+    damaged = 0
 
     def __init__(self, limits: Limits, say: Say) -> None:
         """`say` tells whoever has the `Leases` of the run."""
-        super().__init__()
         self._say, self._limits = say, limits
         self.account = LeasedAccount(limits, say)
         self._limiter: Limiter
         self._shares: dict[str, _Share] = {}
-        self._questions: dict[bytes, tuple[anyio.Event, list[bytes]]] = {}
+        self._names = DurableNames()
+        # Several of one key where judges that are apart here have one durable identity.
+        self._turns: defaultdict[bytes, list[_Turn]] = defaultdict(list)
 
     def hear(self, kind: str, name: Any, value: Any) -> None:
         """Take a message from the owner of the `Leases`."""
@@ -452,10 +467,11 @@ class Leased(CommonAnswers):
             self._shares[name].hear(value)
         elif kind == AMOUNT:
             self.account.amounts[name].hear(value)
-        elif name in self._questions:
-            heard, answers = self._questions[name]
-            answers.append(value)
-            heard.set()
+        else:
+            waiting = (turn for turn in self._turns.get(name, ()) if not turn.heard.is_set())
+            if turn := next(waiting, None):
+                turn.answer = value
+                turn.heard.set()
 
     async def keep(self) -> None:
         """Give back what is not needed any more, until cancelled."""
@@ -512,19 +528,31 @@ class Leased(CommonAnswers):
 
     # -- answers ---------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _turn(
-        self, key: bytes, waiting: AbstractContextManager[None]
-    ) -> AsyncIterator[Claim]:
-        heard, answers = self._questions[key] = anyio.Event(), list[bytes]()
-        claim = Claim()
+    async def get(
+        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
+    ) -> Answer[T]:
+        """The answer that a worker of this run has, or the one that `ask` gets."""
+        name = self._names.of(judge)
+        if name is None:
+            return await ask()
+        key, turn, given = key_of(name, question), _Turn(), b""
+        self._turns[key].append(turn)
         self._say(QUESTION, key)
         try:
-            with waiting, anyio.move_on_after(_PATIENCE):
-                await heard.wait()
-            claim.heard = b"".join(answers[:1])
-            yield claim
+            with waiting or nullcontext(), anyio.move_on_after(_PATIENCE):
+                await turn.heard.wait()
+            if turn.answer:
+                fields = json.loads(turn.answer.decode(errors="surrogatepass"))
+                stored = revive(question, fields, "cached")
+                if stored is not None:
+                    return stored
+            answer = await ask()
+            entry = entry_of(key, name, question, answer)
+            given = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
+            return answer
         finally:
-            del self._questions[key]
-            if not (answers and answers[0]):
-                self._say(QUESTION, key, claim.data)  # a failure lets another worker ask
+            self._turns[key].remove(turn)
+            if not self._turns[key]:
+                del self._turns[key]
+            if not turn.answer:
+                self._say(QUESTION, key, given)  # a failure lets another worker ask

@@ -43,6 +43,7 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question, Usage
 from dagengine.record.reader import load_run
 from dagengine.results import CaseResult, Totals, Waiting
+from dagengine.store import claims
 from dagengine.test_case import LLMTestCase
 
 pytest.importorskip("distributed")
@@ -379,13 +380,14 @@ def test_equal_questions_are_asked_once_by_all_workers_without_a_store(
     assert two.replace("two", "one") == one
 
 
-def test_processes_share_answers_where_a_system_has_no_locks(
+def test_processes_with_a_store_share_answers_where_a_system_has_no_locks(
     folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "available", False)
     lines = (folder / "cases.jsonl").read_text()
     (folder / "cases.jsonl").write_text(lines * 8)
-    run(folder, "--cluster", address, "--max-calls", "1000")
+    monkeypatch.setattr(claims, "available", False)
+    run(folder, "--cluster", address, "--store", str(folder / "answers.db"))
     assert set(asked(folder).values()) == {1}
 
 

@@ -328,6 +328,27 @@ async def test_a_failure_is_no_answer_for_others() -> None:
 
 
 @pytest.mark.anyio
+async def test_judges_of_one_name_in_one_worker_ask_an_equal_question_once() -> None:
+    run, pupil, origins = Run(Limits()), Pupil(), list[str]()
+
+    async def ask_one() -> None:
+        judge = ScriptedJudge(pupil.answer, name="pupil")  # apart in a process, alike in a store
+        origins.append((await run.gateways["a"].ask(judge, ask_about("weather"))).origin)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run.deliver)
+        async with anyio.create_task_group() as asking:
+            for _ in range(3):
+                asking.start_soon(ask_one)
+            for _ in range(100):
+                await anyio.lowlevel.checkpoint()
+            pupil.open.set()
+        group.cancel_scope.cancel()
+    assert pupil.asked.total() == 1
+    assert sorted(origins) == ["cached", "cached", "live"]
+
+
+@pytest.mark.anyio
 async def test_what_a_store_lacks_another_worker_may_have_and_then_both_stores_have_it(
     tmp_path: Path,
 ) -> None:

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
@@ -30,6 +30,10 @@ _ITEM = re.compile(r" \((?:\d+ of \d+|empty list)\)$")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LIST_NUMBER = re.compile(r"(?:\d{1,3}\.)+ ")
 _PLAIN = (str, int, float, type(None))  # a union is put together again for every look
+UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Characters of scripts that write no blanks between words, as a class of characters has them."""
+WORD: Final = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+"""A word; in scripts without blanks between words each character counts as one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.evidence import UNSPACED, Evidence
 from dagengine.question import LocatingParser, Parser, Span
 from dagengine.system.terminal_text import text_if
 
@@ -334,10 +334,7 @@ _LEAST: Final = 2
 """Letters and digits that each of two parts has at least."""
 _TRIES: Final = 100_000
 """Places that are tried for a part: there may be a million in a text made for it."""
-# Scripts that write no blanks between words.
-_UNSPACED: Final = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-)
+_UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)

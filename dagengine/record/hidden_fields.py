@@ -9,7 +9,6 @@ the words do not matter. What a judge says in its own words stays.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -17,6 +16,7 @@ from typing import Any
 
 from dagengine.compiler.metric_hashes import digest
 from dagengine.errors import InputError
+from dagengine.prompts.evidence import WORD
 from dagengine.prompts.quotes import Quote
 from dagengine.results import CaseResult, Failure, JudgeCall, MetricResult, Step, step_output
 from dagengine.test_case import is_known_field
@@ -24,9 +24,6 @@ from dagengine.test_case import is_known_field
 _OWN = ("index", "hash", "type")
 _RUN = 4  # words in a row that are a quotation
 _SHORT = 4  # characters from which on a text is also hidden inside of longer words
-# Scripts without blanks between words count by their characters.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
 # What is text in the parts of a result: what a judge said, and what may quote a case.
@@ -126,7 +123,7 @@ class _Hider:
         self._exact = [(text, mark) for text, mark in hidden if len(text) >= _SHORT]
         self._runs: dict[tuple[str, ...], str] = {}
         for text, mark in hidden:
-            words = list(map(str.casefold, _WORD.findall(text)))
+            words = list(map(str.casefold, WORD.findall(text)))
             size = min(_RUN, len(words))
             for index in range(len(words) - size + 1 if size else 0):
                 self._runs.setdefault(tuple(words[index : index + size]), mark)
@@ -135,7 +132,7 @@ class _Hider:
     def __call__(self, text: str) -> str:
         for value, mark in self._exact:
             text = text.replace(value, mark)
-        matches = list(_WORD.finditer(text))
+        matches = list(WORD.finditer(text))
         words = [word[0].casefold() for word in matches]
         spans: list[tuple[int, int, str]] = []
         for size in self._sizes:

@@ -8,7 +8,6 @@ of one question.
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 import zlib
 from array import array
@@ -18,6 +17,7 @@ from heapq import nsmallest
 from typing import Any
 
 from dagengine.errors import load_extra
+from dagengine.prompts.evidence import WORD
 
 ALIKE = 0.8
 """The least cosine of the vectors of two texts that are alike. It is low, as a judge confirms."""
@@ -29,15 +29,12 @@ _HASHES = 64  # by which the share of common word triples is estimated
 _WORDS = 3  # of a triple
 _ROWS = 64  # of a table of vectors, to begin with
 _DIGITS = 6  # of a cosine: rounding errors must not change an order
-# In scripts without blanks between words each character counts as a word.
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 _ENDS = " .?\u2026\u3002\uff1f\u00bf"  # marks that do not count at the ends of a golden's text
 
 
 def words_in(text: str) -> list[str]:
     """The words of a text in lower case; single characters of scripts without blanks."""
-    return _WORD.findall(text.lower())
+    return WORD.findall(text.lower())
 
 
 class NearDuplicates:

@@ -37,7 +37,7 @@ from dagengine.prompts.decisions import writer_of
 from dagengine.prompts.evidence import as_text
 from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import Spent, Totals, Waiting
-from dagengine.store.answer_journal import Answers, BothAnswers, Store, as_store
+from dagengine.store.answer_journal import Store, as_store
 from dagengine.system.terminal_text import text_if
 from dagengine.system.threads import in_daemon_thread
 from dagengine.test_case import CASE_TYPES, case_label, has_field, read_field
@@ -75,8 +75,8 @@ def check_settings(door: Callable[..., Any], settings: Iterable[str]) -> None:
 class Asking:
     """What a gateway is made of, by the settings of a run.
 
-    `account`, `shared` and `leased` are what it has in common with other processes of the run; a
-    `store` is looked into before `shared`. A judge that is given up is tried again if it `returns`.
+    `account` and `leased` are what it has in common with other processes of the run. A judge that
+    is given up is tried again if it `returns`.
     """
 
     limits: Limits
@@ -84,7 +84,6 @@ class Asking:
     sink: Sink | None = None
     spans: NoSpans = NO_SPANS
     account: Account | None = None
-    shared: Answers | None = None
     leased: Lease | None = None
     returns: bool = False
     once: Once | None = None
@@ -109,11 +108,8 @@ class Asking:
     async def open(self) -> AsyncIterator[Gateway]:
         """The gateway, its store open; raises InputError when the store fails, also later."""
         async with self.store.open() if self.store else nullcontext() as store:
-            stored = store or self.shared
-            if store is not None and self.shared is not None:
-                stored = BothAnswers(store, self.shared)
             yield Gateway(
-                self.limits, self.sink, stored, self.spans, self.account, self.leased,
+                self.limits, self.sink, store, self.spans, self.account, self.leased,
                 returns=self.returns, once=self.once,
             )  # fmt: skip
 
@@ -315,11 +311,9 @@ class LocalExecutor(Figures):
         """Take over what `constants` gave in another process."""
         self._constants.preload(constants)
 
-    def join(
-        self, account: Account, answers: Answers | None = None, leased: Lease | None = None
-    ) -> None:
-        """Have the account, the answers and the limits of several processes; before `open`."""
-        self._asking = replace(self._asking, account=account, shared=answers, leased=leased)
+    def join(self, account: Account, leased: Lease | None = None) -> None:
+        """Have the account, and the leases, of several processes; before `open`."""
+        self._asking = replace(self._asking, account=account, leased=leased)
 
     async def judge(self, cases: Any, observer: RunObserver, first: int = 0, step: int = 1) -> None:
         """Open, judge every case, and close; raises what `open` and `run` raise.

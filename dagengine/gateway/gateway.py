@@ -47,7 +47,7 @@ from dagengine.question import (
 )
 from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
-from dagengine.store.answer_journal import Answers, OpenStore
+from dagengine.store.answer_journal import OpenStore
 from dagengine.store.database import key_of, short_key
 from dagengine.system.threads import EventLoop
 
@@ -80,7 +80,7 @@ class Gateway:
         self,
         limits: Limits = DEFAULT_LIMITS,
         sink: Sink | None = None,
-        stored: Answers | None = None,
+        stored: OpenStore | None = None,
         spans: NoSpans = NO_SPANS,
         account: Account | None = None,
         leased: Lease | None = None,
@@ -109,14 +109,17 @@ class Gateway:
         self._leased = leased
         if leased is not None:
             leased.limit(self._limiter)
-        self._remembered = Remembered(limits.remembered, stored=stored is not None)
+        elsewhere = stored is not None or leased is not None
+        self._remembered = Remembered(limits.remembered, stored=elsewhere)
         self._waits = Waits()
         self._limited = Limited(
             limits, self._limiter, self._budget, self._ledger, self._remembered, self._attempts,
             spans, self.resting,
         )  # fmt: skip
         retried = Retried(self._limited, limits, self._waits, self.resting)
-        answers = Stored(retried, stored, self._limiter, self._ledger, self._attempts, self.resting)
+        answers = Stored(
+            retried, stored, leased, self._limiter, self._ledger, self._attempts, self.resting
+        )
         self._pipeline = Shared(answers, self._remembered, self.resting, once)
 
     @property
@@ -203,7 +206,7 @@ class Gateway:
         for key in self._met & new.keys():
             del new[key]
         self._met |= new.keys()
-        if isinstance(self._answers, OpenStore) and self._leased is None:  # else another says it
+        if self._answers is not None and self._leased is None:  # else another says it
             await self._answers.meet(new.values())
 
         async def hear(judge: Judge) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
+from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeFailure, JudgeTimeoutError, ProviderError
 from dagengine.gateway.call_priorities import Queue, Resting, Urgency, reason
@@ -20,9 +21,11 @@ from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
 from dagengine.gateway.laws.throughput import ThroughputLimit
 from dagengine.limits import Limits
-from dagengine.question import Question, Usage, judge_name
+from dagengine.question import Answer, Judge, Question, Usage, judge_name
 from dagengine.results import Waiting
+from dagengine.store.claims import Ask, Wait
 
+T = TypeVar("T", bound=BaseModel)
 _OVERLOAD = frozenset({429, 529})
 _AWAY = frozenset({502, 503, 504})
 MORE_TIME = 2
@@ -324,7 +327,10 @@ class JudgeLimiter:
 
 
 class Lease(Protocol):
-    """Limits that hold for several processes, of which this one has a part that changes."""
+    """Limits that hold for several processes, of which this one has a part that changes.
+
+    Their questions are in common, too.
+    """
 
     def limit(self, limiter: Limiter) -> None:
         """Have a limiter allow only what this process has."""
@@ -337,6 +343,12 @@ class Lease(Protocol):
 
     def give_back(self) -> None:
         """A call ended whose place is asked back."""
+
+    async def get(
+        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
+    ) -> Answer[T]:
+        """The answer that a process has, or that `ask` gets; waits for others in `waiting`."""
+        ...
 
 
 class Limiter:

@@ -52,7 +52,7 @@ from dagengine.gateway.deadlines import await_answer, hide_secrets, without_secr
 from dagengine.gateway.otel_spans import NO_SPANS, NoSpans
 from dagengine.gateway.packs.packing import PackCounts, PackEntry, PackingJudge, PackSender
 from dagengine.gateway.packs.prompt_cache import PromptCacheOrder, beginning_of, least_shared
-from dagengine.gateway.rate_limiter import UNSAID, JudgeLimiter, Limiter
+from dagengine.gateway.rate_limiter import UNSAID, JudgeLimiter, Lease, Limiter
 from dagengine.gateway.request import JudgeState, Request
 from dagengine.gateway.single_flight import SingleFlight, WithdrawnError
 from dagengine.gateway.window.truncated_prompts import counting, explain_overflow
@@ -61,7 +61,7 @@ from dagengine.prompts.parsing import is_enough, read_part, require_last_word
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Packs, Question, Usage, Warmth
 from dagengine.results import Attempt, JudgeCall, OutcomeKind
 from dagengine.results.prices import Price
-from dagengine.store.answer_journal import Answers
+from dagengine.store.answer_journal import OpenStore
 
 R = TypeVar("R")
 Once = Callable[[Judge], SingleFlight[Answer[Any]] | None]
@@ -148,12 +148,14 @@ class Shared:
 class Stored:
     """The second stage: the stored answer if there is one, else a new one, which is stored.
 
-    A call keeps its place until its answer is in the store. So a killed run never has to ask more
-    again than the calls in progress.
+    What the store lacks another process of the run may have (`leased`). A call keeps its place
+    until its answer is in the store. So a killed run never has to ask more again than the calls in
+    progress.
     """
 
     _next: Retried
-    _answers: Answers | None
+    _answers: OpenStore | None
+    _leased: Lease | None
     _limiter: Limiter
     _ledger: Ledger
     _attempts: Attempts
@@ -162,10 +164,15 @@ class Stored:
     async def __call__(self, request: Request) -> Answer[Any]:
         judge, question = request.judge, request.question
         try:
-            if self._answers is None:
+            if self._answers is None and self._leased is None:
                 return await self._next(request)
             ask = partial(self._next, request)
-            answer = await self._answers.get(judge, question, ask, self._resting)
+            if self._leased is not None:
+                ask = partial(self._leased.get, judge, question, ask, self._resting)
+            if self._answers is None:
+                answer = await ask()
+            else:
+                answer = await self._answers.get(judge, question, ask, self._resting)
         finally:
             if request.call is not None:
                 self._limiter.leave(request.state.limiter, request.call, None)

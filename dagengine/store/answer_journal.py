@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -134,41 +134,6 @@ class Store:
             raise answers.failure
 
 
-class Answers(Protocol):
-    """Answers of earlier runs, or of other processes, which a gateway looks into first."""
-
-    @property
-    def replays(self) -> bool: ...
-
-    @property
-    def damaged(self) -> int: ...
-
-    async def get(
-        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
-    ) -> Answer[T]:
-        """The answer that is there, or that `ask` gets; waits for other processes in `waiting`."""
-        ...
-
-
-class BothAnswers:
-    """Answers of a store, and of other processes those that it does not have."""
-
-    def __init__(self, store: Answers, shared: Answers) -> None:
-        self._store, self._shared, self.replays = store, shared, store.replays
-
-    @property
-    def damaged(self) -> int:
-        """Number of stored answers that could not be read."""
-        return self._store.damaged
-
-    async def get(
-        self, judge: Judge, question: Question[T], ask: Ask[T], waiting: Wait = None
-    ) -> Answer[T]:
-        """The answer of either, or the one that `ask` gets, which both keep."""
-        shared = partial(self._shared.get, judge, question, ask, waiting)
-        return await self._store.get(judge, question, shared, waiting)
-
-
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
     """A store from what a caller passes as `store=`: a path, or a Store."""
     if isinstance(store, Store):
@@ -235,7 +200,8 @@ class OpenStore:
 
         A stored answer that cannot be read counts as none: the new one takes its place. That the
         judge refused, or answered what cannot be used, is kept for replays: every other run asks
-        again. Other failures of `ask` are not stored. Raises RecordingMissError in a replay.
+        again. Other failures of `ask` are not stored. Other processes are waited for in `waiting`.
+        Raises RecordingMissError in a replay.
         """
         name = self._names.of(judge)
         node = name, question.asker or question.name

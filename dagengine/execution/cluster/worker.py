@@ -140,9 +140,9 @@ class Job:
         engine = build(self.limits, self.app_in_flight)
         engine.preload(_unpack(self.constants) if self.constants else {})
         assert self.saying is not None
-        leased = Leased(self.limits, self.saying(self.run))
-        stored = self.one_store and engine.store is not None
-        engine.join(leased.account, None if stored else leased, leased)
+        alone = self.one_store and engine.store is not None
+        leased = Leased(self.limits, self.saying(self.run), asks_alone=alone)
+        engine.join(leased.account, leased)
         return engine, leased
 
 
@@ -444,15 +444,16 @@ class _Turn:
 class Leased:
     """What one worker has of what is common to all, for one run.
 
-    It is the store of answers, the account and the limits of the worker's engine. The first worker
+    It is the account, the limits and the common answers of the worker's engine. The first worker
     that has a question asks it. Judges without a durable identity are asked in every worker.
     """
 
-    replays = False
-    damaged = 0
+    def __init__(self, limits: Limits, say: Say, *, asks_alone: bool = False) -> None:
+        """`say` tells whoever has the `Leases` of the run.
 
-    def __init__(self, limits: Limits, say: Say) -> None:
-        """`say` tells whoever has the `Leases` of the run."""
+        A worker that `asks_alone` meets the questions of others elsewhere, in a store.
+        """
+        self._asks_alone = asks_alone
         self._say, self._limits = say, limits
         self.account = LeasedAccount(limits, say)
         self._limiter: Limiter
@@ -533,7 +534,7 @@ class Leased:
     ) -> Answer[T]:
         """The answer that a worker of this run has, or the one that `ask` gets."""
         name = self._names.of(judge)
-        if name is None:
+        if name is None or self._asks_alone:
             return await ask()
         key, turn, given = key_of(name, question), _Turn(), b""
         self._turns[key].append(turn)

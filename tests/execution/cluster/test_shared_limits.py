@@ -29,7 +29,7 @@ from dagengine.gateway import Gateway, Limits
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.results import OutcomeKind
-from dagengine.store.answer_journal import BothAnswers, Store
+from dagengine.store.answer_journal import Store
 
 WORKERS = "abcd"
 STEPS = st.lists(
@@ -166,7 +166,7 @@ class Run:
         )  # fmt: skip
         self.leased = {name: Leased(limits, self.saying(name)) for name in workers}
         self.gateways = {
-            name: Gateway(limits, None, each, account=each.account, leased=each)
+            name: Gateway(limits, account=each.account, leased=each)
             for name, each in self.leased.items()
         }
         self.ways: defaultdict[tuple[str, ...], deque[Callable[[], None]]] = defaultdict(deque)
@@ -358,9 +358,7 @@ async def test_what_a_store_lacks_another_worker_may_have_and_then_both_stores_h
         group.start_soon(run.deliver)
         for name, each in run.leased.items():
             async with Store(tmp_path / name).open() as store:
-                gateway = Gateway(
-                    Limits(), None, BothAnswers(store, each), account=each.account, leased=each
-                )
+                gateway = Gateway(Limits(), None, store, account=each.account, leased=each)
                 await gateway.ask(pupil.judge, ask_about("weather"))
         group.cancel_scope.cancel()
     assert pupil.asked.total() == 1

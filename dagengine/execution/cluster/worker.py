@@ -536,7 +536,7 @@ class Leased:
         name = self._names.of(judge)
         if name is None or self._asks_alone:
             return await ask()
-        key, turn, given = key_of(name, question), _Turn(), b""
+        key, turn, packed = key_of(name, question), _Turn(), b""
         self._turns[key].append(turn)
         self._say(QUESTION, key)
         try:
@@ -549,11 +549,11 @@ class Leased:
                     return stored
             answer = await ask()
             entry = entry_of(key, name, question, answer)
-            given = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
+            packed = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
             return answer
         finally:
             self._turns[key].remove(turn)
             if not self._turns[key]:
                 del self._turns[key]
             if not turn.answer:
-                self._say(QUESTION, key, given)  # a failure lets another worker ask
+                self._say(QUESTION, key, packed)  # a failure lets another worker ask

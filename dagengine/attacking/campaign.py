@@ -55,8 +55,8 @@ from dagengine.attacking.success_rates import (
 from dagengine.compiler.execution_plan import compile_metrics
 from dagengine.data.cases import AsyncCases, read_cases, valid_cases
 from dagengine.errors import InputError
-from dagengine.estimate.estimate_types import Forecast
-from dagengine.estimate.estimator import forecast, judges_of
+from dagengine.estimate.estimate_types import Estimate
+from dagengine.estimate.estimator import estimate, judges_of
 from dagengine.execution.cases_and_rows import Source
 from dagengine.execution.interrupts import sync
 from dagengine.execution.local_executor import check_settings
@@ -255,20 +255,23 @@ def _from_all(
 
 def forecasts(
     plan: AttackPlan, metrics: Sequence[BaseMetric], cases: Sequence[TestCase], model: Any
-) -> Iterator[Forecast]:
-    """The clean cases; the attacks if as many cases fail as there may be; every defence.
+) -> Iterator[tuple[str, Estimate]]:
+    """Estimate the clean cases, the attacks if as many fail as there may be, and every defence.
 
     Raises InputError for what cannot be attacked.
     """
-    yield forecast(f"{len(cases):,} clean cases", compile_metrics(metrics), cases, model)
+
+    def once(metrics: Sequence[BaseMetric], cases: Sequence[TestCase]) -> Estimate:
+        compiled = compile_metrics(metrics)
+        return estimate(compiled, cases, judges=judges_of(compiled, model))
+
+    yield f"{len(cases):,} clean cases", once(metrics, cases)
     for campaign in campaigns_of(metrics, cases, plan):
         both = _both_sides(campaign.make_tries(plan.sample_cases(range(len(cases)))))
-        what = f"{len(both):,} attacks and twins on {campaign.name}"
-        yield forecast(what, compile_metrics([campaign.metric]), both, model)
+        yield f"{len(both):,} attacks and twins on {campaign.name}", once([campaign.metric], both)
         for defence in plan.defend:
             metric = campaign.defended(defence)
-            what = f"{campaign.name} behind {defence}"
-            yield forecast(what, compile_metrics([metric]), [*cases, *both[::2]], model)
+            yield f"{campaign.name} behind {defence}", once([metric], [*cases, *both[::2]])
 
 
 def campaigns_of(

@@ -81,16 +81,14 @@ def plan(options: PlanOptions) -> None:
     from dagengine.estimate.case_warnings import example_lines, fields_before, too_long_cases
     from dagengine.estimate.estimate_report import Assumptions, as_dict, print_estimate
     from dagengine.estimate.estimator import estimate, judges_of, verdicts_of
-    from dagengine.estimate.paths import with_writers
     from dagengine.execution.local_executor import check_cases
-    from dagengine.question import display_name
     from dagengine.record.reader import rows_at
 
     results = options.results
     loaded = options.load_metrics(options.metrics)
     compiled = compile_metrics(loaded)
     model, limits, store = options.chosen_judge(), options.limits(), options.store
-    judges = with_writers(judges_of(compiled, model))
+    judges = judges_of(compiled, model)
     cases = options.cases()
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
@@ -99,18 +97,16 @@ def plan(options: PlanOptions) -> None:
     readable: Iterable[Any] = [] if cases.count() is None else cases
     lacking = fields_before(compiled, readable)
     settings: dict[str, Any] = {
-        "judges": [judge.identity for judge in judges],
+        "judges": judges,
         "items": options.items,
         "odds": verdicts_of(rows_at(results)) if results else None,
-        "asked": judges if any(asked.capabilities.decides for asked in judges) else (),
         "max_in_flight": limits.max_in_flight,
     }
     forecast = estimate(compiled, cast("Iterable[TestCase]", valid_cases(cases)), **settings)
     latency, speeds = options.pace(judges)
     answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
-    names = tuple(map(display_name, judges))
     budget = Assumptions(
-        names, options.prices(), latency, limits.max_in_flight, options.items, results is not None,
+        options.prices(), latency, limits.max_in_flight, options.items, results is not None,
         answered, speeds,
     )  # fmt: skip
     long = too_long_cases(compiled, enumerate(readable), judges)
@@ -154,7 +150,6 @@ def _in_batches(
     """A line with the price of rubrics by one call per criterion, and by one for all criteria."""
     from dagengine.compiler.execution_plan import compile_metrics
     from dagengine.data.cases import valid_cases
-    from dagengine.estimate.estimate_types import Forecast
     from dagengine.estimate.estimator import estimate
     from dagengine.graph.rewriting import Rewriting, SpecMetric
     from dagengine.metrics.rubrics import RubricNode
@@ -173,7 +168,7 @@ def _in_batches(
             return []
         readable = cast("Iterable[TestCase]", valid_cases(cases))
         forecast = estimate(compile_metrics(copies), readable, **settings)
-        money = Forecast(words, forecast, budget.names).cost(budget.prices)
+        money = forecast.cost(budget.prices)
         paid = "" if money is None else f", {money:,.2f} US dollars"
         prices.append(f"{words}: {forecast.calls.likely:,.0f} calls{paid}")
     return [

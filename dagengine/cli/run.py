@@ -335,7 +335,6 @@ def run(options: RunOptions) -> None:
 def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> None:
     """Warn of cases; raises InputError if all of them lack a field that is always read."""
     from dagengine.estimate.case_warnings import example_lines, fields_before, too_long_cases
-    from dagengine.estimate.paths import with_writers
 
     if cases.count() is None or not executor.asked_judges:  # a pipe is read only once
         return
@@ -344,7 +343,7 @@ def _warn_of_cases(executor: Executor, cases: Cases, options: RunOptions) -> Non
     def numbered_cases() -> Iterator[tuple[int, Any]]:
         return zip(itertools.count(part.first, part.count), part.part_of(cases), strict=False)
 
-    warn(*too_long_cases(executor.plan, numbered_cases(), with_writers(executor.judges)))
+    warn(*too_long_cases(executor.plan, numbered_cases(), executor.judges))
     warn(*fields_before(executor.plan, (case for _, case in numbered_cases())))
     warn(*example_lines(executor.plan, numbered_cases()))
 

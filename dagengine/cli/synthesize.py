@@ -217,12 +217,10 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 def _print_plan(options: SynthesizeOptions) -> None:
     from dagengine.cli.plan import LATENCY
     from dagengine.estimate.estimate_report import Assumptions, as_dict, print_estimate
-    from dagengine.question import judge_name
 
     synthesizer = _synthesizer(options, lambda golden: None)
     forecast = synthesizer.estimate_goldens_from_docs(**_arguments(options))
-    names = tuple(judge_name(judge.judge) for judge in forecast.judges)
-    shown = Assumptions(names, options.prices(), LATENCY, options.limits().max_in_flight)
+    shown = Assumptions(options.prices(), LATENCY, options.limits().max_in_flight)
     report(**as_dict(forecast, shown))
     print_estimate(forecast, shown)
     say(f"A rejected draft is replaced: up to {options.tries} drafts per golden.")

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from dagengine.compiler.execution_plan import Plan
@@ -59,19 +59,17 @@ def too_long_cases(
     """Hold the questions of the first 2,000 cases against the windows of those that get them.
 
     `cases` come with their numbers; what is no test case yet is passed over. `judges` are those
-    of the plan, with their writers behind them. Nothing is looked at if no window is known.
+    of the plan. Nothing is looked at if no window is known.
     """
     from dagengine.execution.interrupts import sync  # a card of verdicts loads no engine
 
+    judges = with_writers(judges)
     facts = sync(lambda: _facts_of(plan, judges))
     if all(server.window is None for server in facts):
         return []
-    names = [*map(attrgetter("identity"), judges)]
-    # Only writers of judges that decide answer in the place of others.
-    deciding = judges if any(judge.capabilities.decides for judge in judges) else ()
     # Lists of one item: no case is called too long because of an answer that is assumed.
-    lookahead = Lookahead(plan, names, 1, deciding)
-    asked = [answerer_index(unit, unit.judges[0], deciding) for unit in plan.units]
+    lookahead = Lookahead(plan, judges, 1)
+    asked = [answerer_index(unit, unit.judges[0], judges) for unit in plan.units]
     long, looked_at = defaultdict[int, list[tuple[int, int, str]]](list), 0
     for number, case in _only_cases(islice(cases, MOST_CASES)):
         looked_at += 1

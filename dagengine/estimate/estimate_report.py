@@ -14,14 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dagengine.estimate.estimate_types import (
-    Bounds,
-    Estimate,
-    JudgeEstimate,
-    NodeEstimate,
-    Speeds,
-    cost,
-)
+from dagengine.estimate.estimate_types import Bounds, Estimate, JudgeEstimate, NodeEstimate, Speeds
 from dagengine.estimate.lookahead import ASSUMED
 from dagengine.system.terminal_text import counted, plain, text_if
 
@@ -36,14 +29,12 @@ _CENTS = 0.0001  # US dollars; less than this is not counted
 class Assumptions:
     """What an estimate is compared with.
 
-    `names` are the names of the judges, in the order of the estimate's. `prices` are US dollars per
-    million tokens (in, out) by these names, before the public list. `latency` is in seconds per
-    call (None: not known, as of a server of one's own that nobody measured). `learnt` says that the
-    odds of verdicts come from an earlier run, `answered` how many questions a store answers. With
-    `speeds` the time comes from the tokens, and not from calls.
+    `prices` are US dollars per million tokens (in, out) by the names of judges, before the public
+    list. `latency` is in seconds per call (None: not known, as of a server of one's own that nobody
+    measured). `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
+    questions a store answers. With `speeds` the time comes from the tokens, and not from calls.
     """
 
-    names: tuple[str, ...]
     prices: Mapping[str, tuple[float, float]]
     latency: float | None
     max_in_flight: int
@@ -60,12 +51,9 @@ class Assumptions:
             return None
         return estimate.seconds(self.latency, self.max_in_flight)
 
-    def costs(self, estimate: Estimate) -> Iterator[tuple[str, JudgeEstimate, float | None]]:
-        """(name, judge, US dollars or None) of every judge that will be asked."""
-        for name, judge in zip(self.names, estimate.judges, strict=True):
-            if judge.calls:
-                tokens = judge.input_tokens, judge.output_tokens
-                yield name, judge, cost(name, *tokens, self.prices)
+    def costs(self, estimate: Estimate) -> Iterator[tuple[JudgeEstimate, float | None]]:
+        """Every judge that will be asked, with US dollars or None."""
+        return ((judge, judge.cost(self.prices)) for judge in estimate.judges if judge.calls)
 
 
 def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
@@ -73,8 +61,7 @@ def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
     return {
         **dataclasses.asdict(estimate),
         "judges": [
-            {**dataclasses.asdict(judge), "judge": name, "usd": money}
-            for name, judge, money in budget.costs(estimate)
+            {**dataclasses.asdict(judge), "usd": money} for judge, money in budget.costs(estimate)
         ],
         "uncounted": list(estimate.uncounted),
         "answered": budget.answered,
@@ -102,15 +89,16 @@ def print_estimate(
         write(line)
     table = _grid("judge", "likely calls", "tokens in", "from caches", "out", "US dollars")
     unpriced = False
-    for name, judge, money in budget.costs(estimate):
+    for judge, money in budget.costs(estimate):
         unpriced = unpriced or money is None
         paid = _NO_PRICE if money is None else _dollars(money)
-        counts = judge.input_tokens, judge.output_tokens
-        least = cost(name, *counts, budget.prices, judge.cached_tokens)
+        least = judge.cost(budget.prices, judge.cached_tokens)
         if money is not None and least is not None and _dollars(least) != paid:
             paid = f"{_dollars(least)} to {paid}"
         tokens = (judge.input_tokens, judge.cached_tokens, judge.output_tokens)
-        table.add_row(Text(plain(name)), _number(judge.calls), *map(_rough_number, tokens), paid)
+        table.add_row(
+            Text(plain(judge.judge)), _number(judge.calls), *map(_rough_number, tokens), paid
+        )
     out.print(table)
     seconds = budget.seconds(estimate)
     time = Text(f"time: {_UNKNOWN_TIME}\n")

@@ -109,7 +109,7 @@ class MetricEstimate:
 
 @dataclass(frozen=True, slots=True)
 class JudgeEstimate:
-    """One judge over all metrics; tokens are those of the likely calls.
+    """One judge, by its name for people, over all metrics; tokens are those of the likely calls.
 
     At most so many `cached_tokens` of the input come from caches of prompts: another question of
     the case begins with them, too. A server without such a cache reads all of them anew.
@@ -120,6 +120,19 @@ class JudgeEstimate:
     input_tokens: float
     output_tokens: float
     cached_tokens: float = 0.0
+
+    def cost(self, prices: Prices, cached: float = 0.0) -> float | None:
+        """US dollars; None if the judge has no price.
+
+        `prices` of the caller, in US dollars per million tokens, go before the public ones. So many
+        `cached` tokens of the input come from a cache.
+        """
+        price = find_price(self.judge, prices)
+        if price is None:
+            return None
+        kept = price.input if price.cached is None else price.cached
+        new, written = self.input_tokens - cached, self.output_tokens
+        return (new * price.input + cached * kept + written * price.output) / 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,38 +241,12 @@ class Estimate:
         read, written = self.tokens
         return read / (speeds.read or math.inf) + written / speeds.write
 
-
-def cost(
-    model: str, input_tokens: float, output_tokens: float, prices: Prices, cached: float = 0.0
-) -> float | None:
-    """US dollars; None if the model has no price.
-
-    `prices` of the caller, in US dollars per million tokens, go before the public ones. So many
-    `cached` tokens of the input come from a cache.
-    """
-    price = find_price(model, prices)
-    if price is None:
-        return None
-    kept = price.input if price.cached is None else price.cached
-    paid = (input_tokens - cached) * price.input + cached * kept + output_tokens * price.output
-    return paid / 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """A part of a job, what it asks in one repetition, and the names of the judges it asks."""
-
-    what: str
-    estimate: Estimate
-    judges: tuple[str, ...]
-
     def cost(self, prices: Prices) -> float | None:
         """US dollars of the likely calls; None if a judge that is asked has no price."""
         paid = 0.0
-        for name, judge in zip(self.judges, self.estimate.judges, strict=True):
-            if judge.calls:
-                money = cost(name, judge.input_tokens, judge.output_tokens, prices)
-                if money is None:  # a part of the price would pass for all of it
-                    return None
-                paid += money
+        for judge in self.judges:
+            money = judge.cost(prices) if judge.calls else 0.0
+            if money is None:  # a part of the price would pass for all of it
+                return None
+            paid += money
         return paid

@@ -23,7 +23,6 @@ from dagengine.estimate.estimate_types import (
     NO_QUESTIONS,
     Bounds,
     Estimate,
-    Forecast,
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
@@ -31,7 +30,15 @@ from dagengine.estimate.estimate_types import (
     WorstPath,
 )
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate, text_tokens
-from dagengine.estimate.paths import Odds, PackWalker, Path, Walker, answerer_index, writer_index
+from dagengine.estimate.paths import (
+    Odds,
+    PackWalker,
+    Path,
+    Walker,
+    answerer_index,
+    with_writers,
+    writer_index,
+)
 from dagengine.judges import as_judge
 from dagengine.limits import DEFAULT_LIMITS
 from dagengine.prompts.evidence import as_text
@@ -66,26 +73,25 @@ def estimate(
     plan: Plan,
     cases: Iterable[TestCase],
     *,
-    judges: Sequence[str] | None = None,
+    judges: Sequence[Judge] = (),
     items: int = 10,
     odds: Odds | None = None,
-    asked: Sequence[Judge] = (),
     max_in_flight: int = DEFAULT_LIMITS.max_in_flight,
 ) -> Estimate:
     """Estimate the questions of a plan over cases; ask nothing, and keeps a sample of the cases.
 
-    `judges` identify the judges in the order of `plan.models`. `items` is the assumed length
-    of lists that only a judge's answer brings. `odds` weigh verdicts (see `verdicts_of`);
-    without them all verdicts of a decision are equally likely. `asked` are the judges themselves,
-    with their writers behind them (`with_writers`). For those that decide, the estimate tells how
-    their questions travel, at most `max_in_flight` in one request.
+    `judges` are those of the plan, in the order of `plan.models`; without them all are taken for
+    chat models. `items` is the assumed length of lists that only a judge's answer brings. `odds`
+    weigh verdicts (see `verdicts_of`); without them all verdicts of a decision are equally likely.
+    For judges that decide, the estimate tells how their questions travel, at most `max_in_flight`
+    in one request, and counts their writers, too.
     """
-    names = judges or [str(model or "default") for model in plan.models]
-    classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items, asked))
+    judges = with_writers(judges)
+    classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, judges, items))
     sample, total = draw_sample(cases)
     factor = total / len(sample) if sample else 1.0
-    packs = PackWalker(plan, asked, odds or {}, max_in_flight) if asked else None
-    counting = _Counting(plan, classes, names, factor, packs, asked)
+    packs = PackWalker(plan, judges, odds or {}, max_in_flight) if judges else None
+    counting = _Counting(plan, classes, judges, factor, packs)
     for case in sample:
         counting.add(case)
     return counting.estimate(total)
@@ -96,15 +102,6 @@ def judges_of(plan: Plan, model: Any) -> list[Judge]:
     return [as_judge(model if own is None else own) for own in plan.models]
 
 
-def forecast(what: str, plan: Plan, cases: Iterable[TestCase], model: Any) -> Forecast:
-    """Estimate a part of a job under the judges of a plan; `model` judges where it has none."""
-    judges = judges_of(plan, model)
-    identities = [*map(attrgetter("identity"), judges)]
-    return Forecast(
-        what, estimate(plan, cases, judges=identities), tuple(map(display_name, judges))
-    )
-
-
 class _Counting:
     """Sums over the cases seen so far; each counts for `factor` cases."""
 
@@ -112,20 +109,20 @@ class _Counting:
         self,
         plan: Plan,
         classes: CaseClasses,
-        judges: Sequence[str],
+        judges: Sequence[Judge],
         factor: float,
         packs: PackWalker | None,
-        asked: Sequence[Judge],
     ) -> None:
-        self.packs, self.travel, self.asked = packs, Travel(), asked
-        self.plan, self.classes, self.judges, self.factor = plan, classes, judges, factor
+        self.packs, self.travel, self.judges = packs, Travel(), judges
+        self.names = [*map(display_name, judges)] or [str(m or "default") for m in plan.models]
+        self.plan, self.classes, self.factor = plan, classes, factor
         self.spread = Spread()
         self.depth = self.worded = 0
         self.whole = Bounds()
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
-        self.cached = _CachedPrompts(plan, asked)
+        self.cached = _CachedPrompts(plan, judges)
 
     def add(self, case: TestCase) -> None:
         case_class, estimates = self.classes.look(case)
@@ -180,7 +177,7 @@ class _Counting:
             calls=self.equal.calls(asked, self.worded, self.factor),
             depth=self.depth,
             metrics=tuple(map(self._metric_estimate, range(len(self.sums)))),
-            judges=tuple(map(self._judge_estimate, range(len(self.judges)))),
+            judges=tuple(map(self._judge_estimate, range(len(self.names)))),
             looked_at=self.spread.count,
             margin=self.spread.margin(cases),
             travel=self.travel.times(self.factor),
@@ -221,7 +218,7 @@ class _Counting:
         if bounds.most:
             tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
             judge = self.plan.judge_of(self.plan.scopes[part.scope].spec.model)
-            judge = writer_index(judge, self.asked)
+            judge = writer_index(judge, self.judges)
             yield NodeEstimate(
                 "reason", "reason", judge, bounds, 0.0, *tokens, (part.spec.name,), False
             )
@@ -249,7 +246,7 @@ class _Counting:
             share = sum(
                 part
                 for voter, part in zip(unit.judges, parts, strict=True)
-                if answerer_index(unit, voter, self.asked) == judge
+                if answerer_index(unit, voter, self.judges) == judge
             )
             if share:
                 share *= 1.0 if unit.constant else self.factor
@@ -262,12 +259,12 @@ class _Counting:
                 calls += reason.asked.likely
                 tokens_in += reason.input_tokens
                 tokens_out += reason.output_tokens
-        packing = (n for n, own in enumerate(self.asked) if own.capabilities.packs is not None)
+        packing = (n for n, own in enumerate(self.judges) if own.capabilities.packs is not None)
         # What packs spare is one sum for all judges: it is taken off the first one that packs.
         if judge == next(packing, None):
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
         cached = min(tokens_in, max(0.0, self.cached.tokens[judge]) * self.factor)
-        return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out, cached)
+        return JudgeEstimate(self.names[judge], calls, tokens_in, tokens_out, cached)
 
 
 @dataclass(slots=True)
@@ -324,13 +321,13 @@ class _CachedPrompts:
     with a beginning reads it, and all others find it. This is a bound: a server may keep less.
     """
 
-    def __init__(self, plan: Plan, asked: Sequence[Judge]) -> None:
+    def __init__(self, plan: Plan, judges: Sequence[Judge]) -> None:
         self._units = [
             unit for unit in plan.units
             if unit.shares and not unit.constant
-            and (not asked or asked[unit.judges[0]].capabilities.caches_prefixes)
+            and (not judges or judges[unit.judges[0]].capabilities.caches_prefixes)
         ]  # fmt: skip
-        self.tokens = [0.0] * max(len(plan.models), len(asked))
+        self.tokens = [0.0] * max(len(plan.models), len(judges))
 
     def add(self, case: TestCase, likely: Mapping[int, float]) -> None:
         """Count a case whose units are asked so many `likely` questions."""

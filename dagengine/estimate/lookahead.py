@@ -81,15 +81,11 @@ _FAILS = UnitEstimate(UnitForecast(fails=True))
 class Lookahead:
     """Looks ahead at cases under one plan."""
 
-    def __init__(
-        self, plan: Plan, judges: Sequence[str], items: int, asked: Sequence[Judge] = ()
-    ) -> None:
-        """`judges` identify the judges in the order of `plan.models`; `asked` are these judges.
-
-        Without the latter all of them are taken for chat models.
-        """
+    def __init__(self, plan: Plan, judges: Sequence[Judge], items: int) -> None:
+        """`judges` are those of the plan; without them all are taken for chat models."""
         self._plan = plan
-        self._asked = [asked[unit.judges[0]] if asked else None for unit in plan.units]
+        self._asked = [judges[unit.judges[0]] if judges else None for unit in plan.units]
+        self._names = [judge.identity for judge in judges] or [*map(str, plan.models)]
         self._units = list(plan.units)
         self._whole_case = [unit.node.whole_case for unit in plan.units]
         for unit, judge in zip(plan.units, self._asked, strict=True):
@@ -100,7 +96,6 @@ class Lookahead:
                     single = copy.copy(unit.node)
                     single.per_call = 1
                     self._units[unit.index] = replace(unit, node=single)
-        self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]
         self._constants: dict[int, UnitEstimate] = {}
@@ -182,7 +177,7 @@ class Lookahead:
         self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]
     ) -> UnitEstimate:
         """A unit whose first questions are known word for word."""
-        judge = self._judges[unit.judges[0]]
+        judge = self._names[unit.judges[0]]
         questions, sizes = self._measure(unit, questions)
         share = asked.likely / len(sizes)
         read, written = (share * sum(part) for part in zip(*sizes, strict=True))

@@ -412,7 +412,7 @@ def with_writers(judges: Sequence[Judge]) -> list[Judge]:
 def writer_index(judge: int, judges: Sequence[Judge]) -> int:
     """The index of the judge that writes for a judge, which is mostly itself."""
     writer = writer_of(judges[judge]) if judges else None
-    if writer is None:
+    if writer is None or writer is judges[judge]:
         return judge
     return [*map(attrgetter("identity"), judges)].index(writer.identity)
 

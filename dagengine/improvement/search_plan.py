@@ -22,7 +22,7 @@ from dagengine.data.case_lookup import read_digest
 from dagengine.data.cases import read_cases, valid_cases
 from dagengine.errors import InputError
 from dagengine.estimate.estimate_types import NO_QUESTIONS, Bounds, Estimate
-from dagengine.estimate.estimator import estimate, forecast
+from dagengine.estimate.estimator import estimate, judges_of
 from dagengine.graph.node import AskingNode
 from dagengine.improvement.candidates import VOTES, answers_of_one, asking_node, holistic
 from dagengine.improvement.experiment import Split, reader_of, split_cases
@@ -143,8 +143,8 @@ class Search:
         """
         steps = tuple(self._steps())
         tried = [self.cases[number] for number in self.split.tried]
-        whole = forecast(steps[0].what, self._compiled, tried, model)
-        likely = sum(judge.calls for judge in whole.estimate.judges)
+        whole = estimate(self._compiled, tried, judges=judges_of(self._compiled, model))
+        likely = sum(judge.calls for judge in whole.judges)
         money = whole.cost(prices or {})
         if money is not None and likely:
             money = money / likely * sum(step.calls.most or 0 for step in steps)

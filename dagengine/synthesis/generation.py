@@ -196,9 +196,9 @@ class Generation:
 
     def plan(self) -> Estimate:
         """Estimate the first round; ask nothing. Uses the generation up."""
-        plan, identities = self.engine.plan, [judge.identity for judge in self.engine.judges]
-        cases = [*map(self.case, self.filling.next())]
-        drafts, confirming = estimate(plan, cases, judges=identities), self._pair_judge()
+        plan, cases = self.engine.plan, [*map(self.case, self.filling.next())]
+        drafts = estimate(plan, cases, judges=self.engine.judges)
+        confirming = self._pair_judge()
         if confirming is None:
             return drafts
         pairs = estimate(confirming.plan, _any_pairs(len(cases), len(self.existing)))

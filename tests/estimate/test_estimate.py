@@ -20,7 +20,7 @@ from pydantic import Field
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import InputError
 from dagengine.estimate import Estimate, estimate, verdicts_of
-from dagengine.estimate.estimate_types import Bounds, cost
+from dagengine.estimate.estimate_types import Bounds, JudgeEstimate
 from dagengine.estimate.paths import MOST_PATHS, with_writers
 from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import (
@@ -392,14 +392,14 @@ def test_a_combination_that_is_an_error_still_asks() -> None:
 
 def test_money_is_tokens_by_their_price() -> None:
     prices = {"small": (2.0, 8.0)}
-    assert cost("small", 1_000_000, 500_000, prices) == 6.0
-    assert cost("other", 1, 1, prices) is None
+    assert JudgeEstimate("small", 9, 1_000_000, 500_000).cost(prices) == 6.0
+    assert JudgeEstimate("other", 1, 1, 1).cost(prices) is None
 
 
 def test_money_is_less_for_tokens_from_caches() -> None:
     prices = {"flat": (2.0, 8.0)}
-    assert cost("flat", 1_000_000, 500_000, prices, 400_000) == 6.0
-    listed = cost("gpt-4o", 1_000_000, 500_000, prices, 400_000)
+    assert JudgeEstimate("flat", 9, 1_000_000, 500_000).cost(prices, 400_000) == 6.0
+    listed = JudgeEstimate("gpt-4o", 9, 1_000_000, 500_000).cost(prices, 400_000)
     assert listed == pytest.approx(0.6 * 2.5 + 0.4 * 1.25 + 0.5 * 10)
 
 

@@ -14,7 +14,7 @@ from dagengine.estimate.estimator import MOST_CASES, Spread, draw_sample
 from dagengine.metrics import FaithfulnessMetric, GEval
 from dagengine.test_case import LLMTestCase
 
-BUDGET = Assumptions(("m",), {}, 1.0, 64, 10)
+BUDGET = Assumptions({}, 1.0, 64, 10)
 
 
 def cases(count: int, every: int = 0) -> Iterator[LLMTestCase]:

@@ -416,7 +416,7 @@ def test_an_estimate_says_that_own_code_may_ask_and_asks_nobody() -> None:
     found = estimate(compile_metrics([Waiting(), plain]), CASES)
     assert asked == []
     assert found.uncounted == ("Waiting",)
-    budget = Assumptions(("gpt-4o",), {}, 1.0, 64, 10)
+    budget = Assumptions({}, 1.0, 64, 10)
     console = Console(file=io.StringIO(), width=120)
     print_estimate(found, budget, console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]

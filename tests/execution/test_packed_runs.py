@@ -170,10 +170,7 @@ def test_a_plan_tells_the_requests_of_a_run(packs: Packs | None, places: int) ->
         judges = with_writers([model] * len(plan.models))
         # The first verdict of every decision is that of this judge.
         odds: Odds = {("tree", "headings"): {True: 1.0}, ("tree", "order"): {"Yes": 1.0}}
-        found = estimate(
-            plan, cases(4), judges=[one.identity for one in judges], items=2, odds=odds,
-            asked=judges, max_in_flight=places,
-        )  # fmt: skip
+        found = estimate(plan, cases(4), judges=judges, items=2, odds=odds, max_in_flight=places)
         done = run("asyncio", metrics, model, cases(4), places)
         decisions = sum(map(len, model.requests)) - done.totals.unneeded
         assert found.judges[0].judge == model.identity
@@ -187,10 +184,8 @@ def test_a_plan_tells_the_requests_of_a_run(packs: Packs | None, places: int) ->
         state = found.travel.state_tokens / found.travel.requests
         spared = (decisions - len(model.requests)) * state
         assert found.travel.spared_tokens == pytest.approx(spared)
-        alone = estimate(
-            plan, cases(4), judges=[one.identity for one in judges], items=2, odds=odds,
-            asked=[PackingJudge(packs=None, writer=model.writer), *judges[1:]],
-        )  # fmt: skip
+        single = [PackingJudge(packs=None, writer=model.writer), *judges[1:]]
+        alone = estimate(plan, cases(4), judges=single, items=2, odds=odds)
         saved = alone.judges[0].input_tokens - found.judges[0].input_tokens
         assert saved == pytest.approx(spared)
 

@@ -386,11 +386,11 @@ def test_calls_are_those_of_the_plan() -> None:
         for n in range(40)
     ]
     metric = RubricMetric("R", FIELD)
-    forecast = estimate(compile_metrics([metric]), cases, judges=["scripted"], items=5)
+    forecast = estimate(compile_metrics([metric]), cases, items=5)
     done = judged(metric, RubricJudge(lambda text, _: "met"), cases)
     assert done.totals.calls == 440 == forecast.asked.most
     no_gates = [case(n, [f"{n} says {k}" for k in range(10)]) for n in range(40)]
-    forecast = estimate(compile_metrics([metric]), no_gates, judges=["scripted"], items=5)
+    forecast = estimate(compile_metrics([metric]), no_gates, items=5)
     assert forecast.asked.least == forecast.asked.most == 400
 
 

@@ -218,6 +218,16 @@ def test_a_plan_says_what_is_asked_when_every_draft_passes(tmp_path: Path) -> No
     assert plan.calls.most - pairs == again.totals.calls == len(ledger) == writer.asked.total()
 
 
+def test_a_plan_names_judges_as_price_lists_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    maker = Synthesizer("gpt-4o", show=False)
+    plan = maker.estimate_goldens_from_docs(corpus(tmp_path)[:1], max_goldens_per_document=2)
+    assert [judge.judge for judge in plan.judges] == ["gpt-4o"]
+    assert (plan.cost({}) or 0) > 0
+
+
 def _evolving(writer: Writer, question: Question[Any]) -> Any:
     """What the writer says, and what it does not know of: evolutions, vectors, other words."""
     if not question.name.startswith(("Evolve", "Embedding")) and question.name != "Closed book 2":

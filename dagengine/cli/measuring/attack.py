@@ -20,7 +20,7 @@ from dagengine.system.terminal_text import counted, text_if, wrap_lines
 if TYPE_CHECKING:
     from dagengine.attacking.attack_card import AttackCard
     from dagengine.attacking.campaign import AttackPlan
-    from dagengine.estimate.estimate_types import Forecast
+    from dagengine.estimate.estimate_types import Estimate
     from dagengine.metrics.common.base import BaseMetric
     from dagengine.test_case import TestCase
 
@@ -126,12 +126,14 @@ def _parts(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _print_plan(options: AttackOptions, plan: AttackPlan, parts: Iterable[Forecast]) -> None:
+def _print_plan(
+    options: AttackOptions, plan: AttackPlan, parts: Iterable[tuple[str, Estimate]]
+) -> None:
     """Print what is asked at most, part by part, with its price."""
     total, money, priced = 0.0, 0.0, True
     own = options.prices()
-    for part in parts:
-        calls = part.estimate.calls.likely * options.repeats
+    for what, part in parts:
+        calls = part.calls.likely * options.repeats
         total += calls
         price = part.cost(own)
         paid = ""
@@ -140,7 +142,7 @@ def _print_plan(options: AttackOptions, plan: AttackPlan, parts: Iterable[Foreca
         else:
             money += price * options.repeats
             paid = f", ${price * options.repeats:.2f}"
-        say(f"  {part.what}: about {calls:,.0f} calls{paid}")
+        say(f"  {what}: about {calls:,.0f} calls{paid}")
     report(plan={"calls": total, "usd": money if priced else None})
     much = text_if(priced, f", ${money:.2f}")
     words = (

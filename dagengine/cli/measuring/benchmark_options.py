@@ -302,14 +302,11 @@ class BenchmarkJob:
         """Print the number of calls; returns the maximum, infinity if there is no bound."""
         from dagengine.estimate.estimate_report import Assumptions, print_estimate
         from dagengine.estimate.estimator import estimate, judges_of
-        from dagengine.estimate.paths import with_writers
-        from dagengine.question import display_name
 
         plan = self._plan
-        judges = with_writers(judges_of(plan, next(iter(self.judges.values()), None)))
-        once = estimate(plan, self.cases, judges=[judge.identity for judge in judges])
-        names = tuple(map(display_name, judges))
-        print_estimate(once, Assumptions(names, {}, LATENCY, max_in_flight))
+        judges = judges_of(plan, next(iter(self.judges.values()), None))
+        once = estimate(plan, self.cases, judges=judges)
+        print_estimate(once, Assumptions({}, LATENCY, max_in_flight))
         more, second, every = self._second_answers(once)
         # A node has no second answers in a case where every run asked it.
         most = min(_bound(once.asked.most) * self.runs + second, every)

@@ -44,60 +44,33 @@ _Source = Option(
 class EscalationOptions(shared.ColumnOptions):
     """The options of one fit, as they were typed."""
 
-    metrics: Annotated[
-        str | None,
-        Argument(
-            metavar="[METRICS.py[:NAME]]",
-            help="The metric, with `escalated` or without: the threshold is written as a patch.",
-        ),
-        Reads(),
-    ] = None
+    metrics: Annotated[str | None, Argument(metavar="[METRICS.py[:NAME]]"), Reads()] = None
+    """The metric, with `escalated` or without: the threshold is written as a patch."""
     small: Annotated[str, _Source, Reads()]
     large: Annotated[str, _Source, Reads()]
-    data: Annotated[
-        Path | None,
-        Option(help="Test cases in a file: each node of METRICS.py is replayed by itself."),
-        Reads(),
-    ] = None
-    store: Annotated[
-        Path | None, Option(help="A store with the answers of both judges."), Reads()
-    ] = None
+    data: Annotated[Path | None, Reads()] = None
+    """Test cases in a file: each node of METRICS.py is replayed by itself."""
+    store: Annotated[Path | None, Reads()] = None
+    """A store with the answers of both judges."""
     base_url: shared.BaseUrl = None
-    labels: Annotated[
-        str | None,
-        Option(
-            metavar="FIELD|FILE",
-            help="Human labels, as for `improve`. Default: the column `label` of the verdicts.",
-        ),
-    ] = None
+    labels: Annotated[str | None, Option(metavar="FIELD|FILE")] = None
+    """Human labels, as for `improve`. Default: the column `label` of the verdicts."""
     groups: shared.Groups = None
-    segments: Annotated[
-        list[str] | None,
-        Option(
-            metavar="FIELD",
-            help="For which values of this field or column is the large judge worse? Repeatable.",
-        ),
-    ] = None
-    metric: Annotated[str | None, Option(help="The metric, if files of verdicts have several.")] = (
-        None
-    )
-    distance: Annotated[
-        float, Option(min=0, max=100, help="Points below the best accuracy that are as good.")
-    ] = 0.5
-    prices: Annotated[
-        str | None,
-        Option(
-            metavar="SMALL,LARGE",
-            help="US dollars of one judgement. Default: what the answers of runs cost.",
-        ),
-    ] = None
+    segments: Annotated[list[str] | None, Option(metavar="FIELD")] = None
+    """For which values of this field or column is the large judge worse? Repeatable."""
+    metric: str | None = None
+    """The metric, if files of verdicts have several."""
+    distance: Annotated[float, Option(min=0, max=100)] = 0.5
+    """Points below the best accuracy that are as good."""
+    prices: Annotated[str | None, Option(metavar="SMALL,LARGE")] = None
+    """US dollars of one judgement. Default: what the answers of runs cost."""
     sealed: shared.SealedShare = 0.4
-    seed: Annotated[int, Option(help="Another number seals other cases.")] = 0
+    seed: int = 0
+    """Another number seals other cases."""
     out: Annotated[
-        Path,
-        Option(metavar="DIR", help="The folder for the record and the patch."),
-        within("improve.json", "metrics.patch", "improved.py"),
+        Path, Option(metavar="DIR"), within("improve.json", "metrics.patch", "improved.py")
     ] = Path("escalation")
+    """The folder for the record and the patch."""
 
     def replay_files(self) -> Replayed:
         """Both judges from files of verdicts, or from runs of one judgement."""

@@ -20,7 +20,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -33,11 +32,10 @@ from dagengine.execution.cases_and_rows import OnRow
 from dagengine.execution.interrupts import JudgesOf
 from dagengine.execution.local_executor import Asking, LocalExecutor, Settings
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
-from dagengine.gateway.retry_pipeline import Sink
 from dagengine.judges import open_judges
 from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.question import Judge, durable_identity
-from dagengine.results import Attempt, CaseResult, Spent, Waiting
+from dagengine.results import CaseResult, Waiting
 from dagengine.store.answer_journal import Store, as_store
 from dagengine.system.threads import LoopThread
 from dagengine.test_case import CASE_TYPES
@@ -82,7 +80,7 @@ class Evaluations:
         store = config.getoption("evals_store")
         self.summary = Summary()
         kept = None if store is None else as_store(store)
-        self._shared = SharedRun(limits, kept, self.summary.slowness)
+        self._shared = SharedRun(limits, kept)
         self._guard = FixtureGuard(lambda: self.item, self.still_waiting)
         self.files = TestFiles(config)
         self.run: SessionRun | None = None
@@ -199,13 +197,11 @@ class Evaluations:
 
     def pack(self, *, is_whole: bool) -> bytes:
         """Pack `Sent` for the controller; the rows are left in the run folder."""
-        spent: list[Spent] = []
         if self.run is not None:
             worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
             out: Any = self._config.getoption("evals_out")
-            self.run.save_part(Path(out), worker, self.summary.totals)
-            spent = self.run.spent
-        return pickle.dumps(Sent(self.summary, self.files.new(), spent, is_whole))
+            self.run.save_part(Path(out), worker, self.summary)
+        return pickle.dumps(Sent(self.summary, self.files.new(), is_whole))
 
     def close(self) -> None:
         """End the thread of the session, and sum up what it did."""
@@ -214,8 +210,8 @@ class Evaluations:
         summary.arrange(tests)
         for gateway in self._shared.gateways:
             summary.totals += gateway.totals
+            summary.spent += gateway.spent
         if self.run is not None:
-            self.run.spent += chain.from_iterable(map(attrgetter("spent"), self._shared.gateways))
             self.run.arrange(tests)
         for recorder in self.files.recorders:
             summary.replayed += recorder.replayed
@@ -323,13 +319,13 @@ class Desk:
 class SharedRun:
     """Judges cases one by one, many at a time; use an instance for one session.
 
-    `limits` and `store` hold for every case that names none of its own; `sink` gets every call.
+    `limits` and `store` hold for every case that names none of its own.
     Cases wait for one of `max_in_flight` turns, so that those that began end first; a case that
     somebody waits for goes ahead of them.
     """
 
-    def __init__(self, limits: Limits, store: Store | None, sink: Sink) -> None:
-        self._limits, self._store, self._sink = limits, store, sink
+    def __init__(self, limits: Limits, store: Store | None) -> None:
+        self._limits, self._store = limits, store
         self._desks: list[Desk] = []
         self._engines: OrderedDict[tuple[Any, ...], tuple[LocalExecutor, list[Any]]] = OrderedDict()
         self._judges, self._thread = JudgesOf(), LoopThread("dagengine evaluations")
@@ -342,8 +338,7 @@ class SharedRun:
     def desk(self, settings: Settings) -> Desk:
         """The gateway for these settings, opened when they are first seen; raises InputError."""
         asking = Asking.of(settings)
-        sink = self._sink if asking.sink is None else _Both(self._sink, asking.sink)
-        asking = replace(asking, store=asking.store or self._store, sink=sink)
+        asking = replace(asking, store=asking.store or self._store)
         if settings.get("limits") is None:
             asking = replace(asking, limits=self._limits)
         desk = next((desk for desk in self._desks if desk.asking == asking), None)
@@ -398,15 +393,3 @@ class SharedRun:
     def close(self) -> bool:
         """End the thread and what is in progress in it; False when it does not end in time."""
         return self._thread.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Both:
-    """A ledger that writes into two."""
-
-    first: Sink
-    second: Sink
-
-    def __call__(self, attempt: Attempt) -> None:
-        self.first(attempt)
-        self.second(attempt)

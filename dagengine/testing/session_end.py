@@ -31,7 +31,7 @@ from dagengine.record.writer import RunWriter
 from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_shares
 from dagengine.reliability.statistics.resampling import Interval
 from dagengine.report.page.run_page import write_run_page
-from dagengine.results import CaseResult, Spent, Totals
+from dagengine.results import CaseResult
 from dagengine.system.safe_files import noting_writes
 from dagengine.system.terminal_text import replaced_line, text_if
 from dagengine.test_case import CASE_TYPES
@@ -132,7 +132,7 @@ def end(
         ending.take(against(Path(baseline), summary))
     if out is not None and run is not None:
         with noting_writes() as written:
-            run.save(Path(out), summary.totals)
+            run.save(Path(out), summary)
         ending.lines.append(f"run folder: {Path(out)}")
         if line := replaced_line(written):
             ending.lines.append(line)
@@ -144,16 +144,15 @@ def end(
 def end_of_workers(config: pytest.Config, workers: Workers) -> Ending:
     """The same from what workers sent, in the order of the tests."""
     summary, files, tests = Summary(), TestFiles(config), list(workers.collected)
-    spent, whole = list[Spent](), not workers.died
+    whole = not workers.died
     for parts in map(pickle.loads, workers.sent):
         sent: Sent = parts
         summary.add(sent.summary)
         files.add(sent.recordings)
-        spent += sent.spent
         whole &= sent.whole
     summary.arrange(tests)
     out: str | None = config.getoption("evals_out")
-    run = None if out is None else SessionRun.gather(Path(out), tests, spent)
+    run = None if out is None else SessionRun.gather(Path(out), tests)
     return end(config, summary, files, run, is_whole=whole)
 
 
@@ -202,7 +201,6 @@ class SessionRun:
     rows: dict[str, list[CaseResult]] = field(default_factory=dict[str, list[CaseResult]])
     metrics: dict[str, MetricRecord] = field(default_factory=dict[str, MetricRecord])
     judges: dict[str, JudgeRecord] = field(default_factory=dict[str, JudgeRecord])
-    spent: list[Spent] = field(default_factory=list[Spent])
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     _known: set[int] = field(default_factory=set[int])
 
@@ -224,15 +222,15 @@ class SessionRun:
         for metric in metrics:
             self.metrics.setdefault(metric.name, _with_numbers(metric, indices))
 
-    def save(self, folder: Path, totals: Totals) -> None:
+    def save(self, folder: Path, summary: Summary) -> None:
         """Write the folder, which the session holds (`sole_writer`), and its page.
 
         Raises InputError if it cannot be written.
         """
-        self._write(folder, totals, held=True)
+        self._write(folder, summary, held=True)
         write_run_page(load_run(folder))
 
-    def _write(self, folder: Path, totals: Totals, *, held: bool) -> None:
+    def _write(self, folder: Path, summary: Summary, *, held: bool) -> None:
         manifest = Manifest(
             dagengine=importlib.metadata.version("dagengine"),
             python=platform.python_version(),
@@ -241,20 +239,21 @@ class SessionRun:
             metrics=tuple(self.metrics.values()),
             judges=tuple(self.judges.values()),
         )
-        with RunWriter(folder, manifest, lambda: (totals, self.spent), held=held) as writer:
+        spent = summary.totals, summary.spent
+        with RunWriter(folder, manifest, lambda: spent, held=held) as writer:
             indices = itertools.count()
             for test, rows in self.rows.items():
                 for number, row in enumerate(rows):
                     writer.add(replace(row, index=next(indices), case=label_of(test, number)))
 
-    def save_part(self, folder: Path, worker: str, totals: Totals) -> None:
+    def save_part(self, folder: Path, worker: str, summary: Summary) -> None:
         """Write what one worker judged, for `gather`."""
-        self._write(folder / _PARTS / worker, totals, held=False)
+        self._write(folder / _PARTS / worker, summary, held=False)
 
     @classmethod
-    def gather(cls, folder: Path, order: Sequence[str], spent: list[Spent]) -> SessionRun:
+    def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:
         """Rows of all workers, in the order of these tests; their parts are removed."""
-        whole = cls(spent=spent)
+        whole = cls()
         for part in sorted((folder / _PARTS).glob("*")):
             run = load_run(part)
             whole.started = min(whole.started, run.manifest.started)

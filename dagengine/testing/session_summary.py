@@ -7,12 +7,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, starmap
 from typing import TypeVar
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.results import OutcomeKind, Spent, Totals
 from dagengine.results.summary import Share
 from dagengine.results.usage_totals import cost_line
 from dagengine.system.terminal_text import counted, few, one_line, text_if
@@ -66,29 +65,6 @@ def label_of(test: str, number: int) -> str:
 
 
 @dataclass(slots=True)
-class Slowness:
-    """How long the calls of each node took, in seconds."""
-
-    calls: Counter[str] = field(default_factory=Counter[str])
-    seconds: defaultdict[str, float] = field(default_factory=partial(defaultdict, float))
-
-    def __call__(self, attempt: Attempt) -> None:
-        """Note one call."""
-        if attempt.origin == "live":
-            self.calls[attempt.node] += 1
-            self.seconds[attempt.node] += attempt.seconds
-
-    def line(self) -> str:
-        """The node whose calls take longest."""
-        if not self.calls:
-            return ""
-        mean, slowest = max(
-            (self.seconds[node] / calls, node) for node, calls in self.calls.items()
-        )
-        return f"slowest node: {one_line(slowest, _NAME)} ({mean:.2g} s a call)"
-
-
-@dataclass(slots=True)
 class Summary:
     """Everything that the end of a session tells; workers send theirs, which are added up.
 
@@ -97,10 +73,10 @@ class Summary:
 
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict[str, list[Outcome]])
     totals: Totals = field(default_factory=lambda: Totals(cost=0.0))
+    spent: list[Spent] = field(default_factory=list[Spent])
     replayed: int = 0
     missing: int = 0
     dropped: int = 0
-    slowness: Slowness = field(default_factory=Slowness)
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
     def note(self, test: str, verdict: Verdict) -> None:
@@ -132,12 +108,10 @@ class Summary:
         for test, outcomes in other.outcomes.items():
             self.outcomes.setdefault(test, []).extend(outcomes)
         self.totals += other.totals
+        self.spent += other.spent
         self.replayed += other.replayed
         self.missing += other.missing
         self.dropped += other.dropped
-        self.slowness.calls.update(other.slowness.calls)
-        for node, seconds in other.slowness.seconds.items():
-            self.slowness.seconds[node] += seconds
         self.notes |= other.notes
 
     def lines(self) -> list[str]:
@@ -169,7 +143,14 @@ class Summary:
             parts.append(cost_line(self.totals))
         if recorded:
             parts.append(f"{self.replayed} of {self.totals.asked + recorded} answers recorded")
-        return "; ".join(filter(None, (*parts, self.slowness.line())))
+        calls, seconds = Counter[str](), defaultdict[str, float](float)
+        for part in self.spent:
+            calls[part.node] += part.calls
+            seconds[part.node] += part.seconds
+        if any(calls.values()):
+            mean, slowest = max((seconds[node] / count, node) for node, count in (+calls).items())
+            parts.append(f"slowest node: {one_line(slowest, _NAME)} ({mean:.2g} s a call)")
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

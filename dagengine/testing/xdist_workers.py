@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from dagengine.results import Spent
     from dagengine.testing.recordings import Recording
     from dagengine.testing.session_summary import Summary
 
@@ -23,7 +22,6 @@ class Sent(NamedTuple):
 
     summary: Summary
     recordings: list[Recording]
-    spent: list[Spent]
     whole: bool
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -60,6 +61,7 @@ def test_afterwards():
     left = run(pytester)
     assert left.code == 0, left.output
     assert "11 questions, 2 judge calls, 9 shared" in left.output
+    assert re.search(r"; slowest node: \S.* \(\S+ s a call\)\n", left.output)
 
 
 def test_a_session_without_evaluations_loads_nothing_and_says_nothing(

@@ -59,6 +59,7 @@ def test_workers_leave_what_one_process_leaves(pytester: pytest.Pytester) -> Non
     assert (pytester.path / "two" / "report.html").exists()
     again = run(pytester, "-Wdefault", f"--evals-store={store}")
     assert " questions, 0 judge calls, " in again.output
+    assert "slowest node" not in again.output
 
 
 def test_a_worker_that_dies_loses_no_test_silently(pytester: pytest.Pytester) -> None:

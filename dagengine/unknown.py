@@ -59,15 +59,16 @@ def answer_absent(module: str, homes: Mapping[str, str] | None = None) -> None:
 
     `homes` has the modules of names that the module loads when they are first used.
     """
-    missing, later = absent_names(module), homes or {}
+    names, missing, later = vars(sys.modules[module]), absent_names(module), homes or {}
 
     def load(name: str) -> Any:
         if name not in later:
             return missing(name)
-        value = getattr(import_module(later[name]), name)
-        return vars(sys.modules[module]).setdefault(name, value)
+        return names.setdefault(name, getattr(import_module(later[name]), name))
 
-    vars(sys.modules[module])["__getattr__"] = load
+    names["__getattr__"] = load
+    if later:
+        names["__dir__"] = lambda: names["__all__"]
 
 
 def absent_attributes(hints: Mapping[str, str] | None = None) -> Callable[[Any, str], Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dagengine.unknown import absent_names
+from dagengine.unknown import answer_absent
 
 if TYPE_CHECKING:
     from dagengine.judges.batches.anthropic_batch import AnthropicBatchJudge as AnthropicBatchJudge
@@ -52,12 +51,4 @@ _HOME = {
 
 __all__ = list(_HOME)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        return absent_names(__name__)(name)
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+answer_absent(__name__, {name: f"{__name__}.{home}" for name, home in _HOME.items()})

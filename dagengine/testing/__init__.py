@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dagengine.unknown import absent_names
+from dagengine.unknown import answer_absent
 
 if TYPE_CHECKING:
     from dagengine.testing.assertion import assert_test as assert_test
@@ -13,20 +12,15 @@ if TYPE_CHECKING:
     from dagengine.testing.verdicts import AnswerMissingError as AnswerMissingError
     from dagengine.testing.verdicts import EvaluationFailed as EvaluationFailed
 
-# pytest imports this package for its plugin; the rest loads when it is first used.
-_HOME = {
-    "AnswerMissingError": "verdicts",
-    "EvaluationFailed": "verdicts",
-    "assert_test": "assertion",
-    "on_test_run_end": "assertion",
-}
-
 __all__ = ["AnswerMissingError", "EvaluationFailed", "assert_test", "on_test_run_end"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        return absent_names(__name__)(name)
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+# pytest imports this package for its plugin; the rest loads when it is first used.
+answer_absent(
+    __name__,
+    {
+        "AnswerMissingError": "dagengine.testing.verdicts",
+        "EvaluationFailed": "dagengine.testing.verdicts",
+        "assert_test": "dagengine.testing.assertion",
+        "on_test_run_end": "dagengine.testing.assertion",
+    },
+)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dagengine.unknown import absent_names
+from dagengine.unknown import answer_absent
 
 if TYPE_CHECKING:
     from dagengine.view.compared_runs import OpenRun as OpenRun
@@ -16,14 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenRun", "Served", "application", "open_runs", "serve"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        return absent_names(__name__)(name)
-    # Only the server needs the optional packages: a walk or a queue is imported without them.
-    home = "compared_runs" if name == "OpenRun" else "server"
-    return getattr(import_module(f"{__name__}.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# Only the server needs the optional packages: a walk or a queue is imported without them.
+_HOMES = dict.fromkeys(__all__, "dagengine.view.server") | {
+    "OpenRun": "dagengine.view.compared_runs"
+}
+answer_absent(__name__, _HOMES)

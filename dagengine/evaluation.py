@@ -133,7 +133,7 @@ def stream(
         cases = executor.cases(test_cases)
         target = _target(out, settings, texts, redact)
         data = DataRecord() if out is None else target.data(cases)  # hashes a file
-        with _open_record(target, executor, data, page) as record:
+        with open_record(target, executor, data, page) as record:
 
             def take(row: CaseResult) -> None:
                 if record is not None:
@@ -180,7 +180,7 @@ async def a_evaluate(
     data = target.data(cases)
     with (
         progress_bar(executor, data.cases, show in (True, "progress")) as advance,
-        _open_record(target, executor, data, page) as record,
+        open_record(target, executor, data, page) as record,
     ):
 
         def finish(row: CaseResult) -> None:
@@ -347,10 +347,10 @@ def _target(
 
 
 @contextmanager
-def _open_record(
+def open_record(
     target: RecordTo, executor: Executor, data: DataRecord, page: bool
 ) -> Iterator[RunWriter | None]:
-    """Open the writer of the record; None if no record is written."""
+    """Open the writer of a record (None: none is written); the `page` is written in the end."""
     if target.folder is None:
         yield None
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -15,10 +14,9 @@ from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
 from dagengine.estimate.estimate_types import Estimate
 from dagengine.estimate.estimator import estimate
-from dagengine.evaluation import write_page_or_warn
+from dagengine.evaluation import RecordTo, open_record
 from dagengine.execution.cases_and_rows import OnRow
 from dagengine.execution.local_executor import LocalExecutor
-from dagengine.record.run_json import manifest_of
 from dagengine.record.run_json_types import DataRecord
 from dagengine.record.writer import RunWriter
 from dagengine.report.page.run_facts import DRAFTS, DraftRecord
@@ -216,7 +214,12 @@ class Generation:
         run, in which every draft has its row.
         """
         texts, rows = GoldenTexts(self.existing), list[CaseResult]()
-        with progress_bar(self.engine, None, show) as finished, self._record(out) as record:
+        target = RecordTo(out, self.note)
+        with (
+            progress_bar(self.engine, None, show) as finished,
+            open_record(target, self.engine, DataRecord(), page=True) as writer,
+        ):
+            record = GoldenFolder(writer)
 
             def take(row: CaseResult) -> None:
                 rows.append(row)
@@ -238,17 +241,6 @@ class Generation:
                             self.goldens.append(golden)
                             on_golden(golden)
                     record.save(self.goldens, self.report, reviewed)
-
-    @contextmanager
-    def _record(self, out: str | Path | None) -> Iterator[GoldenFolder]:
-        """Open the folder that takes every row, if a record is written."""
-        if out is None:
-            yield GoldenFolder(None)
-            return
-        manifest, engine = manifest_of(self.engine, DataRecord(), self.note), self.engine
-        with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
-            yield GoldenFolder(writer)
-        write_page_or_warn(out)
 
     def _pair_judge(self) -> LocalExecutor | None:
         """Engine that asks the generator's judge about pairs; None if only nodes have judges."""

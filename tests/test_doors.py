@@ -21,7 +21,7 @@ from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import BaseNode
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode, TaskNode
 from dagengine.reliability import repeat
 from dagengine.test_case import LLMTestCase
 
@@ -214,6 +214,15 @@ def test_assert_test_takes_the_settings_of_a_run() -> None:
     assert_test(CASE, [metric], model=judge)
     with pytest.raises(AssertionError, match="over_budget"):
         assert_test(CASE, [metric], model=judge, limits=Limits(max_calls=0))
+
+
+def test_a_failure_names_the_node_that_gave_the_score() -> None:
+    rating = RatingNode("How good?", evaluation_params=["actual_output"], name="rate")
+    ways = {True: rating, False: 0}
+    first = BinaryJudgementNode("Any?", evaluation_params=["actual_output"], name="any", then=ways)
+    judge = ScriptedJudge(lambda question: "1" if question.name == "rate" else True)
+    with pytest.raises(AssertionError, match="m: rate\n"):
+        assert_test(CASE, [DAGMetric("m", DAG(root_node=first))], model=judge)
 
 
 def test_without_run_async_metrics_run_one_at_a_time() -> None:

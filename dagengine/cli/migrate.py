@@ -46,6 +46,7 @@ _FILLED = frozenset({"actual_output", "retrieval_context", "tools_called", "turn
 # Arguments that are refused here, by the functions and classes that take them there.
 _OF_METRICS = frozenset({"available_tools", "eval_mode", "system_one_model"})
 _OF_CALLS: Mapping[str, frozenset[str]] = {
+    "ToolUseMetric": _OF_METRICS - {"available_tools"},
     **dict.fromkeys(
         ("assert_test", "compare", "evaluate"),
         frozenset(

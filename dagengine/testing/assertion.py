@@ -15,12 +15,13 @@ from dagengine.errors import DagengineError
 from dagengine.evaluation import names_first, print_verbose
 from dagengine.execution.cases_and_rows import OnRow
 from dagengine.execution.interrupts import sync
-from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
+from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.gateway.inner_metrics import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.results import CaseResult
 from dagengine.test_case import TestCase
 from dagengine.testing.verdicts import Assertion, EvaluationFailed, Verdict
+from dagengine.unknown_arguments import check_names, names_of
 
 if TYPE_CHECKING:
     from dagengine.testing.session import Evaluations
@@ -61,9 +62,13 @@ def assert_test(
 def assert_at_once(
     test_case: TestCase, metrics: Sequence[Metric], **settings: Unpack[Settings]
 ) -> CaseResult:
-    """The row of a case, judged now, also if it fails; raises AnswerMissingError, too."""
+    """The fixture `dagengine_case`: the row of a case, judged now, also if it fails.
+
+    Raises AnswerMissingError, too.
+    """
     __tracebackhide__ = True
-    check_settings(assert_at_once, settings)
+    names = names_of(assert_at_once, Settings.__annotations__)
+    check_names("dagengine_case() has no argument", settings, names)
     session = _session()
     judge = _judge_alone if session is None else session.verdict
     verdict = judge(Assertion(test_case, as_metrics(metrics), settings))

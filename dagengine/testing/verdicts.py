@@ -175,12 +175,8 @@ def _headline(verdict: Verdict, result: MetricResult) -> str:
 
 
 def _deciding_step(result: MetricResult) -> Step | None:
-    """The step that made the score: the last decision taken, or the last that gave a score."""
-    steps = {step.node: step for step in result.steps}
-    if result.path:
-        return steps.get(result.path[-1][0])
-    scored = [step for step in result.steps if step.score is not None] or result.steps
-    return scored[-1] if scored else None
+    """The step that gave the score, a decision or a rating."""
+    return result.by_node().get(result.last[0])
 
 
 def tree_sections(verdict: Verdict) -> list[tuple[str, str]]:

@@ -277,3 +277,8 @@ def test_what_is_no_python_is_refused_with_its_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["migrate", str(path)])
     assert done.exit_code != 0
     assert "line 1: not valid Python" in str(done.exception)
+
+
+def test_an_argument_that_its_metric_takes_here_needs_no_decision() -> None:
+    source = "ToolUseMetric(available_tools=tools)\nToolCorrectnessMetric(available_tools=tools)\n"
+    assert [number for number, _ in migrate_source(source).notes] == [2]

@@ -158,6 +158,8 @@ def test_at_once():
 def test_needs_a_score(dagengine_case):
     row = dagengine_case(bad, [quality])
     assert row.metrics[0].score == 0.3
+    with pytest.raises(TypeError, match=r"dagengine_case\\(\\) has no argument 'modle'"):
+        dagengine_case(bad, [quality], modle="other")
 """
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import chain
 from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from dagengine.question import judge_name
+from dagengine.question import Usage, judge_name
 from dagengine.results.metric_results import FORMAT, unknown_metric
 from dagengine.results.pass_rules import Combine
+from dagengine.results.usage_totals import Totals
 from dagengine.system.terminal_text import one_line
 
 Exit = Literal["ok", "failed", "no_score", "interrupted", "error"]
@@ -214,6 +216,12 @@ class TotalsRecord(_Value):
     requests: int | None = None
     speculated: int | None = None
     unneeded: int | None = None
+
+    def totals(self) -> Totals:
+        """The sums as of a run that ended now; what an older version did not count is 0."""
+        usage = Usage(self.input_tokens, self.output_tokens, self.cached_tokens)
+        counts = self.model_dump(exclude_none=True, exclude={*asdict(usage)})
+        return Totals(usage=usage, **{"requests": self.calls, **counts})
 
 
 class CountsRecord(_Value):

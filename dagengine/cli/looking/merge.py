@@ -40,14 +40,7 @@ def merge(
     if out.resolve() in {shard.folder.resolve() for shard in shards}:
         raise InputError(f"{out} is the folder of a shard; choose another folder for --out")
     manifest = merge_shards(shards, out)
-    totals = Totals()
-    if (sums := manifest.totals) is not None:  # None within it: an older version had no such count
-        totals = Totals(
-            asked=sums.asked, shared=sums.shared, cached=sums.cached, damaged=sums.damaged,
-            calls=sums.calls, retried=sums.retried, failed=sums.failed, cost=sums.cost,
-            requests=sums.calls if sums.requests is None else sums.requests,
-            speculated=sums.speculated or 0, unneeded=sums.unneeded or 0,
-        )  # fmt: skip
+    totals = Totals() if manifest.totals is None else manifest.totals.totals()
     tally = Tally(read_rows(out / "results.jsonl"))
     report(out=out, summary=tally.summing.result(), totals=totals)
     print_table(tally, totals, standings=standing_lines(manifest.judges))

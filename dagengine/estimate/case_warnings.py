@@ -63,8 +63,14 @@ def too_long_cases(
     """
     from dagengine.execution.interrupts import sync  # a card of verdicts loads no engine
 
+    needed = {judge.identity for judge in with_writers([judges[index] for index in plan.asked])}
     judges = with_writers(judges)
-    facts = sync(lambda: _facts_of(plan, judges))
+
+    async def ask_servers() -> list[ServerFacts]:
+        # Not those of judges that answer nothing here
+        return [await facts_of(judge) if judge.identity in needed else NO_FACTS for judge in judges]
+
+    facts = sync(ask_servers)
     if all(server.window is None for server in facts):
         return []
     # Lists of one item: no case is called too long because of an answer that is assumed.
@@ -84,12 +90,6 @@ def too_long_cases(
         tokens, number, node = max(questions, key=itemgetter(0))
         findings.append(TooLong(name, facts[key], count, looked_at, number, node, tokens))
     return findings
-
-
-async def _facts_of(plan: Plan, judges: Sequence[Judge]) -> list[ServerFacts]:
-    """The facts of judges; servers of those that answer nothing here are not asked for them."""
-    asked = {judge.identity for judge in with_writers([judges[index] for index in plan.asked])}
-    return [await facts_of(judge) if judge.identity in asked else NO_FACTS for judge in judges]
 
 
 def _only_cases(cases: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, TestCase]]:

@@ -76,7 +76,16 @@ def door(
     @wraps(make)
     async def call(self: S, /, *given: P.args, **settings: P.kwargs) -> Goldens:
         _check_arguments(make.__name__.removeprefix("a_"), settings, names_of(make))
-        return await self._run(make(self, *given, **settings))
+        made = self._made = make(self, *given, **settings)
+
+        def keep(golden: AnyGolden) -> None:
+            self.synthetic_goldens.append(golden)
+            self.on_golden(golden)
+
+        await made.run(keep, show=self.show, out=self.out)
+        if not made.goldens:  # an empty list by itself would say nothing
+            warnings.warn("; ".join(["no golden was made", *made.report.lines()]), stacklevel=2)
+        return Goldens(made.goldens, made.report)
 
     own: Any = call
     own.__signature__ = inspect.signature(make).replace(return_annotation="Goldens")
@@ -494,15 +503,3 @@ class Synthesizer(Answering):
         engine = LocalExecutor([metric], self._settings, at_once=self.async_mode)
         note = {"seed": self.seed}
         return Generation(engine, filling, note, sources.report, alike=self.alike)
-
-    async def _run(self, made: Generation) -> Goldens:
-        self._made = made
-
-        def keep(golden: AnyGolden) -> None:
-            self.synthetic_goldens.append(golden)
-            self.on_golden(golden)
-
-        await made.run(keep, show=self.show, out=self.out)
-        if not made.goldens:  # an empty list by itself would say nothing
-            warnings.warn("; ".join(["no golden was made", *made.report.lines()]), stacklevel=2)
-        return Goldens(made.goldens, made.report)

@@ -58,7 +58,7 @@ from dagengine.errors import InputError
 from dagengine.estimate.estimate_types import Estimate
 from dagengine.estimate.estimator import estimate, judges_of
 from dagengine.execution.cases_and_rows import Source
-from dagengine.execution.interrupts import sync
+from dagengine.execution.interrupts import blocking
 from dagengine.execution.local_executor import check_settings
 from dagengine.graph.graph import as_metrics
 from dagengine.metrics.common.base import BaseMetric
@@ -208,6 +208,9 @@ async def a_attack(
     return await run_plan(plan, metrics, cases, asking)
 
 
+attack = blocking(a_attack)
+
+
 async def run_plan(
     plan: AttackPlan, metrics: Sequence[BaseMetric], cases: Sequence[TestCase],
     asking: AttackExperiment,
@@ -238,12 +241,6 @@ async def run_plan(
         notes=tuple(_from_all(campaigns, Campaign.notes)),
         families=tuple(family.name for family in plan.families),
     )
-
-
-def attack(test_cases: Source, metrics: Sequence[BaseMetric], **settings: Any) -> AttackCard:
-    """`a_attack` for callers without an event loop (it works inside one, too)."""
-    check_settings(a_attack, settings)
-    return sync(lambda: a_attack(test_cases, metrics, **settings))
 
 
 def _from_all(

@@ -11,8 +11,9 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import wraps
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import anyio
 import sniffio
@@ -25,6 +26,7 @@ from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge
 from dagengine.system.threads import LoopThread
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 # Seconds for which further interrupts are taken for the first one.
@@ -229,6 +231,21 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
         return _Interruptible(main).run() if takes_signals else anyio.run(main)
     with start_blocking_portal() as portal:
         return _result(portal, main)
+
+
+def blocking(door: Callable[P, Awaitable[R]]) -> Callable[P, R]:
+    """Make an async function one for callers without an event loop (it works inside one, too).
+
+    It has the same arguments, and the same name without `a_`.
+    """
+
+    @wraps(door)
+    def call(*arguments: P.args, **settings: P.kwargs) -> R:
+        return sync(lambda: door(*arguments, **settings))
+
+    call.__name__ = door.__name__.removeprefix("a_")
+    call.__qualname__ = f"{door.__qualname__.removesuffix(door.__name__)}{call.__name__}"
+    return call
 
 
 def _result(portal: BlockingPortal, main: Callable[[], Awaitable[R]]) -> R:

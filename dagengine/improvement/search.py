@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
 
-from dagengine.execution.interrupts import sync
+from dagengine.execution.interrupts import blocking
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
@@ -446,11 +446,4 @@ async def a_improve(
         return await run_search(search, run_settings, rewriter=rewriter, on_candidate=on_candidate)
 
 
-def improve(
-    test_cases: Any,
-    metric: BaseMetric,
-    labels: str | Path | Mapping[int, Any],
-    **settings: Unpack[Terms],
-) -> Improvement:
-    """`a_improve` for callers without an event loop (it works inside one, too)."""
-    return sync(lambda: a_improve(test_cases, metric, labels, **settings))
+improve = blocking(a_improve)

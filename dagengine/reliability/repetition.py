@@ -21,7 +21,7 @@ from dagengine.compiler.execution_plan import NONE, Plan, compile_metrics
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
 from dagengine.execution.cases_and_rows import JudgedCase, RunObserver
-from dagengine.execution.interrupts import sync
+from dagengine.execution.interrupts import blocking
 from dagengine.execution.local_executor import LocalExecutor, Settings, check_settings
 from dagengine.graph.examples_and_quotes import Quotes
 from dagengine.graph.graph import Metric
@@ -188,12 +188,7 @@ async def a_repeat(
     return Observations(tuple(record.rows), engine.totals)
 
 
-def repeat(
-    test_cases: Iterable[TestCase], metrics: Sequence[Metric], **settings: Any
-) -> Observations:
-    """`a_repeat` for callers without an event loop (it works inside one, too)."""
-    check_settings(a_repeat, settings)
-    return sync(lambda: a_repeat(test_cases, metrics, **settings))
+repeat = blocking(a_repeat)
 
 
 @dataclass(kw_only=True)

@@ -15,7 +15,7 @@ from dagengine.data.dataset_files import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
 from dagengine.estimate.estimate_types import Estimate
-from dagengine.execution.interrupts import sync
+from dagengine.execution.interrupts import blocking
 from dagengine.execution.local_executor import LocalExecutor, Settings
 from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
@@ -89,17 +89,6 @@ def door(
 
     own: Any = call
     own.__signature__ = inspect.signature(make).replace(return_annotation="Goldens")
-    return call
-
-
-def sync_door(method: Callable[Concatenate[S, P], Awaitable[R]]) -> Callable[Concatenate[S, P], R]:
-    """A `door` for callers without an event loop (it works inside one, too)."""
-
-    @wraps(method)
-    def call(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
-        return sync(lambda: method(self, *given, **settings))
-
-    call.__name__ = method.__name__.removeprefix("a_")
     return call
 
 
@@ -383,17 +372,17 @@ class Synthesizer(Answering):
         return self._about_topics(metric, topics, quotas, _NO_EVOLUTION, drafts)
 
     estimate_goldens_from_docs = estimate_door(a_generate_goldens_from_docs)
-    generate_goldens_from_docs = sync_door(a_generate_goldens_from_docs)
-    generate_goldens_from_contexts = sync_door(a_generate_goldens_from_contexts)
-    generate_goldens_from_scratch = sync_door(a_generate_goldens_from_scratch)
-    generate_goldens_from_goldens = sync_door(a_generate_goldens_from_goldens)
-    generate_conversational_goldens_from_docs = sync_door(
+    generate_goldens_from_docs = blocking(a_generate_goldens_from_docs)
+    generate_goldens_from_contexts = blocking(a_generate_goldens_from_contexts)
+    generate_goldens_from_scratch = blocking(a_generate_goldens_from_scratch)
+    generate_goldens_from_goldens = blocking(a_generate_goldens_from_goldens)
+    generate_conversational_goldens_from_docs = blocking(
         a_generate_conversational_goldens_from_docs
     )
-    generate_conversational_goldens_from_contexts = sync_door(
+    generate_conversational_goldens_from_contexts = blocking(
         a_generate_conversational_goldens_from_contexts
     )
-    generate_conversational_goldens_from_scratch = sync_door(
+    generate_conversational_goldens_from_scratch = blocking(
         a_generate_conversational_goldens_from_scratch
     )
 

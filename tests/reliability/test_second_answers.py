@@ -110,7 +110,8 @@ def test_what_a_second_answer_leads_to_is_asked_twice() -> None:
 
 
 def test_second_answers_can_be_left_out_and_one_run_has_none() -> None:
-    for chosen in ({"times": 3, "second_answers": False}, {"times": 1}):
+    ways: list[dict[str, Any]] = [{"times": 3, "second_answers": False}, {"times": 1}]
+    for chosen in ways:
         asked, judge = asked_by(lambda node, n: "words" if node == "text" else n == 0)
         assert not alone(repeat(CASES, [chain()], model=judge, **chosen))
         assert max(n for _, n in asked) < 3

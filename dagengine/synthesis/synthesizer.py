@@ -84,7 +84,7 @@ def door(
 
         await made.run(keep, show=self.show, out=self.out)
         if not made.goldens:  # an empty list by itself would say nothing
-            warnings.warn("; ".join(["no golden was made", *made.report.lines()]), stacklevel=2)
+            warnings.warn("; ".join(["no golden was made", *made.report.lines()]), stacklevel=1)
         return Goldens(made.goldens, made.report)
 
     own: Any = call

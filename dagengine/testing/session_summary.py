@@ -147,8 +147,9 @@ class Summary:
         for part in self.spent:
             calls[part.node] += part.calls
             seconds[part.node] += part.seconds
-        if any(calls.values()):
-            mean, slowest = max((seconds[node] / count, node) for node, count in (+calls).items())
+        means = [(seconds[node] / count, node) for node, count in calls.items() if count]
+        if means:
+            mean, slowest = max(means)
             parts.append(f"slowest node: {one_line(slowest, _NAME)} ({mean:.2g} s a call)")
         return "; ".join(parts)
 

@@ -25,7 +25,7 @@ from dagengine.improvement.experiment import dependent_groups, reader_of
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.record.reader import load_run
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
-from dagengine.reliability.human_labels import Vote, labels_for, left_out, sources_of
+from dagengine.reliability.human_labels import HumanLabels, Vote, labels_for
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.observed_runs import Run, clusters, runs_of
 from dagengine.reliability.repetition import a_repeat
@@ -319,8 +319,9 @@ def replay_judges(
     handing = {u.name for u in replay.plan.units if isinstance(u.node.panel, Escalation)}
     handing = handing or {speaker.node for speaker in replay.speakers}
     runs = runs_of(rows, replay)
-    (people,) = sources_of(source, cases, [replay])
-    labels = labels_for(people, replay, cases, replay.spec.threshold)
+    human = HumanLabels(cases, source)
+    (people,) = human.for_metrics([replay])
+    labels = labels_for(people, replay, cases)
     reader = reader_of(metric, labels, "an escalation is fitted to")
     judged: dict[int, TwoJudges] = {}
     for number in sorted(labels.by_case.keys() & runs.cases.keys()):
@@ -328,7 +329,7 @@ def replay_judges(
         case = _both(replay, handing, runs.cases[number], cases[number], right)
         if case is not None:
             judged[number] = case
-    notes = [*left_out(source, cases, [replay])]
+    notes = [*human.left_out([replay])]
     if lacking := len(labels.by_case) - len(judged):
         every = counted(len(labels.by_case), "labelled case")
         notes.append(f"{lacking} of {every} left out: not judged by both judges")

@@ -29,15 +29,7 @@ from dagengine.improvement.experiment import Split, reader_of, split_cases
 from dagengine.improvement.improvement_report import Rung
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.human_labels import (
-    Given,
-    Labels,
-    NodeAnswers,
-    labels_for,
-    left_out,
-    sources_of,
-    walked_answers,
-)
+from dagengine.reliability.human_labels import Given, HumanLabels, Labels, NodeAnswers, labels_for
 from dagengine.reliability.observed_runs import clusters
 from dagengine.reliability.statistics.paired_comparisons import visible_difference
 from dagengine.system.terminal_text import counted, text_if
@@ -113,15 +105,15 @@ class Search:
         if node is not None and node not in nodes:
             names = ", ".join(map(repr, nodes)) or "none"
             raise InputError(f"no node {node!r} has a criterion to change; there is {names}")
-        replay = Counterfactual(metric)
-        (people,) = sources_of(labels, cases, [replay])
-        meant = labels_for(people, replay, cases, replay.spec.threshold)
-        answers = walked_answers(labels, cases, replay) or answers_of_one(metric, meant.by_case)
+        replay, human = Counterfactual(metric), HumanLabels(cases, labels)
+        (people,) = human.for_metrics([replay])
+        meant = labels_for(people, replay, cases)
+        answers = human.walked(replay) or answers_of_one(metric, meant.by_case)
         reads = replay.plan.fields
         together = clusters(cases, (), groups, [reads])
         split = split_cases(cases, meant.by_case, together, sealed, reads)
         texts = {read_digest(cases[case], reads) for case in meant.by_case}
-        notes = [*left_out(labels, cases, [replay])]
+        notes = [*human.left_out([replay])]
         if copies := len(meant.by_case) - len(texts):
             notes.append(
                 f"{copies} of {counted(len(meant.by_case), 'labelled case')} are copies of others "

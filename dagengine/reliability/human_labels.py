@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain, filterfalse
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +16,7 @@ from dagengine.compiler.metric_hashes import definitions, digest
 from dagengine.data.case_lookup import Places, is_gap, named_cells
 from dagengine.data.readers import Record, suffix_of, table_of
 from dagengine.errors import InputError
-from dagengine.record.label_file import LabelFile, is_label_file
+from dagengine.record.label_file import Label, LabelFile, is_label_file
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.statistics.sums import mean_score, present
@@ -78,65 +79,147 @@ class Labels:
         return (True, False) if self.kind == "pass" else ()
 
 
-def labels_of(cases: Sequence[TestCase], source: Source) -> Given:
-    """The labels of a source.
+class HumanLabels:
+    """What a source says of cases, read once: labels of cases and of criteria, or walks of people.
 
     A list is one label per person. A file (CSV, TSV, JSON, JSON lines, Parquet) has the columns
     `case` or `name` (the name of a case, or its place counted from 0) and `label`. Several rows
-    for a case are labels of several people; beside a column `run`, `one_each` holds. Raises
-    InputError if no case has a label, and for rows of an unknown case.
+    for a case are labels of several people; beside a column `run`, `one_each` holds. Rows with a
+    `criterion` are about this one alone. People walked the tree in a file that `dagengine view`
+    wrote. Without a source nobody said anything. `of_cases` says whether there should be labels of
+    whole cases: not without a source, and not if all are of criteria.
     """
-    if isinstance(source, Mapping):
-        cells: Mapping[int, Any] = source
-    elif suffix_of(Path(source)) in _SUFFIXES:
-        cells = _labels_in(source, table_of(Path(source)).read(), Places(cases))
-    else:
-        cells = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
-    votes = {number: tuple(_votes(value)) for number, value in cells.items()}
-    labelled = dict(filter(itemgetter(1), votes.items()))
-    if not labelled:
-        first = case_label(cases[0], 0) if cases else "none"
-        raise InputError(f"no case has a label at `{source}` (the first case is {first})")
-    return labelled
+
+    def __init__(self, cases: Sequence[TestCase], source: Source | None) -> None:
+        """Raises InputError for a file of something else, and for rows of an unknown case."""
+        self._cases, self._source = cases, source
+        self._walks: list[Label] | None = None
+        self.criteria: CriterionLabels = {}
+        self._cells: Mapping[int, Any] = {}
+        if isinstance(source, Mapping):
+            self._cells = source
+        elif source is not None and is_label_file(Path(source)):
+            self._walks = LabelFile(source).labels()
+        elif source is not None and suffix_of(Path(source)) in _SUFFIXES:
+            records = table_of(Path(source)).read()
+            self._cells, self.criteria = _labels_in(source, records, Places(cases))
+        elif source is not None:
+            self._cells = {n: read_field(case, str(source)) for n, case in enumerate(cases)}
+        self.of_cases = source is not None and (bool(self._cells) or not self.criteria)
+
+    @cached_property
+    def by_case(self) -> Given:
+        """The labels of whole cases; raises InputError if no case has one."""
+        votes = {number: tuple(_votes(value)) for number, value in self._cells.items()}
+        labelled = dict(filter(itemgetter(1), votes.items()))
+        if not labelled:
+            first = case_label(self._cases[0], 0) if self._cases else "none"
+            raise InputError(f"no case has a label at `{self._source}` (the first case is {first})")
+        return labelled
+
+    def for_metrics(self, replays: Sequence[Counterfactual]) -> list[Given]:
+        """The labels for each metric: those of walks are about one metric, all others about each.
+
+        What says that there is no label (`N/A`) is none, unless it is a verdict of the metric.
+        Walks have one label per person, of the cases that they are about by their content (also
+        copies). Those of another definition of a metric are left out (`left_out`). Raises
+        InputError if no case has a label, and if walks have none and no answer to a node.
+        """
+        if self._walks is None:
+            sources: list[Given] = []
+            for replay in replays:
+                gaps = self._gaps(replay).__contains__
+                votes = {n: tuple(filterfalse(gaps, own)) for n, own in self.by_case.items()}
+                sources.append(dict(filter(itemgetter(1), votes.items())))
+            return sources
+        people = [self._answers_of_people(replay) for replay in replays]
+        if not any(answers for own in people for answers in own.values()):
+            names = ", ".join(repr(replay.spec.name) for replay in replays)
+            stale = "".join(f"; {line}" for line in self.left_out(replays))
+            raise InputError(
+                f"{self._source} has no finished walk on a case of this data set that fits the "
+                f"current definition of {names}{stale}"
+            )
+        return [own.get("", {}) for own in people]
+
+    def walked(self, replay: Counterfactual) -> NodeAnswers:
+        """People's answers to the nodes of a metric: one answer per person and case.
+
+        Only walks tell; for all other sources it is empty.
+        Answers to another definition of a node, and "cannot tell", are left out. A node in several
+        places of the metric is one node, and a person's last answer to it counts.
+        """
+        return dict(filter(itemgetter(0), self._answers_of_people(replay).items()))
+
+    def left_out(self, replays: Sequence[Counterfactual]) -> Iterator[str]:
+        """Lines for labels that do not count: `N/A`, and those of other definitions of metrics."""
+        for replay in replays if self._walks else ():
+            now, name = metric_hash(replay), replay.spec.name
+            ends = (label for label in self._walks or () if label.outcome is not None)
+            own = [label.definition for label in ends if label.metric == name]
+            if stale := len(own) - own.count(now):
+                yield (
+                    f"{stale} of {counted(len(own), 'label')} left out: given to another "
+                    f"definition of {name!r}"
+                )
+        if self._walks is not None or not self.of_cases:
+            return
+        # A metric may have a verdict of such a name.
+        for gaps in dict.fromkeys(tuple(self._gaps(replay).items()) for replay in replays):
+            if words := ", ".join(f"{label!r} ({count})" for label, count in gaps):
+                total = counted(sum(dict(gaps).values()), "label")
+                yield f"{total} left out, as they say that there is none: {words}"
+
+    def _gaps(self, replay: Counterfactual) -> Counter[Vote]:
+        """Labels that say that there is none and are no verdicts, by how often they are there."""
+        verdicts, every = _verdicts(replay, self._cases), chain.from_iterable(self.by_case.values())
+        empty = (label for label in every if plain_word(label) in _NO_LABEL)
+        return Counter(label for label in empty if verdict_named(label, verdicts) is None)
+
+    def _answers_of_people(self, replay: Counterfactual) -> NodeAnswers:
+        """People's answers to nodes as they are defined now; "" stands for how cases ended."""
+        if not self._walks:
+            return {}
+        hashes = definitions(replay.plan, replay.plan.metrics[0])
+        now = {**hashes, "": digest(hashes)}
+        numbers = defaultdict[str, list[int]](list)  # copies of a case share its labels
+        for number, case in enumerate(self._cases):
+            numbers[case.content_hash()].append(number)
+        people = defaultdict[str, defaultdict[int, dict[str, Vote]]](lambda: defaultdict(dict))
+        for label in self._walks:
+            vote = label.answer if label.node else label.outcome
+            fits = label.metric == replay.spec.name and label.definition == now.get(label.node)
+            if vote is not None and fits:
+                own = people[label.node and replay.name_of(label.node)]
+                for number in numbers.get(label.case, ()):
+                    own[number][label.who] = vote
+        return {
+            node: {number: tuple(votes.values()) for number, votes in by_case.items()}
+            for node, by_case in people.items()
+        }
 
 
 def _labels_in(
     source: str | Path, records: Iterable[Record], places: Places
-) -> Mapping[int, list[Any]]:
-    """The labels in the rows of a file, by the number of the case, without those of criteria."""
-    labels = defaultdict[int, list[Any]](list)
+) -> tuple[Mapping[int, list[Any]], CriterionLabels]:
+    """The labels in the rows of a file, by the number of the case: of cases, and of criteria."""
+    labels, criteria = defaultdict[int, list[Any]](list), CriterionLabels()
     columns, read, metrics = dict[str, None](), set[str](), set[str]()
     for record in records:
         number, row = _row_of(record, places)
         columns |= dict.fromkeys(record.value)
-        if row.get("criterion") is None:  # several rows for a case are labels of several people
-            labels[number].append(row.get("label"))
-            read.update(row)
-            metrics.add(str(row.get("metric")))
-    if columns and "label" not in read:
+        if (criterion := row.get("criterion")) is not None:
+            votes = [v for v in _votes(row.get("label")) if plain_word(v) not in _NO_LABEL]
+            criteria.setdefault(number, {}).setdefault(str(criterion), []).extend(votes)
+            continue
+        labels[number].append(row.get("label"))  # several rows are labels of several people
+        read.update(row)
+        metrics.add(str(row.get("metric")))
+    if labels and "label" not in read:
         raise InputError(f"{source} has no column `label`; it has {', '.join(columns)}")
     if len(metrics) > 1:
         raise InputError(f"{source} has labels of several metrics (column `metric`): keep one")
-    return one_each(labels) if "run" in read else labels
-
-
-def criterion_labels(cases: Sequence[TestCase], source: Source) -> tuple[CriterionLabels, bool]:
-    """The labels in a file with a column `criterion`, by case and criterion (its name or text).
-
-    Also whether the source has any other labels.
-    """
-    if isinstance(source, Mapping) or suffix_of(Path(source)) not in _SUFFIXES or walk_file(source):
-        return {}, True
-    places, whole = Places(cases), False
-    labels: CriterionLabels = {}
-    for record in table_of(Path(source)).read():
-        case, row = _row_of(record, places)
-        if (criterion := row.get("criterion")) is None:
-            whole = True
-            continue
-        votes = [v for v in _votes(row.get("label")) if plain_word(v) not in _NO_LABEL]
-        labels.setdefault(case, {}).setdefault(str(criterion), []).extend(votes)
-    return labels, whole or not labels
+    return (one_each(labels) if "run" in read else labels), criteria
 
 
 def labels_among(
@@ -145,9 +228,9 @@ def labels_among(
     """The labels in a file that are about these cases, and a line about those that are not.
 
     One file may have the labels of several tables of verdicts. All other sources stay as they are.
-    Raises InputError for what `labels_of` refuses, and if no row is about one of the cases.
+    Raises InputError for what `HumanLabels` refuses.
     """
-    if suffix_of(Path(source)) not in _SUFFIXES or walk_file(source):
+    if suffix_of(Path(source)) not in _SUFFIXES or is_label_file(Path(source)):
         return str(source), ""
     places, read = Places(cases), list(table_of(Path(source)).read())
     kept: list[Record] = []
@@ -159,7 +242,7 @@ def labels_among(
     if not kept or len(kept) == len(read):
         return str(source), ""
     line = f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here"
-    return _labels_in(source, kept, places), line
+    return _labels_in(source, kept, places)[0], line
 
 
 def _votes(value: object) -> Iterator[Vote]:
@@ -199,12 +282,11 @@ def _row_of(record: Record, places: Places) -> tuple[int, Mapping[str, Any]]:
     raise InputError(f"{record.place}: {_NEEDED}{there}")
 
 
-def labels_for(
-    given: Given, replay: Counterfactual, cases: Sequence[TestCase], threshold: float | None
-) -> Labels:
+def labels_for(given: Given, replay: Counterfactual, cases: Sequence[TestCase]) -> Labels:
     """Meaning of labels for a metric; raises InputError if none is a possible outcome."""
     counts = Counter(label for labels in given.values() for label in dict.fromkeys(labels))
-    kind, means = _understood(list(counts), _verdicts(replay, cases), threshold)
+    passes = replay.spec.strict or replay.spec.threshold is not None
+    kind, means = _understood(list(counts), _verdicts(replay, cases), passes)
     if not {*means.values()} - {None}:
         raise InputError(_refusal(counts, replay, cases))
     people: dict[int, tuple[Vote, ...]] = {}
@@ -237,7 +319,7 @@ def on_scale(labels: Labels, scale: tuple[float, float]) -> Labels:
 
 
 def _understood(
-    labels: Sequence[Vote], verdicts: Sequence[str], threshold: float | None
+    labels: Sequence[Vote], verdicts: Sequence[str], passes: bool
 ) -> tuple[Kind, dict[Vote, Vote | None]]:
     """The kind that fits most labels: verdicts by name, then yes or no, then numbers."""
     numbers = {label: _number(label) for label in labels}
@@ -245,7 +327,7 @@ def _understood(
     answers: dict[Vote, Vote | None] = {label: YES_OR_NO.get(plain_word(label)) for label in labels}
     # Two numbers and nothing else are no and yes, if they are what scales usually end with and
     # the metric passes or fails at all.
-    if threshold is not None and len(values) == 2 == len({*numbers.values()}):
+    if passes and len(values) == 2 == len({*numbers.values()}):
         least, most = min(values), max(values)
         if least in _LOWEST and most in _HIGHEST:
             answers = {label: number == most for label, number in numbers.items()}
@@ -316,111 +398,6 @@ def _refusal(counts: Mapping[Vote, int], replay: Counterfactual, cases: Sequence
         f"{shown}, but it ends with {' or '.join(outcomes)}; write yes or no, "
         "pass or fail, 1 or 0, numbers, or the names of verdicts"
     )
-
-
-# Labels for metrics, also those of people who walked the tree.
-
-
-def walk_file(source: Source) -> Path | None:
-    """The file of a source of labels that `dagengine view` wrote; None for all other sources."""
-    if isinstance(source, Mapping) or not is_label_file(Path(source)):
-        return None
-    return Path(source)
-
-
-def sources_of(
-    source: Source, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
-) -> list[Given]:
-    """The labels for each metric: those of walks are about one metric, all others about each.
-
-    What says that there is no label (`N/A`) is none, unless it is a verdict of the metric. Walks
-    have one label per person, of the cases that they are about by their content (also copies).
-    Those of another definition of a metric are left out (`left_out`). Raises InputError if walks
-    then have no label and no answer to a node.
-    """
-    if (path := walk_file(source)) is None:
-        every, sources = labels_of(cases, source), list[Given]()
-        for replay in replays:
-            gaps = _gaps(every, replay, cases)
-            votes = {n: tuple(filterfalse(gaps.__contains__, own)) for n, own in every.items()}
-            sources.append(dict(filter(itemgetter(1), votes.items())))
-        return sources
-    people = [_answers_of_people(path, cases, replay) for replay in replays]
-    if not any(answers for own in people for answers in own.values()):
-        names = ", ".join(repr(replay.spec.name) for replay in replays)
-        stale = "".join(f"; {line}" for line in left_out(path, cases, replays))
-        raise InputError(
-            f"{path} has no finished walk on a case of this data set that fits the current "
-            f"definition of {names}{stale}"
-        )
-    return [own.get("", {}) for own in people]
-
-
-def _gaps(given: Given, replay: Counterfactual, cases: Sequence[TestCase]) -> Counter[Vote]:
-    """Labels that say that there is none and are no verdicts, by how often they are there."""
-    verdicts = _verdicts(replay, cases)
-    empty = (label for own in given.values() for label in own if plain_word(label) in _NO_LABEL)
-    return Counter(label for label in empty if verdict_named(label, verdicts) is None)
-
-
-def walked_answers(
-    source: Source, cases: Sequence[TestCase], replay: Counterfactual
-) -> NodeAnswers:
-    """People's answers to the nodes of a metric: one answer per person and case.
-
-    Only walks tell; for all other sources it is empty.
-    Answers to another definition of a node, and "cannot tell", are left out. A node in several
-    places of the metric is one node, and a person's last answer to it counts.
-    """
-    path = walk_file(source)
-    people = {} if path is None else _answers_of_people(path, cases, replay)
-    return dict(filter(itemgetter(0), people.items()))
-
-
-def _answers_of_people(
-    path: Path, cases: Sequence[TestCase], replay: Counterfactual
-) -> NodeAnswers:
-    """People's answers to nodes as they are defined now; "" stands for how cases ended."""
-    hashes = definitions(replay.plan, replay.plan.metrics[0])
-    now = {**hashes, "": digest(hashes)}
-    numbers = defaultdict[str, list[int]](list)  # copies of a case share its labels
-    for number, case in enumerate(cases):
-        numbers[case.content_hash()].append(number)
-    people = defaultdict[str, defaultdict[int, dict[str, Vote]]](lambda: defaultdict(dict))
-    for label in LabelFile(path).labels():
-        vote = label.answer if label.node else label.outcome
-        fits = label.metric == replay.spec.name and label.definition == now.get(label.node)
-        if vote is not None and fits:
-            own = people[label.node and replay.name_of(label.node)]
-            for number in numbers.get(label.case, ()):
-                own[number][label.who] = vote
-    return {
-        node: {number: tuple(votes.values()) for number, votes in by_case.items()}
-        for node, by_case in people.items()
-    }
-
-
-def left_out(
-    source: Source, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
-) -> Iterator[str]:
-    """Lines for labels that do not count: `N/A`, and those of other definitions of metrics."""
-    if (path := walk_file(source)) is not None:
-        ends = [label for label in LabelFile(path).labels() if label.outcome is not None]
-        for replay in replays:
-            now, name = metric_hash(replay), replay.spec.name
-            own = [label.definition for label in ends if label.metric == name]
-            if stale := len(own) - own.count(now):
-                yield (
-                    f"{stale} of {counted(len(own), 'label')} left out: given to another "
-                    f"definition of {name!r}"
-                )
-        return
-    every = labels_of(cases, source)
-    # A metric may have a verdict of such a name.
-    for gaps in dict.fromkeys(tuple(_gaps(every, replay, cases).items()) for replay in replays):
-        if words := ", ".join(f"{label!r} ({count})" for label, count in gaps):
-            total = counted(sum(dict(gaps).values()), "label")
-            yield f"{total} left out, as they say that there is none: {words}"
 
 
 def metric_hash(replay: Counterfactual) -> str:

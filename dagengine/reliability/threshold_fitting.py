@@ -301,8 +301,8 @@ def solved_cases(
 ) -> list[Solved]:
     """The examples that people's answers to a node would make, in the order of the cases.
 
-    `answers` are those of people by the number of the case (`walked_answers`; ratings from 0 to 1),
-    `judged` those of the judge, `outputs` what the nodes that it reads gave, by label. Cases of
+    `answers` are those of people by the number of the case (`HumanLabels.walked`; ratings from 0 to
+    1), `judged` those of the judge, `outputs` what the nodes that it reads gave, by label. Cases of
     which people differ, that are `sealed`, or that lack something that the node reads are left out;
     so is a text with two answers. Nodes that go over lists have no example by case.
     """

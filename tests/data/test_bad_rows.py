@@ -26,7 +26,7 @@ from dagengine.data.result_files import RowWriter, read_rows
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, CodeNode
-from dagengine.reliability.human_labels import labels_of
+from dagengine.reliability.human_labels import HumanLabels
 from dagengine.reliability.verdict_cases import read_verdicts
 from dagengine.test_case import InvalidCase, LLMTestCase
 
@@ -418,7 +418,7 @@ def test_a_quote_that_nothing_closes_is_refused_with_its_line(
     names = [LLMTestCase(input="q", name=name) for name in ("q1", "q2")]
     readers: dict[str, Callable[[], Any]] = {
         "input,name": lambda: list(read_cases(path)),
-        "case,label": lambda: labels_of(names, path),
+        "case,label": lambda: HumanLabels(names, path).by_case,
         "text,family": lambda: read_attacks(path),
         "case,verdict": lambda: read_verdicts(path),
     }

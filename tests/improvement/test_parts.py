@@ -77,7 +77,7 @@ async def test_the_node_is_named_by_final_labels_and_by_those_of_nodes() -> None
     cases, metric = misread.cases(COUNT), misread.chain()
     replay = Counterfactual(metric)
     labels = labels_for(
-        {n: (good,) for n, good in misread.labels(COUNT, sources=True).items()}, replay, cases, 0.5
+        {n: (good,) for n, good in misread.labels(COUNT, sources=True).items()}, replay, cases
     )
     settings = {"model": ScriptedJudge(misread.answer)}
     asking = LabelledExperiment(settings=settings, times=1, cases=cases, labels=labels, groups={})

@@ -11,7 +11,7 @@ from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.human_labels import Labels, labels_for, labels_of, left_out, sources_of
+from dagengine.reliability.human_labels import Given, HumanLabels, Labels, labels_for
 from dagengine.test_case import LLMTestCase
 
 
@@ -28,10 +28,14 @@ def graded(*verdicts: str) -> Counterfactual:
     return Counterfactual(DAGMetric("kind", DAG(node), threshold=0.5))
 
 
+def labels_of(cases: list[LLMTestCase], source: Any) -> Given:
+    return HumanLabels(cases, source).by_case
+
+
 def understood(labels: list[Any], replay: Counterfactual) -> Labels:
     cases = [LLMTestCase(input=str(n)) for n in range(len(labels))]
     given = labels_of(cases, dict(enumerate(labels)))
-    return labels_for(given, replay, cases, replay.spec.threshold)
+    return labels_for(given, replay, cases)
 
 
 @pytest.mark.parametrize(
@@ -147,17 +151,19 @@ def test_what_says_that_there_is_no_label_is_none_and_is_counted(gap: str) -> No
     labels = {0: ["pass", gap], 1: [gap], 2: "fail"}
     replay = passing()
     cases = [LLMTestCase(input=str(n)) for n in range(3)]
-    (left,) = sources_of(labels, cases, [replay])
+    people = HumanLabels(cases, labels)
+    (left,) = people.for_metrics([replay])
     assert left == {0: ("pass",), 2: ("fail",)}
-    (line,) = left_out(labels, cases, [replay])
+    (line,) = people.left_out([replay])
     assert line == f"2 labels left out, as they say that there is none: {gap!r} (2)"
 
 
 def test_a_verdict_with_such_a_name_is_a_label() -> None:
     replay = graded("good", "N/A")
     cases = [LLMTestCase(input=str(n)) for n in range(2)]
-    assert sources_of({0: "n/a", 1: "good"}, cases, [replay]) == [{0: ("n/a",), 1: ("good",)}]
-    assert list(left_out({0: "n/a"}, cases, [replay])) == []
+    people = HumanLabels(cases, {0: "n/a", 1: "good"})
+    assert people.for_metrics([replay]) == [{0: ("n/a",), 1: ("good",)}]
+    assert list(people.left_out([replay])) == []
 
 
 def test_labels_that_are_repeated_with_every_run_are_one_each(tmp_path: Path) -> None:

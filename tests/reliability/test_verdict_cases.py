@@ -17,7 +17,7 @@ from dagengine.errors import InputError
 from dagengine.metrics import ExactMatchMetric
 from dagengine.reliability.card import make_card
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.human_labels import labels_of
+from dagengine.reliability.human_labels import HumanLabels
 from dagengine.reliability.observed_runs import runs_of as runs_of_metric
 from dagengine.reliability.verdict_cases import Collected, read_verdicts
 from dagengine.test_case import LLMTestCase
@@ -110,9 +110,9 @@ def test_a_run_of_ours_is_read_by_its_folder_or_the_file_of_its_rows(tmp_path: P
         assert [case.name for case in made.cases] == ["first", "case 1", "case 2", "lost"]
         texts = [getattr(case, "actual_output", None) for case in made.cases]
         assert texts == ["a", "b", "a", None]
-    labels = labels_of(made.cases, tmp_path / "monday" / "labels.csv")
+    labels = HumanLabels(made.cases, tmp_path / "monday" / "labels.csv").by_case
     named = written(tmp_path / "monday" / "named.csv", "name,label\n0,1\n1,0\n2,0\n")
-    assert labels == labels_of(made.cases, named) == {0: ("1",), 1: ("0",), 2: ("0",)}
+    assert labels == HumanLabels(made.cases, named).by_case == {0: ("1",), 1: ("0",), 2: ("0",)}
     twice = [*seen, *((case, 1, verdict) for case, _, verdict in seen)]
     assert sorted(runs_of(read_verdicts(tmp_path))) == sorted(twice)
     with pytest.raises(InputError, match="read from runs, from results of"):

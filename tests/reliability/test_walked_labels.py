@@ -17,7 +17,7 @@ from dagengine.reliability.card.card_maker import check_labels
 from dagengine.reliability.card.fail_if import failures, parse
 from dagengine.reliability.card.sentences import answers
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.human_labels import walked_answers
+from dagengine.reliability.human_labels import HumanLabels
 from dagengine.view.compared_runs import OpenRun
 from dagengine.view.labelling import At, Labelling
 
@@ -78,8 +78,8 @@ def test_each_node_is_held_against_the_answers_of_people(labels: Path) -> None:
 
 def test_answers_to_another_definition_of_a_node_do_not_count(labels: Path) -> None:
     changed = Counterfactual(support_metric("Is there a concrete step?"))
-    assert set(walked_answers(labels, cases(4), changed)) == {"Kind", "Tone"}
-    assert walked_answers(labels, cases(9)[5:], changed) == {"Kind": {}, "Tone": {}}
+    assert set(HumanLabels(cases(4), labels).walked(changed)) == {"Kind", "Tone"}
+    assert HumanLabels(cases(9)[5:], labels).walked(changed) == {"Kind": {}, "Tone": {}}
 
 
 def test_a_rating_counts_as_the_nearest_of_its_scale(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from dagengine.reliability.card.label_agreement import (
 from dagengine.reliability.card.repeats import again, not_repeats
 from dagengine.reliability.card.types import Figure, JudgeCard
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.human_labels import labels_for, labels_of, on_scale
+from dagengine.reliability.human_labels import HumanLabels, labels_for, on_scale
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.observed_runs import clusters, runs_of
 from dagengine.results import OutcomeKind
@@ -402,8 +402,8 @@ def figures_of(kind: Kind, random: Random, cases: int, runs: int) -> Iterator[Fi
     made, replay = made_of(kind, random, cases, runs), _replay(kind.metric)
     of = runs_of(made.seen, replay, clusters(made.data, (), made.groups))
     yield from map(not_repeats(of, 0.5).without, again(of, 0.5))
-    given = labels_of(made.data, made.labels)
-    labels = labels_for(given, replay, made.data, 0.5)
+    given = HumanLabels(made.data, made.labels).by_case
+    labels = labels_for(given, replay, made.data)
     if kind.scale is not None:
         labels = on_scale(labels, kind.scale)
     marked = LabelledRuns(of, 0.5, labels)

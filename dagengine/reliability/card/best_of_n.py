@@ -35,7 +35,7 @@ from dagengine.reliability.card.types import (
 )
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
-from dagengine.reliability.human_labels import Given, labels_of
+from dagengine.reliability.human_labels import Given, HumanLabels
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.observed_runs import Run, Runs, clusters
 from dagengine.reliability.statistics.majority_votes import Picks, best_of, flips_of_votes
@@ -70,13 +70,14 @@ def contest_card(
 ) -> JudgeCard:  # fmt: skip
     """The card of a judge that scores several candidates of each case.
 
-    `labels` names the right candidate of a case, as `labels_of` reads them; `ties` is the rule for
-    ties, `within` (0 to 1) how far short fewer scores may be to be enough. All else is as in
+    `labels` names the right candidate of a case, as `HumanLabels` reads them; `ties` is the rule
+    for ties, `within` (0 to 1) how far short fewer scores may be to be enough. All else is as in
     `make_card`. Raises InputError for a label that is no candidate of its case.
     """
     replay = Counterfactual(metric)
     together = clusters(cases, (), groups, [replay.plan.fields])
-    right = _right({} if labels is None else labels_of(cases, labels), contests.names, cases)
+    people = {} if labels is None else HumanLabels(cases, labels).by_case
+    right = _right(people, contests.names, cases)
     conditions = list(contests.scores)
     sides: list[_Side] = []
     for at, array in contests.scores.items():

@@ -29,15 +29,11 @@ from dagengine.reliability.card.types import (
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.human_labels import (
-    CriterionLabels,
+    HumanLabels,
     Labels,
     NodeAnswers,
-    criterion_labels,
     labels_for,
-    left_out,
     on_scale,
-    sources_of,
-    walked_answers,
 )
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.observed_runs import (
@@ -81,7 +77,7 @@ def make_card(
     """The card of a benchmark.
 
     `judges` are the identities of the judges that answered. `labels` is what people say (see
-    `labels_of`): a case field's path, a file (also the `labels.jsonl` of `dagengine view`), or
+    `HumanLabels`): a case field's path, a file (also the `labels.jsonl` of `dagengine view`), or
     labels by case number. `labels_random` states that the labelled cases are a random sample of
     all, `label_scale` the ends of labels that are numbers. `groups` is the path of a field that
     cases of one document or dialogue have in common. `target` is the flip rate that votes are
@@ -92,28 +88,26 @@ def make_card(
     """
     replays = list(map(Counterfactual, metrics))
     observed = _about_these(list(observations), replays)
-    of_criteria, whole_cases = ({}, True) if labels is None else criterion_labels(cases, labels)
-    labels = labels if whole_cases else None
-    meanings = _meanings(labels, replays, cases, label_scale)
+    people = HumanLabels(cases, labels)
+    meanings = _meanings(people, replays, cases, label_scale)
     reads = [replay.plan.fields for replay in replays]
     together = clusters(cases, observed, groups, reads)
     alike = max((alike_but_for_blanks(cases, paths) for paths in reads), default=0)
     runs = [runs_of(observed, replay, together) for replay in replays]
     settings, keys = _settings(runs), tuple(keys_of(cases, together))
     maker = _Maker(
-        cases, settings, labels, of_criteria, labels_random, groups is not None, target,
+        cases, settings, people, labels_random, groups is not None, target,
         symmetry or Symmetry(), progress or (lambda _: None),
     )  # fmt: skip
     cards: list[MetricCard] = []
     for own, replay, meaning in zip(runs, replays, meanings, strict=True):
         card = maker.card(LabelledRuns(own, _threshold(replay), meaning), replay)
         cards.append(replace(card, between=between_settings(card, settings, keys)))
-    rules = *RULES, *own_rules(together, len(cases), constant_questions(observed), alike)
-    if labels is not None:
-        rules += (*left_out(labels, cases, replays),)
+    dependence = own_rules(together, len(cases), constant_questions(observed), alike)
     return JudgeCard(
         bind(metrics, judges, cases), max(map(attrgetter("times"), settings), default=0),
-        settings, tuple(cards), keys, rules, labels_random, label_scale,
+        settings, tuple(cards), keys, (*RULES, *dependence, *people.left_out(replays)),
+        labels_random, label_scale,
         needs or Needs(flips=target), price,
     )  # fmt: skip
 
@@ -153,26 +147,22 @@ def check_labels(
 
     Returns what is to be said about them, one line each: which are left out.
     """
-    replays = list(map(Counterfactual, metrics))
-    if not criterion_labels(cases, labels)[1]:
-        return []
-    _meanings(labels, replays, cases)
-    return list(left_out(labels, cases, replays))
+    replays, people = list(map(Counterfactual, metrics)), HumanLabels(cases, labels)
+    _meanings(people, replays, cases)
+    return list(people.left_out(replays))
 
 
 def _meanings(
-    labels: str | Path | Mapping[int, Any] | None, replays: Sequence[Counterfactual],
-    cases: Sequence[TestCase], scale: tuple[float, float] | None = None,
+    people: HumanLabels, replays: Sequence[Counterfactual], cases: Sequence[TestCase],
+    scale: tuple[float, float] | None = None,
 ) -> list[Labels]:  # fmt: skip
     """Meaning of labels for each metric: nobody's if none is an outcome, which must not be all."""
     meanings = [NOBODY] * len(replays)
     errors: list[InputError] = []
-    sources = [] if labels is None else sources_of(labels, cases, replays)
-    for index, source in enumerate(sources):
+    for index, source in enumerate(people.for_metrics(replays) if people.of_cases else ()):
         try:
             if source:
-                threshold = _threshold(replays[index])
-                meanings[index] = labels_for(source, replays[index], cases, threshold)
+                meanings[index] = labels_for(source, replays[index], cases)
         except InputError as error:
             errors.append(error)
     if errors and len(errors) == len(meanings):
@@ -252,8 +242,7 @@ class _Maker:
 
     cases: Sequence[TestCase]
     settings: Sequence[Setting]
-    labels: str | Path | Mapping[int, Any] | None
-    of_criteria: CriterionLabels
+    people: HumanLabels
     random: bool
     grouped: bool
     target: float
@@ -261,8 +250,7 @@ class _Maker:
     progress: Callable[[str], None]
 
     def card(self, whole: LabelledRuns, replay: Counterfactual) -> MetricCard:
-        settings, labels = list[SettingCard](), self.labels or {}
-        walked = walked_answers(labels, self.cases, replay)
+        settings, walked = list[SettingCard](), self.people.walked(replay)
         for setting in self.settings:
             self.progress(setting.name)
             under = replace(whole, runs=whole.runs.under(setting.condition))
@@ -330,12 +318,12 @@ class _Maker:
             outcomes=case_results.outcomes(marked, len(self.cases)),
             corrected=corrected,
             confusion=label_agreement.confusion_table(marked),
-            keys=node_cards.key_cards(runs, self.of_criteria),
+            keys=node_cards.key_cards(runs, self.people.criteria),
         )  # fmt: skip
 
     def _people(self, marked: LabelledRuns, walked: NodeAnswers) -> Iterator[Figure]:
         yield from label_agreement.compare_with_labels(marked, self.grouped)
-        if not marked.labels.people and self.labels is not None:
+        if not marked.labels.people and self.people.of_cases:
             # People may have walked a tree of which only some nodes are as they were.
             stale = "no finished walk fits the current definition of the metric"
             unknown = "no label is a possible outcome of this metric"

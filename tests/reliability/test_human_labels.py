@@ -10,8 +10,10 @@ import pytest
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
+from dagengine.reliability.card.card_maker import check_labels, make_card
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.human_labels import Given, HumanLabels, Labels, labels_for
+from dagengine.reliability.observations import Observations
 from dagengine.test_case import LLMTestCase
 
 
@@ -204,3 +206,30 @@ def test_a_name_that_several_cases_have_joins_no_row(tmp_path: Path) -> None:
     cases = [LLMTestCase(name=name, input=name) for name in ("one", "two", "one", "three")]
     with pytest.raises(InputError, match=r"line 4: .* called 'one': write a place \(0, 2\)"):
         labels_of(cases, file)
+
+
+@pytest.mark.parametrize("stray", ["great", 3, "2.5"])
+def test_a_stray_label_is_refused_with_its_case_where_labels_stand_for_other_cases(
+    stray: str | float,
+) -> None:
+    cases = [LLMTestCase(name=f"case {n}", input=str(n)) for n in range(4)]
+    rows = [{"case": n, "verdict": "yes"} for n in range(4)]
+    metric = DAGMetric("worth", passing().spec.graph, threshold=0.5)
+    seen = Observations.load(rows, cases, metric="worth")
+    labels = {0: "yes", 1: "no", 2: stray}
+    says = (
+        rf"the label {stray!r} of the case 'case 2' is neither pass nor fail .*take the label out"
+    )
+    for make in (
+        lambda: check_labels([metric], cases, labels),
+        lambda: make_card(seen, [metric], cases, ["it"], labels=labels),
+    ):
+        with pytest.raises(InputError, match=says):
+            make()
+    # Of several metrics, one that they fit has them, and this one has none.
+    fits = DAGMetric("kind", graded("great", "3", "2.5", "yes", "no").spec.graph, threshold=None)
+    cards = make_card([], [fits, metric], cases, ["it"], labels=labels).metrics
+    assert [len(card.labels) for card in cards] == [3, 0]
+    # With a label on each case nothing is estimated for others: it is one that no run meets.
+    card = make_card(seen, [metric], cases, ["it"], labels={**labels, 3: "yes"})
+    assert card.metrics[0].settings[0].outcomes.hits == "1001"

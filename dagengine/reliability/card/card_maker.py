@@ -162,14 +162,29 @@ def _meanings(
     for index, source in enumerate(people.for_metrics(replays) if people.of_cases else ()):
         try:
             if source:
-                meanings[index] = labels_for(source, replays[index], cases)
+                labels = labels_for(source, replays[index], cases)
+                if _threshold(replays[index]) is not None:
+                    require_pass_or_fail(labels, replays[index].spec.name, cases)
+                meanings[index] = labels
         except InputError as error:
             errors.append(error)
     if errors and len(errors) == len(meanings):
         raise errors[0]
     if scale is not None:
-        return [on_scale(labels, scale) if labels.people else labels for labels in meanings]
+        return [on_scale(own, scale) if own.people else own for own in meanings]
     return meanings
+
+
+def require_pass_or_fail(labels: Labels, metric: str, cases: Sequence[TestCase]) -> None:
+    """Raise InputError for a label of another kind where labels stand for cases without one."""
+    stands_for_others = labels.kind == "pass" and len(labels.by_case) < len(cases)
+    for number, label in labels.by_case.items() if stands_for_others else ():
+        if not isinstance(label, bool):
+            raise InputError(
+                f"the label {label!r} of the case {case_label(cases[number], number)!r} is neither "
+                f"pass nor fail for the metric {metric!r}, and figures of the cases without a "
+                "label rest on it: write pass or fail, or take the label out"
+            )
 
 
 def keys_of(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import update_wrapper
 from operator import attrgetter
 from types import new_class
 from typing import Any, TypeVar
@@ -37,7 +38,7 @@ def quick_init(cls: C) -> C:
     }  # fmt: skip
     exec("\n".join(lines), space)
     quick = space["__init__"]
-    quick.__defaults__, quick.__annotations__ = slow.__defaults__, slow.__annotations__
-    quick.__qualname__, quick.__module__ = slow.__qualname__, cls.__module__
-    setattr(cls, slow.__name__, quick)
+    quick.__defaults__ = slow.__defaults__
+    # Readers of annotations look names up where the function that is wrapped was made.
+    setattr(cls, slow.__name__, update_wrapper(quick, slow))
     return cls

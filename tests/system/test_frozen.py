@@ -6,7 +6,7 @@ import copy
 import inspect
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_type_hints
 
 import pytest
 from pydantic import BaseModel
@@ -52,6 +52,12 @@ def test_it_is_what_a_frozen_dataclass_is() -> None:
     for twin in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
         assert type(twin) is Value
         assert twin == value
+
+
+@pytest.mark.parametrize("kind", [Value, NodeValue, Step, MetricResult, CaseResult, Answer])
+def test_the_annotations_of_its_init_are_found_where_the_class_is(kind: type) -> None:
+    hints = get_type_hints(vars(kind)["__init__"])
+    assert list(hints) == [*(field.name for field in fields(kind)), "return"]
 
 
 @pytest.mark.parametrize("name", ["first", "fourth", "__class__"])

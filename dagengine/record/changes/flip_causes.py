@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from operator import itemgetter
@@ -300,7 +300,7 @@ class MetricComparison:
     kinds: Counter[Kind] = field(default_factory=Counter)
     first: Counter[tuple[str, Cause]] = field(default_factory=Counter)
     changes: list[CaseChange] = field(default_factory=list)
-    _scores: tuple[array[float], array[float]] = field(
+    _scores: tuple[MutableSequence[float], MutableSequence[float]] = field(
         default_factory=lambda: (array("d"), array("d"))
     )
     _quiet: int = 0

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.observed_runs import Answers, Run
-from dagengine.reliability.statistics.resampling import quantile_of_t
+from dagengine.reliability.statistics.resampling import jackknife_variance, quantile_of_t
 from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, present, quotient
 from dagengine.system.terminal_text import counted
 from dagengine.test_case import TestCase
@@ -344,45 +344,19 @@ class Unknown(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """The share of the noise that one node causes.
+    """The share of the noise that one node causes, over so many cases (groups, if there are any).
 
     `share` is from 0 to 1, and between `low` and `high` in 95 % of samples. All three are None if
-    the share is not known, and `unknown` then says why. If the node moved no score in any case, its
-    share is 0 and `high` a bound from above. `reached` of `cases` cases (groups, if there are any)
-    reached the node, in `runs` runs each. `needed` is how many runs of each case would tell, None
-    if more runs are not what is missing. `once` is the largest share of cases with one answer only
-    of a node among those that reached that node. Cases that count nothing (`CaseNoise.weight`) are
-    not among the reached.
+    the share is not known; `unknown` then says why, and `why` in a sentence. If the node moved no
+    score in any case, its share is 0 and `high` a bound from above.
     """
 
-    node: str
-    share: float | None
-    low: float | None
-    high: float | None
-    unknown: Unknown | None
-    reached: int
     cases: int
-    runs: int
-    needed: int | None = None
-    once: float = 0.0
-
-    @property
-    def why(self) -> str:
-        """A sentence that says why the share is not known; empty if it is."""
-        if self.unknown is Unknown.REACHED_IN_FEW:
-            takes = f"{LEAST_REACHED}, which takes about {self.needed} runs"
-            if self.needed is None:
-                takes = f"{LEAST_REACHED} cases that reach it"
-            return (
-                f"{self.reached} of {counted(self.cases, 'case')} reached it in "
-                f"{counted(self.runs, 'run')}; its share needs {takes}"
-            )
-        if self.unknown is Unknown.ASKED_ONCE:
-            return (
-                f"{100 * self.once:.0f} % of the cases that reached a node have only one answer of "
-                "it; shares need second answers"
-            )
-        return "" if self.unknown is None else str(self.unknown)
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    unknown: Unknown | None = None
+    why: str = ""
 
 
 def blame(
@@ -395,20 +369,31 @@ def blame(
     case is its own group. Raises MissingExtraError without scipy.
     """
     units = _units(noise, node, groups)
-    reached = sum(unit.reached for unit in units)
-    runs = max((case.repetitions for case in noise), default=0)
-    once = single_answer_share(noise)
+    # Cases that count nothing (`CaseNoise.weight`) are not among the reached.
+    reached, once = sum(unit.reached for unit in units), single_answer_share(noise)
     peers = set[str]().union(*(case.answers for case in noise)) - {node}
     unknown = _unknown(units, reached, once, bool(peers))
-    share = low = high = needed = None
-    if unknown is Unknown.REACHED_IN_FEW and reached and len(units) >= LEAST_REACHED:
-        needed = math.ceil(runs * LEAST_REACHED / reached)
-    elif unknown is None:
+    if unknown is None:
         share, low, high = _interval(units)
         if low > 1 - _EDGE and peers:
             # No other node moved a score: what they may be to blame for is left.
             low = max(1 - sum(_bound(_units(noise, peer, groups)) for peer in peers), 0.0)
-    return Blame(node, share, low, high, unknown, reached, len(units), runs, needed, once)
+        return Blame(len(units), share, low, high)
+    why = str(unknown)
+    if unknown is Unknown.REACHED_IN_FEW:
+        runs, takes = max(case.repetitions for case in noise), f"{LEAST_REACHED}"
+        if reached and len(units) >= LEAST_REACHED:
+            takes += f", which takes about {math.ceil(runs * LEAST_REACHED / reached)} runs"
+        else:  # more runs are not what is missing
+            takes += " cases that reach it"
+        many = f"{reached} of {counted(len(units), 'case')}"
+        why = f"{many} reached it in {counted(runs, 'run')}; its share needs {takes}"
+    elif unknown is Unknown.ASKED_ONCE:
+        why = (
+            f"{100 * once:.0f} % of the cases that reached a node have only one answer of it; "
+            "shares need second answers"
+        )
+    return Blame(len(units), unknown=unknown, why=why)
 
 
 def single_answer_share(noise: Iterable[CaseNoise]) -> float:
@@ -482,9 +467,7 @@ def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
 
 
 def _half_width(left_out: Sequence[float]) -> float:
-    size, centre = len(left_out), statistics.fmean(left_out)
-    variance = (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
-    return quantile_of_t(_LEVEL, size) * math.sqrt(variance)
+    return quantile_of_t(_LEVEL, len(left_out)) * math.sqrt(jackknife_variance(left_out))
 
 
 def _bound(units: Sequence[_Unit]) -> float:

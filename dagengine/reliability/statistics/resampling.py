@@ -169,12 +169,13 @@ def jackknife(
     if len(left_out) < size:
         return None
     worth = min(telling or size, size, sample.worth)
-    half = quantile_of_t(0.95, worth) * math.sqrt(_jackknife_variance(left_out) + own)
+    half = quantile_of_t(0.95, worth) * math.sqrt(jackknife_variance(left_out) + own)
     middle = size * value - (size - 1) * statistics.fmean(left_out)
     return middle - half, middle + half
 
 
-def _jackknife_variance(left_out: Sequence[float]) -> float:
+def jackknife_variance(left_out: Sequence[float]) -> float:
+    """The variance of a measure, from its values with one group left out at a time."""
     size, centre = len(left_out), statistics.fmean(left_out)
     return (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
 
@@ -384,7 +385,7 @@ def _wilson(
     # If all items are 0, none adds more than can hide behind a 0.
     most = sample.most if value or sample.unseen is None else sample.unseen
     assert most is not None
-    variance, share = _jackknife_variance(left_out), min(value / most, 1.0)
+    variance, share = jackknife_variance(left_out), min(value / most, 1.0)
     own = most * most * share * (1 - share)
     effective = own / variance if variance > 1e-15 and own > 0 else float(len(left_out))
     middle = (share + t * t / (2 * effective)) / (1 + t * t / effective)

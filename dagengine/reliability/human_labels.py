@@ -49,11 +49,14 @@ _LOWEST, _HIGHEST = {-1.0, 0.0, 1.0}, {1.0, 3.0, 4.0, 5.0, 7.0, 10.0, 100.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """What one label was taken for (None: no outcome of the metric), on how many cases."""
+class LabelMeaning:
+    """How a human label was read, and how many cases have it.
+
+    `means` is "pass", "fail", a verdict, a number, or empty: no outcome of the metric.
+    """
 
     label: str
-    means: Vote | None
+    means: str
     cases: int
 
 
@@ -70,7 +73,7 @@ class Labels:
     kind: Kind
     by_case: Mapping[int, Vote]
     people: Mapping[int, tuple[Vote, ...]]
-    meanings: tuple[Meaning, ...]
+    meanings: tuple[LabelMeaning, ...]
     scale: tuple[float, float] | None = None
 
     @property
@@ -300,8 +303,20 @@ def labels_for(given: Given, replay: Counterfactual, cases: Sequence[TestCase]) 
     meant: Counter[tuple[str, Vote | None]] = Counter()
     for label, count in counts.items():
         meant[str(label), means[label]] += count
-    meanings = tuple(Meaning(label, meaning, count) for (label, meaning), count in meant.items())
-    return Labels(kind, by_case, people, meanings)
+    meanings: list[LabelMeaning] = []
+    for (text, meaning), count in meant.items():
+        words = "" if meaning is None else outcome_name(meaning)
+        meanings.append(LabelMeaning(text, words, count))
+    return Labels(kind, by_case, people, tuple(meanings))
+
+
+def outcome_name(outcome: object) -> str:
+    """An outcome of a metric, in words."""
+    if isinstance(outcome, bool):
+        return "pass" if outcome else "fail"
+    if isinstance(outcome, int | float):
+        return f"{outcome:g}"
+    return str(outcome or "no outcome")
 
 
 def on_scale(labels: Labels, scale: tuple[float, float]) -> Labels:

@@ -78,7 +78,7 @@ def test_labels_of_which_none_can_come_out_are_refused_with_what_can() -> None:
 def test_a_label_that_cannot_come_out_beside_others_counts_as_never_met() -> None:
     found = understood(["good", "so-so"], graded("good", "bad"))
     assert found.by_case == {0: "good", 1: "so-so"}
-    assert [one.means for one in found.meanings] == ["good", None]
+    assert [one.means for one in found.meanings] == ["good", ""]
 
 
 def test_several_people_have_the_label_that_most_of_them_give() -> None:
@@ -97,7 +97,10 @@ def test_a_gap_in_a_column_of_numbers_is_no_label() -> None:
 
 def test_a_number_and_its_text_are_one_label_on_the_card() -> None:
     found = understood([1, "1", "0"], passing()).meanings
-    assert [(one.label, one.means, one.cases) for one in found] == [("1", True, 2), ("0", False, 1)]
+    assert [(one.label, one.means, one.cases) for one in found] == [
+        ("1", "pass", 2),
+        ("0", "fail", 1),
+    ]
 
 
 @pytest.mark.parametrize("head", ["case,label", "Case,Label", " NAME ,LABEL", "label,case"])

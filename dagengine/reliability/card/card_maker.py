@@ -15,12 +15,11 @@ from dagengine.errors import InputError, near_hint
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card import case_results, label_agreement, node_cards, repeats
 from dagengine.reliability.card.differences import between_settings
-from dagengine.reliability.card.label_agreement import NOBODY, LabelledRuns, outcome_name
+from dagengine.reliability.card.label_agreement import NOBODY, LabelledRuns
 from dagengine.reliability.card.types import (
     CaseKey,
     Figure,
     JudgeCard,
-    LabelMeaning,
     MetricCard,
     Needs,
     Setting,
@@ -270,10 +269,6 @@ class _Maker:
             self.progress(setting.name)
             under = replace(whole, runs=whole.runs.under(setting.condition))
             settings.append(self._under(setting.name, under, replay, walked))
-        meanings = list[LabelMeaning]()
-        for read in whole.labels.meanings:
-            means = "" if read.means is None else outcome_name(read.means)
-            meanings.append(LabelMeaning(read.label, means, read.cases))
         return MetricCard(
             replay.spec.name, whole.threshold, tuple(settings),
             across=(
@@ -281,7 +276,7 @@ class _Maker:
                 *repeats.agreement_of_judges(whole.runs, whole.threshold),
                 *repeats.position_bias(whole.runs, replay, self.cases, self.symmetry),
             ),
-            labels=tuple(meanings),
+            labels=whole.labels.meanings,
         )  # fmt: skip
 
     def _under(

@@ -10,11 +10,11 @@ from functools import cache
 from itertools import compress
 from random import Random
 
-from dagengine.reliability.card.label_agreement import LabelledRuns, outcome_name
+from dagengine.reliability.card.label_agreement import LabelledRuns
 from dagengine.reliability.card.measures import figure_of, measure_of
 from dagengine.reliability.card.repeats import outcome, score
 from dagengine.reliability.card.types import CaseSpread, Disagreement, Figure, Outcomes, Segment
-from dagengine.reliability.human_labels import Vote
+from dagengine.reliability.human_labels import Vote, outcome_name
 from dagengine.reliability.observed_runs import Runs
 from dagengine.reliability.statistics.paired_comparisons import holm
 from dagengine.reliability.statistics.resampling import LEAST_GROUPS, jackknife

@@ -18,7 +18,7 @@ from dagengine.reliability.card.types import (
     Figure,
     Voted,
 )
-from dagengine.reliability.human_labels import Kind, Labels, Vote
+from dagengine.reliability.human_labels import Kind, Labels, Vote, outcome_name
 from dagengine.reliability.observed_runs import Run, Runs
 from dagengine.reliability.statistics import accuracy_and_kappa, correlation_and_bias
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
@@ -248,15 +248,6 @@ def _figure_or_reason(name: str, result: Interval | Unknown, level: str, why: st
     """The figure of a result; `why` is its note if the result is undefined."""
     reasoned = isinstance(result, Unknown) and result.reason != "undefined"
     return figure_of(name, result, level, "" if reasoned else why)
-
-
-def outcome_name(outcome: object) -> str:
-    """An outcome of a metric, in words."""
-    if isinstance(outcome, bool):
-        return "pass" if outcome else "fail"
-    if isinstance(outcome, int | float):
-        return f"{outcome:g}"
-    return str(outcome or "no outcome")
 
 
 def confusion_table(marked: LabelledRuns) -> ConfusionTable | None:

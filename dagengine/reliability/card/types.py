@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import model_serializer
 
 from dagengine.reliability.fingerprint import Binding
+from dagengine.reliability.human_labels import LabelMeaning
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.correlation_and_bias import ReliabilityBin
 from dagengine.reliability.statistics.majority_votes import Kind as VotesKind
@@ -386,18 +387,6 @@ class Contrast:
     corrected: float | None = None
     paired: bool = True
     visible: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LabelMeaning:
-    """How a human label was read, and how many cases have it.
-
-    `means` is "pass", "fail", a verdict, a number, or empty: no outcome of the metric.
-    """
-
-    label: str
-    means: str
-    cases: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from dagengine.reliability.observations import (
     share_of_scale,
 )
 from dagengine.reliability.observed_runs import seeds_as_repeats
-from dagengine.reliability.statistics.sums import indices, needs, present
+from dagengine.reliability.statistics.sums import indices, numpy, present
 from dagengine.test_case import LLMTestCase
 
 NumberedRows = Sequence[tuple[int, Row]]
@@ -305,7 +305,6 @@ def _score_arrays(
     cells: Mapping[Condition, Sequence[tuple[int, int, int, float]]], candidates: Sequence[int]
 ) -> dict[Condition, Any]:
     """Scores by case, candidate and run; `candidates` has their number for each case."""
-    numpy = needs("numpy")
     width = max(run for own in cells.values() for _, _, run, _ in own) + 1
     scores: dict[Condition, Any] = {}
     for setting, filled in cells.items():

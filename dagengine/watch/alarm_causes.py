@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dagengine.reliability.statistics.sums import needs
+from dagengine.reliability.statistics.sums import numpy
 from dagengine.system.terminal_text import text_if
 from dagengine.watch.alarms import SeriesDeparture
 from dagengine.watch.trace_sampling import ERRORS, OTHERS, JudgedTrace
@@ -164,7 +164,6 @@ def _divide(departure: SeriesDeparture) -> tuple[Part | None, Part]:
     if not departure.first:  # a mean that is known says nothing of its traffic
         count = len(departure.latest)
         return None, (change, math.sqrt((departure.now * (1 - departure.now) + 1 / count) / count))
-    numpy = needs("numpy")
     # The lengths that divide the baseline into classes of equal size
     lengths = sorted(case.characters for case in departure.first)
     kinds = [lengths[len(lengths) * part // _LENGTHS] for part in range(1, _LENGTHS)]
@@ -200,7 +199,6 @@ def _table(
     cases: Sequence[JudgedTrace], departure: SeriesDeparture, limits: Sequence[int]
 ) -> tuple[list[tuple[str, int]], Any, Any]:
     """Of every case of the group: its kind, its number, and its weight."""
-    numpy = needs("numpy")
     family, _, name = departure.group.partition(" ")
     labels: list[tuple[str, int]] = []
     numbers: list[tuple[float, float]] = []

@@ -27,7 +27,7 @@ from itertools import chain, takewhile
 from statistics import variance
 from typing import Any
 
-from dagengine.reliability.statistics.sums import mean_score, needs, present
+from dagengine.reliability.statistics.sums import mean_score, numpy, present
 from dagengine.watch.confidence_sequences import Bettor, MeanBettor, Since
 from dagengine.watch.trace_sampling import JudgedTrace
 
@@ -62,7 +62,6 @@ def evenness(numbers: Sequence[float]) -> float:
     The variance of the means of blocks is held against random orders. This is an exact test for
     numbers that may change places, corrected for the sizes of the blocks.
     """
-    numpy = needs("numpy")
     values = numpy.array(numbers)
     step = max(1, math.ceil(len(values) / _NUMBERS))  # of a long baseline neighbours are one number
     values = values[: len(values) // step * step].reshape(-1, step).mean(axis=1)

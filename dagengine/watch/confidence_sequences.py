@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dagengine.reliability.statistics.sums import needs
+from dagengine.reliability.statistics.sums import numpy
 
 _MEANS, _FINE = 200, 1000
 # What bets aim at: means that are so far from the one they are against.
@@ -36,7 +36,6 @@ class Bettor:
 
     def __init__(self, mean: float | None = None) -> None:
         """`mean` lies inside of (0, 1)."""
-        numpy = needs("numpy")
         # Even steps of the angle are steps of equal evidence; those of the mean are too wide
         # where nearly all pass.
         angles = (numpy.arange(_MEANS) + 0.5) / _MEANS * math.pi / 2
@@ -60,7 +59,7 @@ class Bettor:
 
     def _gain(self, number: float) -> Any:
         """The logarithm of what the bets make of 1."""
-        return needs("numpy").log(self._rest + self._bets * number)
+        return numpy.log(self._rest + self._bets * number)
 
     @property
     def mean(self) -> float:
@@ -76,7 +75,6 @@ class Bettor:
 
         It is widened by a step of the grid on both sides.
         """
-        numpy = needs("numpy")
         evidence = numpy.logaddexp(*self.sides()) - math.log(2)
         (left,) = numpy.nonzero(evidence < math.log(1 / alpha))
         if not len(left):  # between two steps
@@ -90,7 +88,6 @@ class MeanBettor(Bettor):
 
     def __init__(self, variance: float, mean: float | None = None) -> None:
         super().__init__(mean)
-        numpy = needs("numpy")
         if mean is None:  # they show smaller distances than cases do
             self.means = (numpy.arange(_FINE) + 0.5) / _FINE
         above = numpy.array(_AIMS)[:, None] / variance + 0 * self.means
@@ -124,7 +121,6 @@ class Since:
 
         It exceeds log(1 / alpha) with a probability of at most alpha, ever, if there is one.
         """
-        numpy = needs("numpy")
         above, below = _log_wealth(self._bettor._made - self._before)
         # A mean between the two is below the one and above the other.
         both = numpy.logaddexp(baseline[0] + below, baseline[1] + above) - math.log(2)
@@ -133,5 +129,4 @@ class Since:
 
 def _log_wealth(made: Any) -> Any:
     """The logarithms of the mean wealth of the bets of each side, for every mean."""
-    numpy = needs("numpy")
     return numpy.logaddexp.reduce(made, axis=1) - math.log(len(_AIMS))

@@ -182,16 +182,19 @@ def drawn_card(world: World, seed: int, cases: int) -> Drawn:
     clean = {number: drawn_run(world, seed, number) for number in range(cases)}
     failing = [number for number, run in clean.items() if not run.passed]
     for family in FAMILIES:
+        place = Place("actual_output", "" if family.whole else "end")
         trials = [
             Trial(
                 number,
+                (family.name, place),
+                "",
+                (),
                 [clean[number]],
                 [drawn_run(world, seed, number, family.name)],
                 [drawn_run(world, seed, number, family.name, is_twin=True)],
             )
             for number in failing
         ]
-        place = Place("actual_output", "" if family.whole else "end")
         cells += cells_of("Support", family.name, place, trials, nodes)
     rates = {}
     for node, planted in world.planted:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from dagengine.attacking.attack_card import (
@@ -64,6 +65,7 @@ from dagengine.graph.graph import as_metrics
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.question import judge_name
 from dagengine.reliability.repetition import Experiment
+from dagengine.reliability.statistics.sums import present
 from dagengine.results import CaseResult, Totals
 from dagengine.system.terminal_text import counted, text_if
 from dagengine.test_case import TestCase, case_label
@@ -112,7 +114,9 @@ class AttackPlan:
         size = min(len(failing), self.sample)
         return sorted(random.Random(self.seed).sample(failing, size))
 
-    def tries(self, number: int, case: TestCase, aim: Aim, fields: Sequence[str]) -> Iterator[Try]:
+    def tries(
+        self, number: int, case: TestCase, aim: Aim, fields: Sequence[str]
+    ) -> Iterator[Trial]:
         """Every attack on a case that has a field for it."""
         # By chance, since cases of one kind may be at every third place of the data.
         turn = random.Random(number).getrandbits(16)
@@ -122,23 +126,9 @@ class AttackPlan:
                     words = family.words(turn, aim, field)
                     place = Place(field, "" if family.whole else position)
                     put = partial(put_words, case, field, position, whole=family.whole)
-                    attacked, twin = map(put, (words, twin_of(words)))
-                    if attacked is not None and twin is not None:
-                        yield Try(number, (family.name, place), words, attacked, twin)
-
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """One case with an attack in it, and with the harmless twin of the attack.
-
-    `kind` is the family of the attack, and where it was put.
-    """
-
-    case: int
-    kind: tuple[str, Place]
-    words: str
-    attacked: TestCase
-    twin: TestCase
+                    sides: list[TestCase] = present(map(put, (words, twin_of(words))))
+                    if len(sides) == 2:
+                        yield Trial(number, (family.name, place), words, tuple(sides))
 
 
 class AttackExperiment(Experiment):
@@ -264,7 +254,8 @@ def forecasts(
 
     yield f"{len(cases):,} clean cases", once(metrics, cases)
     for campaign in campaigns_of(metrics, cases, plan):
-        both = _both_sides(campaign.make_tries(plan.sample_cases(range(len(cases)))))
+        trials = campaign.make_trials(plan.sample_cases(range(len(cases))))
+        both = [*chain.from_iterable(map(attrgetter("sides"), trials))]
         yield f"{len(both):,} attacks and twins on {campaign.name}", once([campaign.metric], both)
         for defence in plan.defend:
             metric = campaign.defended(defence)
@@ -295,13 +286,13 @@ class Campaign:
         self.fields = plan.fields_for(self.surface, cases)
         self.clean: Sequence[Sequence[AttackRun]] = ()
         self._failing, self._drawn = 0, list[int]()
-        self.tried: list[tuple[Try, Trial]] = []
+        self.tried: list[Trial] = []
         self.trials = defaultdict[tuple[str, Place], list[Trial]](list)
         self._reasons: dict[int, Mapping[str, str]] = {}
 
-    def make_tries(self, numbers: Iterable[int]) -> list[Try]:
+    def make_trials(self, numbers: Iterable[int]) -> list[Trial]:
         """Every attack on some of the cases."""
-        tries: list[Try] = []
+        trials: list[Trial] = []
         for number in numbers:
             # The first failing run is aimed at; in a forecast no case has one.
             runs = self.clean[number] if self.clean else ()
@@ -309,8 +300,8 @@ class Campaign:
             aim = self.surface.aim(run.path)
             if run.unmet is not None:  # the criteria of the case, and no words of the node
                 aim = Aim(*run.unmet, "met")
-            tries += self.plan.tries(number, self.cases[number], aim, self.fields)
-        return tries
+            trials += self.plan.tries(number, self.cases[number], aim, self.fields)
+        return trials
 
     def defended(self, defence: str) -> BaseMetric:
         """The metric with a defence of the fields that are attacked."""
@@ -321,16 +312,17 @@ class Campaign:
         self.clean = clean
         failing = [number for number, runs in enumerate(clean) if fails(runs)]
         self._failing, self._drawn = len(failing), self.plan.sample_cases(failing)
-        tries = self.make_tries(self._drawn)
-        runs, _ = await asking.runs(_both_sides(tries), [self.metric], self._keep)
+        trials = self.make_trials(self._drawn)
+        both = [*chain.from_iterable(map(attrgetter("sides"), trials))]
+        runs, _ = await asking.runs(both, [self.metric], self._keep)
         own = iter(runs.get(self.name, ()))
-        for index, attempt in enumerate(tries):
-            trial = Trial(
-                attempt.case, clean[attempt.case], attacked=next(own), twin=next(own),
-                words=attempt.words, reasons=self._reasons.get(2 * index, {}),
+        for index, planned in enumerate(trials):
+            trial = replace(
+                planned, clean=clean[planned.case], attacked=next(own), twin=next(own),
+                reasons=self._reasons.get(2 * index, {}),
             )  # fmt: skip
-            self.tried.append((attempt, trial))
-            self.trials[attempt.kind].append(trial)
+            self.tried.append(trial)
+            self.trials[trial.kind].append(trial)
 
     def _keep(self, row: CaseResult) -> None:
         """Keep the reasons of a run, of one that passes if there is one."""
@@ -404,11 +396,6 @@ class Campaign:
         )  # fmt: skip
 
 
-def _both_sides(tries: Iterable[Try]) -> list[TestCase]:
-    """The cases to judge, each attack before its twin."""
-    return [*chain.from_iterable((attempt.attacked, attempt.twin) for attempt in tries)]
-
-
 def first_reply(runs: Sequence[AttackRun], node: str) -> Any:
     """The verdict or the score of a node in the first run that has one."""
     for run in runs:
@@ -426,21 +413,18 @@ class _Defending:
     def __init__(self, campaign: Campaign, cells: Iterable[Cell], clean: Totals) -> None:
         self._campaign, self._clean, self._line = campaign, clean, campaign.plan.line
         kinds = {(cell.family, cell.place) for cell in campaign.red(cells)}
-        self._tries, self._before = list[Try](), list[Ending | None]()
-        for attempt, trial in campaign.tried:
-            if attempt.kind in kinds:
-                self._tries.append(attempt)
-                self._before.append(majority_outcome(trial.attacked))
+        self._fallen = [trial for trial in campaign.tried if trial.kind in kinds]
+        self._before = [majority_outcome(trial.attacked) for trial in self._fallen]
         self._honest_before = [*map(majority_outcome, campaign.clean)]
 
     async def all(self, asking: AttackExperiment) -> list[Defence]:
         """Every defence; nothing if nothing fell."""
         own = _questions(self._campaign.surface, self._campaign.clean)
         defences: list[Defence] = []
-        for name in self._campaign.plan.defend if self._tries else ():
+        for name in self._campaign.plan.defend if self._fallen else ():
             metric = self._campaign.defended(name)
             clean, totals = await asking.runs(self._campaign.cases, [metric])
-            attacked, _ = await asking.runs([own.attacked for own in self._tries], [metric])
+            attacked, _ = await asking.runs([trial.sides[0] for trial in self._fallen], [metric])
             (runs,), (behind,) = clean.values(), attacked.values()
             honest, after = [*map(majority_outcome, runs)], [*map(majority_outcome, behind)]
             questions = _questions(AttackSurface(metric), runs)
@@ -464,8 +448,8 @@ class _Defending:
     ) -> Defence:
         # What is not known on one side says nothing of the defence, and is in no share.
         families = defaultdict[tuple[str, Place], list[tuple[Ending | None, Ending | None]]](list)
-        for attempt, *ends in zip(self._tries, self._before, after, strict=True):
-            families[attempt.kind].append((ends[0], ends[1]))
+        for trial, *ends in zip(self._fallen, self._before, after, strict=True):
+            families[trial.kind].append((ends[0], ends[1]))
         pairs = zip(self._honest_before, honest, strict=True)
         changed = share_of(before is not now for before, now in pairs if None not in (before, now))
         rows = tuple(family_effects(families))

@@ -26,6 +26,7 @@ from dagengine.reliability.statistics.resampling import Interval, bootstrap, mea
 from dagengine.reliability.statistics.sums import mean, mean_score, present
 from dagengine.results import OutcomeKind, Verdict
 from dagengine.results.pass_rules import passes, strict_score
+from dagengine.test_case import TestCase
 
 # Outcomes that say nothing of the metric: calls were lost.
 _LOST = (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT, OutcomeKind.OVER_BUDGET)
@@ -264,16 +265,20 @@ def majority_outcome(runs: Sequence[AttackRun]) -> Ending | None:
 
 @dataclass(frozen=True)
 class Trial:
-    """One case that fails when clean, attacked and with the harmless twin: runs of each.
+    """One attack on a case that fails when clean, and its harmless twin: the runs of each.
 
-    `case` is its number, `words` are the attack's, `reasons` the judge's under attack, by node.
+    `case` is the number of the case, `kind` the family of the attack, and where it was put. `sides`
+    are the case with its `words`, and with those of the twin. `reasons` are the judge's under
+    attack, by node. Nothing ran yet in a forecast.
     """
 
     case: int
-    clean: Sequence[AttackRun]
-    attacked: Sequence[AttackRun]
-    twin: Sequence[AttackRun]
-    words: str = ""
+    kind: tuple[str, Place]
+    words: str
+    sides: tuple[TestCase, ...]
+    clean: Sequence[AttackRun] = ()
+    attacked: Sequence[AttackRun] = ()
+    twin: Sequence[AttackRun] = ()
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property

@@ -281,16 +281,14 @@ def put_words(
         return None
     items = [*value]
     offset = indices[{"start": 0, "end": -1}.get(position, len(indices) // 2)]
-    items[offset] = _with_words(items[offset], join)
-    return case.model_copy(update={field: items})
-
-
-def _with_words(item: Any, join: Callable[[str], str]) -> Any:
+    item = items[offset]
     if isinstance(item, str):
-        return join(item)
-    name = "content" if hasattr(item, "content") else "output"
-    text = getattr(item, name)
-    return item.model_copy(update={name: join("" if text is None else as_text(text))})
+        items[offset] = join(item)
+    else:
+        name = "content" if hasattr(item, "content") else "output"
+        text = getattr(item, name)
+        items[offset] = item.model_copy(update={name: join("" if text is None else as_text(text))})
+    return case.model_copy(update={field: items})
 
 
 def _join(words: str, position: str, whole: bool, text: str) -> str:

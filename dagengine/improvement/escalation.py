@@ -323,9 +323,13 @@ def replay_judges(
     (people,) = human.for_metrics([replay])
     labels = labels_for(people, replay, cases)
     reader = reader_of(metric, labels, "an escalation is fitted to")
+
+    def is_right(label: Vote, run: Run) -> bool:
+        return run.score is not None and reader(run) == label
+
     judged: dict[int, TwoJudges] = {}
     for number in sorted(labels.by_case.keys() & runs.cases.keys()):
-        right = partial(_is_right, reader, labels.by_case[number])
+        right = partial(is_right, labels.by_case[number])
         case = _both(replay, handing, runs.cases[number], cases[number], right)
         if case is not None:
             judged[number] = case
@@ -337,10 +341,6 @@ def replay_judges(
     named = {n: str(row[groups]) for n, row in columns.items() if groups and groups in row}
     together = named or clusters(cases, (), groups, [reads])
     return Replayed(cases, labels.by_case, judged, together, reads, notes, columns)
-
-
-def _is_right(read: Callable[[Run], Vote | None], label: Vote, run: Run) -> bool:
-    return run.score is not None and read(run) == label
 
 
 def _both(

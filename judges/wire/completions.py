@@ -12,20 +12,19 @@ from operator import attrgetter, itemgetter
 from typing import Annotated, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dagengine.errors import ProviderError, RefusedError
-from dagengine.judges.wire.dialects.error_responses import complaint_in, unreadable
+from dagengine.judges.wire.dialects.error_responses import complaint_in, parse_body, unreadable
 from dagengine.judges.wire.dialects.response_shapes import End, end_of, normalise, without_answer
 from dagengine.prompts.answer_bounds import Bounds, bounded_schema
-from dagengine.prompts.json_in_text import fields_of, shallow_value
+from dagengine.prompts.json_in_text import fields_of
 from dagengine.prompts.parsing import complaint
 from dagengine.prompts.thinking import are_unended
 from dagengine.question import NO_USAGE, Message, Usage, schema_of
 
 _HOSTED = (".api.openai.com", ".openai.azure.com")
 _MOST_TOKENS = 10**12
-_MOST_DIGITS = 4_000
 
 
 @cache
@@ -189,6 +188,10 @@ def _count(value: Any) -> int:
 Count = Annotated[int, BeforeValidator(_count)]
 
 
+def _named(*names: str) -> Any:
+    return Field(default=0, validation_alias=AliasChoices(*names))
+
+
 class PromptDetails(_Wire):
     """Which tokens of the prompt were in the provider's cache."""
 
@@ -198,9 +201,14 @@ class PromptDetails(_Wire):
 class Counts(_Wire):
     """Tokens as the provider counted them."""
 
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
+    prompt_tokens: Count = _named("prompt_tokens", "input_tokens")
+    completion_tokens: Count = _named("completion_tokens", "output_tokens")
+    total_tokens: Any = None
     prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(fields_of)] = None
+    # As Moonshot calls them, DeepSeek, and Anthropic behind gateways.
+    cached_tokens: Count = _named(
+        "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"
+    )
 
 
 class Completion(_Wire):
@@ -240,14 +248,7 @@ def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Complet
     try:
         return Completion.read(content)
     except ValidationError as error:
-        # Lone surrogates, bytes that are not text and endless numbers come from models, too:
-        # with a substitute for them, the rest of the completion can be read.
-        text = content.decode(errors="replace")
-        value: Any = text
-        with suppress(ValueError):
-            value = shallow_value(
-                text, parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None
-            )
+        value = parse_body(content)
         completion = completion_in(value)
         if completion is not None:
             return completion
@@ -257,7 +258,7 @@ def read_completion(content: bytes, messages: Sequence[Message] = ()) -> Complet
 
 def completion_in(value: Any) -> Completion | None:
     """A completion of any known shape, from parsed JSON; None if it is none, or an error."""
-    if complaint_in(200, value) is not None:
+    if isinstance(value, str) or complaint_in(200, value) is not None:
         return None
     with suppress(ValueError, RecursionError):
         body = json.dumps(normalise(value), ensure_ascii=False)
@@ -276,8 +277,9 @@ def reply_text(completion: Completion) -> str:
     ProviderError if the server broke off the answer.
     """
     choice = completion.choices[0]
-    if choice.message.refusal:
-        raise RefusedError(f"the model refused: {choice.message.refusal}")
+    refusal = choice.message.refusal
+    if refusal and refusal.lower() not in ("none", "null", "false"):  # as some programs write it
+        raise RefusedError(f"the model refused: {refusal}")
     end, reason = end_of(choice.finish_reason), f"finish_reason {choice.finish_reason!r}"
     if end is End.FILTERED:
         raise RefusedError(f"the provider's content filter stopped the answer: {reason}")
@@ -292,8 +294,12 @@ def usage_of(completion: Completion) -> Usage:
     if counts is None:
         return NO_USAGE
     prompt_tokens, details = counts.prompt_tokens, counts.prompt_tokens_details
-    cached = 0 if details is None else min(details.cached_tokens, prompt_tokens)
-    return Usage(prompt_tokens, counts.completion_tokens, cached)
+    output, total = counts.completion_tokens, counts.total_tokens
+    cached = counts.cached_tokens if details is None else details.cached_tokens
+    # Gemini and xAI count thoughts in the total only.
+    if prompt_tokens and type(total) is int and prompt_tokens + output < total <= _MOST_TOKENS:
+        output = total - prompt_tokens
+    return Usage(prompt_tokens, output, min(cached or counts.cached_tokens, prompt_tokens))
 
 
 def message_usage(counts: Mapping[str, Any]) -> Usage:

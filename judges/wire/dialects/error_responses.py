@@ -21,7 +21,7 @@ from dagengine.errors import JudgeError, ProviderError, RefusedError, TooLongErr
 from dagengine.prompts.json_in_text import fields_of, items_of, shallow_value
 from dagengine.prompts.lengths.context_overflow import Overflow, overflow_in
 
-TRANSIENT: Final = frozenset({408, 409, 425, 429})
+TRANSIENT: Final = frozenset({408, 409, 424, 425, 429})
 """Statuses that say "later" rather than "no"."""
 OVERFLOWS: Final = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse prompts that are too long."""
@@ -36,13 +36,14 @@ _USED_UP: Final = "; the quota is used up: run again when there is more, or use 
 HINTS: Final = (*ACCESS.values(), _NO_MODEL, _USED_UP)
 """How messages end whose cause no repetition changes."""
 _REFUSABLE: Final = frozenset({400, 403, 406, 422, 451, 500})
+_MOST_DIGITS: Final = 4_000  # of a whole number
 _MOST: Final = 300  # values of a body that are looked at
 _SHOWN: Final = 2_000
 _CODE: Final = 100  # characters; what is longer is no code
 # Keys of what an error says in one word, and of what it says in words.
 _CODES: Final = frozenset(
     ("code", "type", "status", "reason", "reasons", "error_code", "error_type", "errortype", "kind")
-) | {"param", "loc", "quotaid", "quota_id", "blockreason", "block_reason", "status_code"}
+) | {"__type", "param", "loc", "quotaid", "quota_id", "blockreason", "block_reason", "status_code"}
 _TELLING_KEYS: Final = frozenset({"flagged_input", "blockreason", "block_reason", "reasons"})
 _TEXT: Final = re.compile(
     r"\w*(?:message|msg|detail|description)|errors?|title|raw|fault|exception|failure"
@@ -72,14 +73,26 @@ _UNKNOWN_MODEL: Final = re.compile(
 )
 _DAY: Final = re.compile(
     r"per[_ -]?day|\bdaily\b|/ ?day\b|\b[rt]pd\b|per[_ -]?month|monthly|insufficient_?quota"
-    r"|insufficient[_ ](?:funds|balance|credit)|billing|out of credit|credit balance|arrearage"
-    r"|budget[_ ](?:has been |is |was )?exceeded|free tier|used up",
+    r"|insufficient[_ ](?:funds|balance|credit)|out of credit|credit balance|arrearage"
+    r"|budget[_ ](?:has been |is |was )?exceeded|used up|spending limit|limit: 0(?!\.?\d)",
     re.IGNORECASE,
 )
+# Gemini says "billing" and "free tier" of the quota of a minute, too.
 _QUOTA: Final = re.compile(
-    r"exceeded your current quota|quota[_ ](?:has been |is |was )?exceeded", re.IGNORECASE
+    r"exceeded your current quota|quota[_ ](?:has been |is |was )?exceeded|billing|free tier",
+    re.IGNORECASE,
 )
 _SOON: Final = re.compile(r"per[_ -]?min|per[_ -]?sec|retry in|try again in", re.IGNORECASE)
+_KEY: Final = re.compile(
+    r"(?:incorrect|invalid|wrong|missing|expired)[\W_]+(?:\w+ )?api[_ ]?key"
+    r"|api[_ ]?key[\W_]+(?:\w+ ){0,3}(?:invalid|incorrect|not valid|not found|expired|missing)",
+    re.IGNORECASE,
+)
+_RATE: Final = re.compile(r"rate_?limit|throttl|too_?many_?requests", re.IGNORECASE)
+_WAIT: Final = re.compile(
+    r"(?:retry|try again)\w* (?:in|after) (?:(\d{1,4})m(?!s))?(?:(\d{1,9}(?:\.\d{0,9})?) ?(m?)s)?",
+    re.IGNORECASE,
+)
 # A server's own check of what its model wrote (Groq, vLLM): the model may do better next time.
 _INVALID_JSON: Final = re.compile(r"json_validate_failed|tool_use_failed|failed_generation")
 _PAGE: Final = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype|html|head|body)\b", re.IGNORECASE)
@@ -128,9 +141,15 @@ class Complaint:
 
     @property
     def is_known(self) -> bool:
-        """True if the cause is known and no demand: the model is not there, or a web page came."""
+        """True if the cause is known and no demand: the model, the key, a rate, or a web page."""
         page = isinstance(self.body, str) and _PAGE.match(self.body) is not None
-        return page or _UNKNOWN_MODEL.search(self.said) is not None
+        known = _UNKNOWN_MODEL.search(self.said) or _KEY.search(self.said)
+        return page or known is not None or self.is_of_rate
+
+    @property
+    def is_of_rate(self) -> bool:
+        """True if a code says that there were too many requests, whatever the status."""
+        return _RATE.search(self.codes) is not None
 
     @property
     def said(self) -> str:
@@ -151,8 +170,9 @@ def complaint_in(
     `body` is parsed JSON, or a text that is none. `prompt` is all that was sent as text. A body
     that `failed` has no answer in it: all its words are about that.
     """
-    if isinstance(body, list):
-        body = next((part for part in body if isinstance(part, dict)), body)
+    if isinstance(body, list):  # also the events of a stream, which may fail in the middle
+        parts = [part for part in body if isinstance(part, dict)]
+        body = next(filter(_has_error, parts), next(iter(parts), body))
     fine = 200 <= status < 300
     words = _words_in(body)
     if fine and not (isinstance(body, dict) and ((failed and words) or _has_error(body))):
@@ -164,6 +184,10 @@ def complaint_in(
     texts = (str(text) for key, text in pairs_in(body) if key == "failed_generation")
     generated = next(texts, None)
     words = blank_quotations(message[:_SHOWN], prompt)
+    match = _WAIT.search(words)
+    if retry_after is None and match is not None:
+        seconds = float(match[2] or 0) / (1000 if match[3] else 1)
+        retry_after = 60 * int(match[1] or 0) + seconds or None
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
@@ -181,7 +205,9 @@ def error_of(complaint: Complaint) -> JudgeError:
     error: JudgeError
     status, words = complaint.status, complaint.said
     text = f"HTTP {status}: {complaint.message}"
-    overflow = overflow_in(complaint.words, complaint.body) if status in OVERFLOWS else None
+    # One request above the limit of a minute is refused however long it waits.
+    may_overflow = status in OVERFLOWS or (status == 429 and "too large" in complaint.words)
+    overflow = overflow_in(complaint.words, complaint.body) if may_overflow else None
     if complaint.generated is not None or _INVALID_JSON.search(complaint.codes):
         why = f"the server could not use what the model wrote: {complaint.message}"
         error = UnparseableError(why, complaint.generated or "")
@@ -199,16 +225,18 @@ def _provider_error(complaint: Complaint, text: str) -> ProviderError:
     """An error that is about neither the prompt nor the answer, with what to do about it."""
     status, words = complaint.status, complaint.said
     hint, lasting = ACCESS.get(status, ""), None
-    transient = status in TRANSIENT or status >= 500
+    transient = status in TRANSIENT or status >= 500 or complaint.is_of_rate
     if not transient and _UNKNOWN_MODEL.search(words):
         hint, lasting = _NO_MODEL, True
+    elif not transient and _KEY.search(words):
+        hint, lasting = ACCESS[401], True
     used_up = _DAY.search(words) or (_QUOTA.search(words) and not _SOON.search(words))
-    if status in (400, 402, 403, 429) and used_up:
+    if status in (400, 402, 403, 412, 429) and used_up:
         hint, lasting, transient = _USED_UP, True, False
     return ProviderError(
         f"{text}{hint}",
         transient=transient,
-        status=status,
+        status=429 if complaint.is_of_rate else status,
         retry_after=complaint.retry_after,
         lasting=lasting,
     )
@@ -255,7 +283,8 @@ def _has_error(body: Mapping[str, Any]) -> bool:
         return False
     marks = ("error", "errors", "detail", "error_code", "errorMessage")
     is_named = "error" in (body.get("object"), body.get("type"), body.get("status"))
-    flat = isinstance(body.get("message"), str) and "code" in body
+    code = str(body.get("code", 0)).lower()
+    flat = isinstance(body.get("message"), str) and code not in ("0", "200", "ok", "success")
     return is_named or flat or body.get("success") is False or any(map(body.get, marks))
 
 
@@ -314,10 +343,23 @@ def _status_of(codes: str, message: str) -> int:
 
 
 def parse_body(content: bytes) -> Any:
-    """A body as JSON, else as text."""
+    """A body as JSON, as the events of a stream that nobody asked for, else as text.
+
+    Lone surrogates, bytes that are not text and endless numbers come from models, too: with a
+    substitute for them, the rest can be read. Events are behind `data:`, or a line each.
+    """
     text = content.decode("utf-8-sig", errors="replace")
     with suppress(ValueError):
-        return shallow_value(text)
+        value = shallow_value(
+            text, parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None
+        )
+        if not isinstance(value, str):
+            return value
+        text = value  # JSON in JSON
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip() and line[0] != ":"]
+    lines = [line[5:] for line in lines if line.startswith("data:")] or lines
+    with suppress(ValueError):
+        return [shallow_value(line) for line in lines if line.strip() != "[DONE]"] or text
     return text
 
 
@@ -333,11 +375,16 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
         return error_of(complaint)
     page = page_in(text)
     why = page or f"{text[:120]!r}: {problem}"
-    if not text.strip():
+    breaks_off = bool(text.strip()) and "EOF while parsing" in problem
+    if breaks_off:
+        why = f"it breaks off after {len(content):,} bytes: {text[-80:]!r}"
+    elif not text.strip():
         why = "it is empty; see whether the server runs well, and what is between it and you"
     # A page comes whatever is asked, as long as nobody mends the address.
     return ProviderError(
-        f"the endpoint sent no {kind}: {why}", transient=False, lasting=page is not None
+        f"the endpoint sent no {kind}: {why}",
+        transient=breaks_off,
+        lasting=page is not None,
     )
 
 

@@ -44,8 +44,9 @@ _STEMS: Final = (
     ),
     (
         End.BROKEN,
-        r"error|abort|cancel|time_?(?:d_)?(?:out|limit)|malformed|fail|overload|insufficient"
-        r"|unavailable|interrupt|exhaust|network|unexpected|rate_limit|disconnect|too_many",
+        r"error(?!_limit)|abort|cancel|time_?(?:d_)?(?:out|limit)|malformed|fail|overload|insufficient"
+        r"|unavailable|interrupt|exhaust|network|unexpected|rate_limit|disconnect|too_many"
+        r"|preempt|unload|capacity",
     ),
     (End.CUT, r"length|max_|limit|truncat|incomplete|window|budget|^max|cut_?off"),
 )
@@ -70,8 +71,16 @@ _TASK: Final = re.compile(
 )
 # The openings of the same in other languages.
 _ELSEWHERE: Final = re.compile(
-    r"\A(?:es tut mir leid|tut mir leid|lo siento|je suis désolé|désolé|mi dispiace|desculpe"
-    r"|sinto muito|het spijt me|przykro mi|извините|к сожалению|对不起|抱歉|很抱歉|申し訳|죄송)",
+    r"\A(?:(?:es )?tut mir leid|leider (?:kann|darf)|entschuldig|(?:lo )?siento|lo lamento|no puedo"
+    r"|je suis (?:vraiment )?désolée?|désolée?|je ne peux pas|mi dispiace|(?:mi )?spiace|non posso"
+    r"|desculp|sinto muito|lamento|não posso|het spijt me|helaas|przykro mi|przepraszam"
+    r"|niestety|omlouvám|bohužel|je mi líto|prepáčte|sajnál|elnézést|îmi pare rău|ne pare rău"
+    r"|tyvärr|beklager|desværre|undskyld|valitettavasti|anteeksi|üzgünüm|maalesef|özür"
+    r"|извин|простите|к сожалению|вибач|на жаль|пробач|съжалявам"
+    r"|\u03bb\u03c5\u03c0|\u03c3\u03c5\u03b3\u03b3|\u03b4\u03c5\u03c3\u03c4"  # of Greek
+    r"|عذر|آسف|معذر|نعتذر|أعتذر|متأسف|متاسف|מצטער|סליחה|क्षमा|माफ़|माफ|मुझे खेद|দুঃখিত|மன்னிக்க"
+    r"|xin lỗi|rất tiếc|maaf|mohon maaf|ขออภัย|ขอโทษ|对不起|抱歉|很抱歉|非常抱歉|對不起|很遗憾"
+    r"|無法|我无法|我不能|申し訳|すみません|ごめん|恐れ入り|죄송|미안)",
     re.IGNORECASE,
 )
 _LONGEST_REFUSAL: Final = 800  # characters; a refusal is short, and what is longer is prose
@@ -97,9 +106,11 @@ _DATA: Final = frozenset({"arguments", "input", "args", "parameters", "json"})
 # What is an object here is an answer itself, unless it has one of these.
 _WHOLE: Final = frozenset({"content", "response"})
 _WRAPPING: Final = frozenset({"type", "parts", "text", "content", "message", "choices", "role"})
+_LAST: Final = 60  # events of a stream that are looked at for how it ended
 _FINISH: Final = re.compile(r"(?:finish|stop|done|block)_?reason")
 _ASKED: Final = re.compile(r"(?:prompt|input)_?(?:tokens|tokencount|eval_count)")
 _ANSWERED: Final = re.compile(r"(?:completion|output|candidates)_?(?:tokens|tokencount)|eval_count")
+_TOTAL: Final = re.compile(r"total_?(?:tokens|tokencount)")
 
 Json = dict[str, Any]
 
@@ -152,13 +163,15 @@ def with_system_in_front(body: Json) -> Json:
 
 def normalise(body: Any) -> Json | None:
     """A completion of any known shape in the form of OpenAI's protocol; None for any other."""
-    if isinstance(body, str):
-        body = _events_in(body)
     pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
     _gather(body, "text", pieces)
-    values = {key: value for key, value in reversed(list(pairs_in(body))) if value is not None}
+    # Of a stream the last events say how it ended.
+    pairs = list(pairs_in(body[:-_LAST:-1] if isinstance(body, list) else body))
+    values = {key: value for key, value in reversed(pairs) if value is not None}
     details = values.get("incomplete_details")  # of OpenAI's Responses
     finish = details.get("reason") if isinstance(details, dict) else _first(values, _FINISH)
+    if not isinstance(finish, str):  # SGLang: {"type": "length", "length": 8}
+        finish = next(filter(None, (fields_of(finish).get("type"), *items_of(finish))), None)
     is_answer = any(pieces.values()) or isinstance(values.get("message"), dict)
     if not is_answer and end_of(finish) is End.WHOLE:
         return None
@@ -176,6 +189,7 @@ def normalise(body: Any) -> Json | None:
     usage = {
         "prompt_tokens": _first(values, _ASKED),
         "completion_tokens": _first(values, _ANSWERED),
+        "total_tokens": _first(values, _TOTAL),
         "prompt_tokens_details": {"cached_tokens": values.get("cached_tokens")},
     }
     return {"choices": [choice], "usage": usage}
@@ -187,13 +201,14 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
         # Of a call only what it was called with is said, and not its name.
         if kind != "call" or key in _DATA:
             pieces[kind].append(value)
-    elif key in _DATA and value is not None:
-        pieces[kind].append(json.dumps(value, ensure_ascii=False))
-    elif isinstance(value, list):
+    elif isinstance(value, list) and key not in _DATA:
         if key in ("choices", "candidates", "results"):
             value = value[:1]
         for item in value:
             _gather(item, kind, pieces)
+    elif key in _DATA or key == "refusal":
+        if value is not None and (value or key in _DATA):
+            pieces[kind].append(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, dict):
         if key in _WHOLE and not value.keys() & _WRAPPING:
             pieces[kind].append(json.dumps(value, ensure_ascii=False))
@@ -202,7 +217,9 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
         if value.get("thought") is True:
             kind = "thoughts"
         for name in filter(_KINDS.__contains__, value):
-            _gather(value[name], _KINDS[name] or kind, pieces, name)
+            # A text beside a code is the gateway's own: {"code": 0, "message": "ok", "data": …}.
+            if name != "message" or "code" not in value or not isinstance(value[name], str):
+                _gather(value[name], _KINDS[name] or kind, pieces, name)
 
 
 def _first(values: Json, keys: re.Pattern[str]) -> Any:
@@ -242,16 +259,3 @@ def _logprobs_of(logprobs: Any) -> Json | None:
         alternatives = [{"token": text, "logprob": value} for text, value in pairs]
         content.append({"token": str(token), "top_logprobs": alternatives})
     return {"content": content}
-
-
-def _events_in(text: str) -> list[Any] | None:
-    """The events of a stream that nobody asked for; None for any other text.
-
-    They are behind `data:`, or a line each.
-    """
-    lines = list(filter(str.strip, text.split("\n")))
-    lines = [line[5:] for line in lines if line.startswith("data:")] or lines
-    try:
-        return [shallow_value(line) for line in lines if line.strip() not in ("", "[DONE]")] or None
-    except ValueError:
-        return None

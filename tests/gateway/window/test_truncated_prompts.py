@@ -260,7 +260,7 @@ def test_what_cannot_fit_is_not_sent() -> None:
 def test_a_server_that_can_count_is_asked_for_the_exact_count() -> None:
     def cut(body: Json) -> Reply:
         completion = completion_of(body, valid_reply(body))
-        completion["usage"]["prompt_tokens"] = 2050
+        completion["usage"] = {"prompt_tokens": 2050, "completion_tokens": 9}
         return Reply(body=json.dumps(completion))
 
     pages = {**LLAMA, "/tokenize": {"tokens": list(range(3900))}}

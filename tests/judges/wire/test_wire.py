@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import ssl
@@ -20,6 +21,7 @@ from servers.raw_server import RawServer, response
 
 from dagengine.errors import ProviderError, UnparseableError
 from dagengine.judges import OpenAIJudge
+from dagengine.judges.wire.completions import read_completion, usage_of
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
 from dagengine.question import FirstMatch, Options, Question
@@ -241,3 +243,28 @@ async def test_an_error_is_told_as_the_openai_client_tells_it(status: int) -> No
     own, other = [(str(e), e.transient, e.status, e.retry_after) for e in errors]
     assert own == other
     assert own[3] == 3.0
+
+
+COUNTED = (187, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "usage"),
+    [
+        ({"completion_tokens": 5, "total_tokens": 192}, COUNTED),
+        ({"completion_tokens": 5, "total_tokens": 805}, (187, 618, 0)),  # Gemini, xAI
+        ({"completion_tokens": 0, "total_tokens": 247}, (187, 60, 0)),
+        ({"completion_tokens": 5, "total_tokens": 10**30}, COUNTED),
+        ({"completion_tokens": 5, "total_tokens": "many"}, COUNTED),
+        ({"completion_tokens": 5, "total_tokens": 100}, COUNTED),
+        ({"output_tokens": 5, "prompt_tokens_details": None}, COUNTED),
+        ({"completion_tokens": 5, "prompt_cache_hit_tokens": 128}, (187, 5, 128)),  # DeepSeek
+        ({"completion_tokens": 5, "cached_tokens": 128}, (187, 5, 128)),  # Moonshot
+        ({"completion_tokens": 5, "cache_read_input_tokens": 999}, (187, 5, 187)),
+    ],
+)
+def test_tokens_are_counted_as_servers_name_them(counts: Json, usage: tuple[int, ...]) -> None:
+    name = "input_tokens" if "output_tokens" in counts else "prompt_tokens"
+    body = {"choices": [{"message": {"content": "T"}}], "usage": {name: 187, **counts}}
+    counted = usage_of(read_completion(json.dumps(body).encode()))
+    assert (counted.input_tokens, counted.output_tokens, counted.cached_tokens) == usage

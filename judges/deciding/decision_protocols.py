@@ -20,18 +20,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress, dropwhile
 from operator import eq, methodcaller
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator
 
 from dagengine.errors import JudgeError, RefusedError, UnparseableError
 from dagengine.judges.wire.client import OPENAI, Provider
-from dagengine.judges.wire.completions import Count, PromptDetails
+from dagengine.judges.wire.completions import Counts, usage_of
 from dagengine.judges.wire.dialects.error_responses import unreadable
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked
 from dagengine.prompts.json_in_text import fields_of, items_of, shallow_value
-from dagengine.question import NO_USAGE, Odds, Usage
+from dagengine.question import Odds, Usage
 
 MOST_LEVELS: Final = 10
 """How many levels a score may have; a rating of more becomes a choice of one of them."""
@@ -66,13 +66,7 @@ def _names(count: int) -> list[str]:
 class _Envelope(BaseModel):
     model: str
     answers: Any
-    usage: Any = None
-
-
-class _Tokens(BaseModel):
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    input_tokens_details: PromptDetails = PromptDetails()
+    usage: Annotated[Counts, BeforeValidator(fields_of)] = Counts()
 
 
 class Form:
@@ -110,7 +104,7 @@ class Form:
         except ValueError as error:  # pydantic's own is one, too
             raise unreadable(content, "decisions", str(error).splitlines()[0]) from None
         outcomes = list(map(self._outcome, self._by_question(answers, len(asked)), asked))
-        return DecisionReply(envelope.model, _usage(envelope.usage), outcomes)
+        return DecisionReply(envelope.model, usage_of(envelope), outcomes)
 
     def faults_in(self, body: Any, count: int) -> dict[int, str]:
         """The questions, of so many, that the body of a rejection finds fault with, and why."""
@@ -302,15 +296,6 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         else:
             fields[name] = _Doubled([fields[name], value])
     return fields
-
-
-def _usage(counts: Any) -> Usage:
-    try:
-        tokens = _Tokens.model_validate(counts)
-    except ValidationError:
-        return NO_USAGE
-    cached = min(tokens.input_tokens_details.cached_tokens, tokens.input_tokens)
-    return Usage(tokens.input_tokens, tokens.output_tokens, cached)
 
 
 def _chance(value: Any) -> float:

@@ -12,7 +12,15 @@ from operator import attrgetter, itemgetter
 from typing import Annotated, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from dagengine.errors import ProviderError, RefusedError
 from dagengine.judges.wire.dialects.error_responses import complaint_in, parse_body, unreadable
@@ -188,26 +196,21 @@ def _count(value: Any) -> int:
 Count = Annotated[int, BeforeValidator(_count)]
 
 
-def _named(*names: str) -> Any:
+def _named(*names: str | AliasPath) -> Any:
     return Field(default=0, validation_alias=AliasChoices(*names))
 
 
-class PromptDetails(_Wire):
-    """Which tokens of the prompt were in the provider's cache."""
-
-    cached_tokens: Count = 0
-
-
 class Counts(_Wire):
-    """Tokens as the provider counted them."""
+    """Tokens as the provider counted them; `cached_tokens` were in its cache."""
 
     prompt_tokens: Count = _named("prompt_tokens", "input_tokens")
     completion_tokens: Count = _named("completion_tokens", "output_tokens")
     total_tokens: Any = None
-    prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(fields_of)] = None
-    # As Moonshot calls them, DeepSeek, and Anthropic behind gateways.
+    # As DeepSeek calls them, Anthropic behind gateways, Moonshot, and OpenAI.
     cached_tokens: Count = _named(
-        "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"
+        *("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"),
+        AliasPath("prompt_tokens_details", "cached_tokens"),
+        AliasPath("input_tokens_details", "cached_tokens"),
     )
 
 
@@ -288,18 +291,16 @@ def reply_text(completion: Completion) -> str:
     return choice.message.text
 
 
-def usage_of(completion: Completion) -> Usage:
-    """Tokens that a completion used."""
-    counts = completion.usage
+def usage_of(reply: Any) -> Usage:
+    """Tokens that a reply with a `usage` used."""
+    counts: Counts | None = reply.usage
     if counts is None:
         return NO_USAGE
-    prompt_tokens, details = counts.prompt_tokens, counts.prompt_tokens_details
-    output, total = counts.completion_tokens, counts.total_tokens
-    cached = counts.cached_tokens if details is None else details.cached_tokens
+    prompt, output, total = counts.prompt_tokens, counts.completion_tokens, counts.total_tokens
     # Gemini and xAI count thoughts in the total only.
-    if prompt_tokens and type(total) is int and prompt_tokens + output < total <= _MOST_TOKENS:
-        output = total - prompt_tokens
-    return Usage(prompt_tokens, output, min(cached or counts.cached_tokens, prompt_tokens))
+    if prompt and type(total) is int and prompt + output < total <= _MOST_TOKENS:
+        output = total - prompt
+    return Usage(prompt, output, counts.cached_tokens and min(counts.cached_tokens, prompt))
 
 
 def message_usage(counts: Mapping[str, Any]) -> Usage:

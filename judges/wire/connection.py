@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Hashable
 from functools import cache, cached_property, partial
 from types import ModuleType
@@ -108,7 +107,7 @@ def sender(api: AsyncOpenAI, path: str) -> Send:
     async def exchange(body: Body) -> bytes:
         ask = partial(api.post, cast_to=httpx2.Response, body=body, options=options)
         response: httpx2.Response = await follow_redirects(ask, path)
-        return response.content.removeprefix(BOM_UTF8)
+        return response.content
 
     async def send(body: Body) -> bytes:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
@@ -29,6 +31,15 @@ _OF_THE_WIRE: Final = frozenset({b"content-encoding", b"content-length", b"trans
 def without_wire(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """The headers of a response whose body is decoded and complete."""
     return [pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE]
+
+
+def in_utf8(content: bytes, content_type: str) -> bytes:
+    """A body as UTF-8 without a mark: from the charset that is told, or that its start shows."""
+    charset = re.search(r"charset=[\"']?([\w.:-]+)", content_type, re.IGNORECASE)
+    for name in ("utf-8-sig", charset[1] if charset else json.detect_encoding(content)):
+        with suppress(LookupError, ValueError):
+            return content.decode(name).encode()
+    return content
 
 
 def valid_limit(max_bytes: Any) -> int:
@@ -92,7 +103,7 @@ class BodyReader:
                     await hold(body.tell() + len(piece))
                     body.write(piece)
                     piece = decoder.decode(b"", _STEP)
-            return body.getvalue()
+            return decoder.whole(body.getvalue())
         finally:
             self.left += of_stock
             if has_turn:
@@ -101,7 +112,8 @@ class BodyReader:
     async def read_response(self, response: Any, chunks: AsyncIterator[bytes]) -> bytes:
         """The decoded body of a response of httpx or httpx2, which is closed then."""
         try:
-            return await self.read(chunks, response.headers.get("Content-Encoding", ""))
+            body = await self.read(chunks, response.headers.get("Content-Encoding", ""))
+            return in_utf8(body, response.headers.get("Content-Type", ""))
         except ProviderError:
             await response.aclose()
             with suppress(Exception):  # it is closed: the iterators in it end, too
@@ -113,36 +125,43 @@ class BodyReader:
 
 
 class _Decoder:
-    """Undoes an encoding, never more than asked for; the rest is kept for the next step."""
+    """Undoes an encoding, never more than asked for; the rest is kept for the next step.
+
+    The first byte of a body says whether it is packed: proxies leave headers behind, and programs
+    write a charset into them.
+    """
 
     def __init__(self, encoding: str) -> None:
-        name = encoding.strip().lower()
-        if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise ProviderError(
-                f"the response has the unknown encoding {name:.40}", transient=False
-            )
-        self._plain = name in ("", "identity")
-        self._deflate = name == "deflate"
-        self._inflater = zlib.decompressobj(zlib.MAX_WBITS + 16 * (not self._deflate))
-        self._rest = b""
+        self._name = encoding.strip().lower()
+        self._inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip, or deflate in its frame
+        self._plain, self._begun, self._rest = False, False, b""
 
     def decode(self, chunk: bytes, most: int) -> bytes:
         """At most `most` decoded bytes of what has come so far."""
+        if chunk and not self._begun:
+            self._begun, framed = True, chunk[0] == 0x1F or chunk[0] & 15 == 8
+            self._plain = chunk[0] != 0x1F and "deflate" not in self._name
+            if not framed:  # some servers send deflate so
+                self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         if self._plain:
             return chunk  # as short as the transport's pieces
-        data = self._rest + chunk
         try:
-            piece = self._inflater.decompress(data, most)
+            piece = self._inflater.decompress(self._rest + chunk, most)
         except zlib.error as error:
-            if not self._deflate:
-                raise ProviderError(f"the response is damaged: {error}", transient=True) from None
-            # Some servers send deflate without its frame.
-            self._deflate, self._inflater = False, zlib.decompressobj(-zlib.MAX_WBITS)
-            return self.decode(chunk, most)
-        # The frame was there: what fails from now on is damaged.
-        self._deflate = False
+            raise ProviderError(f"the response is damaged: {error}", transient=True) from None
         self._rest = self._inflater.unconsumed_tail
         return piece
+
+    def whole(self, body: bytes) -> bytes:
+        """All that was decoded, or what it is in words; raises ProviderError if it breaks off."""
+        if self._begun and not (self._plain or self._inflater.eof):
+            raise ProviderError("the response is damaged: it breaks off", transient=True)
+        try:
+            if self._plain and self._name not in ("", "identity"):
+                body.decode()
+        except UnicodeDecodeError:
+            return f"a body with the unknown encoding {self._name:.40}".encode()
+        return body
 
 
 def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import os
 import ssl
-from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -38,7 +37,13 @@ from dagengine.judges.wire.requests import (
     redirect_target,
     redirected_too_often,
 )
-from dagengine.judges.wire.response_bodies import ENCODINGS, SMALL, BodyReader, without_wire
+from dagengine.judges.wire.response_bodies import (
+    ENCODINGS,
+    SMALL,
+    BodyReader,
+    in_utf8,
+    without_wire,
+)
 from dagengine.redaction import public_text
 
 ANOTHER_LOOP: Final = (
@@ -51,6 +56,7 @@ CONNECT_TIMEOUT: Final = 30.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 _OF_AIOHTTP = frozenset({b"accept-encoding", b"connection", b"content-length", b"host"})
+_HEADER = 1 << 16  # bytes of one header, as proxies send them
 _PIECE = 1 << 14  # bytes of a long body that are taken at once
 Headers = Iterable[tuple[str, str]]
 
@@ -84,7 +90,10 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         async with session.request(
             method, url, data=content or None, headers=headers, allow_redirects=False
         ) as response:
-            return Received(response.status, response.raw_headers, await self._body(response))
+            body = await self._body(response)
+            if not body.isascii():
+                body = in_utf8(body, response.headers.get("Content-Type", ""))
+            return Received(response.status, response.raw_headers, body)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of the openai client, and read the whole answer."""
@@ -132,6 +141,8 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             timeout=_TIMEOUT,
             proxy=proxy,
             read_bufsize=_PIECE,
+            max_field_size=_HEADER,
+            max_line_size=_HEADER,
             auto_decompress=False,  # the reader does it, up to a limit
             cookie_jar=aiohttp.DummyCookieJar(),
         )
@@ -302,7 +313,7 @@ class DirectSend:
                 request = httpx2.Request("POST", head.url)
                 raise openai.APIConnectionError(request=request) from error
             if 200 <= received.status < 300:
-                return received.body.removeprefix(BOM_UTF8)
+                return received.body
             location = redirect_target(received.response(head.url))
             if location is None:
                 raise self._api._make_status_error_from_response(received.response(head.url))

@@ -83,15 +83,11 @@ _QUOTA: Final = re.compile(
     re.IGNORECASE,
 )
 _SOON: Final = re.compile(r"per[_ -]?min|per[_ -]?sec|retry in|try again in", re.IGNORECASE)
-_KEY: Final = re.compile(
-    r"(?:incorrect|invalid|wrong|missing|expired)[\W_]+(?:\w+ )?api[_ ]?key"
-    r"|api[_ ]?key[\W_]+(?:\w+ ){0,3}(?:invalid|incorrect|not valid|not found|expired|missing)",
-    re.IGNORECASE,
-)
-_RATE: Final = re.compile(r"rate_?limit|throttl|too_?many_?requests", re.IGNORECASE)
-_WAIT: Final = re.compile(
-    r"(?:retry|try again)\w* (?:in|after) (?:(\d{1,4})m(?!s))?(?:(\d{1,9}(?:\.\d{0,9})?) ?(m?)s)?",
-    re.IGNORECASE,
+# What a rejection means that has the status 400, 403 or 412: too many requests, or a wrong key.
+_MEANT: Final = (
+    (429, r"rate_?limit|throttl|too_?many_?requests"),
+    (401, r"(?:incorrect|invalid|wrong|missing|expired)[\W_]+(?:\w+ )?api[_ ]?key"),
+    (401, r"api[_ ]?key[\W_]+(?:\w+ ){0,3}(?:invalid|incorrect|not valid|not found|expired)"),
 )
 # A server's own check of what its model wrote (Groq, vLLM): the model may do better next time.
 _INVALID_JSON: Final = re.compile(r"json_validate_failed|tool_use_failed|failed_generation")
@@ -141,15 +137,9 @@ class Complaint:
 
     @property
     def is_known(self) -> bool:
-        """True if the cause is known and no demand: the model, the key, a rate, or a web page."""
+        """True if the cause is known and no demand: the model is not there, or a web page came."""
         page = isinstance(self.body, str) and _PAGE.match(self.body) is not None
-        known = _UNKNOWN_MODEL.search(self.said) or _KEY.search(self.said)
-        return page or known is not None or self.is_of_rate
-
-    @property
-    def is_of_rate(self) -> bool:
-        """True if a code says that there were too many requests, whatever the status."""
-        return _RATE.search(self.codes) is not None
+        return page or _UNKNOWN_MODEL.search(self.said) is not None
 
     @property
     def said(self) -> str:
@@ -184,10 +174,9 @@ def complaint_in(
     texts = (str(text) for key, text in pairs_in(body) if key == "failed_generation")
     generated = next(texts, None)
     words = blank_quotations(message[:_SHOWN], prompt)
-    match = _WAIT.search(words)
-    if retry_after is None and match is not None:
-        seconds = float(match[2] or 0) / (1000 if match[3] else 1)
-        retry_after = 60 * int(match[1] or 0) + seconds or None
+    if status in (400, 403, 412):
+        meant = (s for s, sign in _MEANT if re.search(sign, f"{codes} {words}", re.IGNORECASE))
+        status = next(meant, status)
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
@@ -225,18 +214,16 @@ def _provider_error(complaint: Complaint, text: str) -> ProviderError:
     """An error that is about neither the prompt nor the answer, with what to do about it."""
     status, words = complaint.status, complaint.said
     hint, lasting = ACCESS.get(status, ""), None
-    transient = status in TRANSIENT or status >= 500 or complaint.is_of_rate
+    transient = status in TRANSIENT or status >= 500
     if not transient and _UNKNOWN_MODEL.search(words):
         hint, lasting = _NO_MODEL, True
-    elif not transient and _KEY.search(words):
-        hint, lasting = ACCESS[401], True
     used_up = _DAY.search(words) or (_QUOTA.search(words) and not _SOON.search(words))
     if status in (400, 402, 403, 412, 429) and used_up:
         hint, lasting, transient = _USED_UP, True, False
     return ProviderError(
         f"{text}{hint}",
         transient=transient,
-        status=429 if complaint.is_of_rate else status,
+        status=status,
         retry_after=complaint.retry_after,
         lasting=lasting,
     )
@@ -343,10 +330,9 @@ def _status_of(codes: str, message: str) -> int:
 
 
 def parse_body(content: bytes) -> Any:
-    """A body as JSON, as the events of a stream that nobody asked for, else as text.
+    """A body as JSON, as events (behind `data:`, or a line each), else as text.
 
-    Lone surrogates, bytes that are not text and endless numbers come from models, too: with a
-    substitute for them, the rest can be read. Events are behind `data:`, or a line each.
+    Bytes that are not text, and endless numbers, come from models, too: the rest can be read.
     """
     text = content.decode("utf-8-sig", errors="replace")
     with suppress(ValueError):

@@ -190,7 +190,7 @@ def normalise(body: Any) -> Json | None:
         "prompt_tokens": _first(values, _ASKED),
         "completion_tokens": _first(values, _ANSWERED),
         "total_tokens": _first(values, _TOTAL),
-        "prompt_tokens_details": {"cached_tokens": values.get("cached_tokens")},
+        "cached_tokens": values.get("cached_tokens"),
     }
     return {"choices": [choice], "usage": usage}
 

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, NoReturn, Self, TypeVar, Unpack
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -66,6 +66,9 @@ class _EngineFigures(Figures):
     def judges(self) -> dict[str, str]:
         """The states of the judges that were asked: "in order", or why they do not answer."""
         return self.gateway.run.judges
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an engine cannot be pickled: make one in each process")
 
 
 class Engine(_EngineFigures):
@@ -132,7 +135,8 @@ class Engine(_EngineFigures):
         return BlockingEngine(self, portal)
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+        if os.getpid() == self._process:  # a fork has no thread that could close it
+            self._stack.__exit__(*error)
 
     def _open(self) -> KeptOpen[CallSource]:
         self._loop, self._process = EventLoop.here(), os.getpid()
@@ -213,13 +217,16 @@ class Engine(_EngineFigures):
         root = self._root
         if root._kept is None:
             raise InputError(_NOT_OPEN)
-        if os.getpid() != root._process:
-            raise InputError("this engine belongs to the process before a fork: make another one")
+        self._require_process()
         if EventLoop.here().native is not root._loop.native:
             raise InputError(
                 "this engine was opened on another event loop: open one for each loop, or use "
                 "`with Engine(…) as engine`, which any thread may call"
             )
+
+    def _require_process(self) -> None:
+        if os.getpid() != self._root._process:
+            raise InputError("this engine belongs to the process before a fork: make another one")
 
     async def _judge_for_node(self, host: Host, callers: Sequence[Caller]) -> None:
         """Judge cases for a node of this run: they skip the queue, where they and it would wait."""
@@ -351,6 +358,7 @@ class BlockingEngine(_EngineFigures):
     def _start(
         self, judge: Callable[..., Awaitable[R]], cases: Any, deadline: float | None
     ) -> Future[R]:
+        self._engine._require_process()
         try:
             return self._portal.start_task_soon(partial(judge, cases, deadline=deadline))
         except RuntimeError as error:

@@ -12,15 +12,8 @@ from operator import attrgetter, itemgetter
 from typing import Annotated, Any, ClassVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AliasChoices,
-    AliasPath,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.aliases import AliasChoices, AliasPath
 
 from dagengine.errors import ProviderError, RefusedError
 from dagengine.judges.wire.dialects.error_responses import complaint_in, parse_body, unreadable

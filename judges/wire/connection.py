@@ -104,16 +104,13 @@ def sender(api: AsyncOpenAI, path: str) -> Send:
         "follow_redirects": False,
     }
 
-    async def exchange(body: Body) -> bytes:
-        ask = partial(api.post, cast_to=httpx2.Response, body=body, options=options)
-        response: httpx2.Response = await follow_redirects(ask, path)
-        return response.content
-
     async def send(body: Body) -> bytes:
+        ask = partial(api.post, cast_to=httpx2.Response, options=options)
         try:
-            return await exchange(body)
+            response = await follow_redirects(partial(ask, body=body), path)
         except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
-            plain: Body = without_surrogates(body)
-            return await exchange(plain)
+            plain = partial(ask, body=without_surrogates(body))
+            response = await follow_redirects(plain, path)
+        return bytes(response.content)
 
     return send

@@ -16,9 +16,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import methodcaller
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from dagengine.judges.wire.completions import Completion
 from dagengine.judges.wire.dialects.feature_fallback import TOKEN_LIMITS
@@ -56,7 +56,7 @@ class Alternative:
     """What might have stood in the place of a token."""
 
     token: str
-    logprob: float
+    logprob: Annotated[float, Field(le=100.0)]  # NaN is none, and e to the power of more neither
 
 
 _ALTERNATIVES: Final = TypeAdapter(list[Alternative] | None)

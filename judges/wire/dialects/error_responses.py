@@ -362,9 +362,7 @@ def unreadable(content: bytes, kind: str, problem: str, prompt: str = "") -> Jud
     page = page_in(text)
     why = page or f"{text[:120]!r}: {problem}"
     breaks_off = bool(text.strip()) and "EOF while parsing" in problem
-    if breaks_off:
-        why = f"it breaks off after {len(content):,} bytes: {text[-80:]!r}"
-    elif not text.strip():
+    if not text.strip():
         why = "it is empty; see whether the server runs well, and what is between it and you"
     # A page comes whatever is asked, as long as nobody mends the address.
     return ProviderError(

@@ -36,7 +36,7 @@ _USED_UP: Final = "; the quota is used up: run again when there is more, or use 
 HINTS: Final = (*ACCESS.values(), _NO_MODEL, _USED_UP)
 """How messages end whose cause no repetition changes."""
 _REFUSABLE: Final = frozenset({400, 403, 406, 422, 451, 500})
-_MOST_DIGITS: Final = 4_000  # of a whole number
+_MOST_DIGITS: Final = 4_000  # of a whole number; models write endless ones, too
 _MOST: Final = 300  # values of a body that are looked at
 _SHOWN: Final = 2_000
 _CODE: Final = 100  # characters; what is longer is no code
@@ -330,10 +330,7 @@ def _status_of(codes: str, message: str) -> int:
 
 
 def parse_body(content: bytes) -> Any:
-    """A body as JSON, as events (behind `data:`, or a line each), else as text.
-
-    Bytes that are not text, and endless numbers, come from models, too: the rest can be read.
-    """
+    """A body as JSON, as events (behind `data:`, or a line each), else as text."""
     text = content.decode("utf-8-sig", errors="replace")
     with suppress(ValueError):
         value = shallow_value(

@@ -71,16 +71,15 @@ _TASK: Final = re.compile(
 )
 # The openings of the same in other languages.
 _ELSEWHERE: Final = re.compile(
-    r"\A(?:(?:es )?tut mir leid|leider (?:kann|darf)|entschuldig|(?:lo )?siento|lo lamento|no puedo"
-    r"|je suis (?:vraiment )?désolée?|désolée?|je ne peux pas|mi dispiace|(?:mi )?spiace|non posso"
-    r"|desculp|sinto muito|lamento|não posso|het spijt me|helaas|przykro mi|przepraszam"
-    r"|niestety|omlouvám|bohužel|je mi líto|prepáčte|sajnál|elnézést|îmi pare rău|ne pare rău"
-    r"|tyvärr|beklager|desværre|undskyld|valitettavasti|anteeksi|üzgünüm|maalesef|özür"
-    r"|извин|простите|к сожалению|вибач|на жаль|пробач|съжалявам"
-    r"|\u03bb\u03c5\u03c0|\u03c3\u03c5\u03b3\u03b3|\u03b4\u03c5\u03c3\u03c4"  # of Greek
-    r"|عذر|آسف|معذر|نعتذر|أعتذر|متأسف|متاسف|מצטער|סליחה|क्षमा|माफ़|माफ|मुझे खेद|দুঃখিত|மன்னிக்க"
-    r"|xin lỗi|rất tiếc|maaf|mohon maaf|ขออภัย|ขอโทษ|对不起|抱歉|很抱歉|非常抱歉|對不起|很遗憾"
-    r"|無法|我无法|我不能|申し訳|すみません|ごめん|恐れ入り|죄송|미안)",
+    r"\A(?:(?:es )?tut mir leid|leider (?:kann|darf)|(?:lo )?siento|lo lamento|no puedo"
+    r"|je suis (?:vraiment )?désolée?|désolée?|je ne peux pas|mi dispiace|non posso|desculp"
+    r"|sinto muito|lamento|não posso|het spijt me|helaas|przykro mi|przepraszam|niestety|omlouvám"
+    r"|bohužel|je mi líto|prepáčte|sajnál|elnézést|îmi pare rău|ne pare rău|tyvärr|beklager"
+    r"|desværre|undskyld|valitettavasti|anteeksi|üzgünüm|maalesef|özür|xin lỗi|rất tiếc|maaf"
+    r"|mohon maaf|извин|простите|к сожалению|вибач|на жаль|пробач|съжалявам|\u03bb\u03c5\u03c0"
+    r"|\u03c3\u03c5\u03b3\u03b3|عذر|آسف|معذر|نعتذر|أعتذر|متأسف|متاسف|מצטער|סליחה|क्षमा|माफ|मुझे खेद"
+    r"|দুঃখিত|மன்னிக்க|ขออภัย|ขอโทษ|(?:很|非常)?抱歉|对不起|對不起|很遗憾|無法|我无法|我不能|申し訳"
+    r"|すみません|ごめん|恐れ入り|죄송|미안)",
     re.IGNORECASE,
 )
 _LONGEST_REFUSAL: Final = 800  # characters; a refusal is short, and what is longer is prose
@@ -165,7 +164,6 @@ def normalise(body: Any) -> Json | None:
     """A completion of any known shape in the form of OpenAI's protocol; None for any other."""
     pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
     _gather(body, "text", pieces)
-    # Of a stream the last events say how it ended.
     pairs = list(pairs_in(body[:-_LAST:-1] if isinstance(body, list) else body))
     values = {key: value for key, value in reversed(pairs) if value is not None}
     details = values.get("incomplete_details")  # of OpenAI's Responses

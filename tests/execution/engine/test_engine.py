@@ -6,7 +6,9 @@ import asyncio
 import contextvars
 import gc
 import os
+import pickle
 import random
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -298,6 +300,25 @@ async def test_invalid_use_is_an_error_at_once() -> None:
     with pytest.raises(InputError, match="opened before"):
         await engine.__aenter__()
     await engine.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_blocking_engine_in_a_fork_says_so_and_can_be_left() -> None:
+    process, code = -1, 1
+    try:
+        with Engine(METRIC, model=ScriptedJudge(lambda question: True)) as engine:
+            with pytest.raises(TypeError, match="one in each process"):
+                pickle.dumps(engine)
+            process = os.fork()
+            if not process:
+                signal.alarm(20)  # instead of a hang
+            assert engine.judge(case(1)).success
+    except InputError as error:
+        code = 0 if "fork" in str(error) else 2
+    finally:
+        if not process:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
 
 
 async def test_a_caller_on_another_event_loop_is_told_so() -> None:

@@ -224,17 +224,79 @@ async def test_the_memory_of_many_endless_answers_at_once_is_bounded() -> None:
     assert most < 20_000_000
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(BODY), zlib.compress(BODY), BODY])
-async def test_an_encoded_body_is_read(packed: bytes) -> None:
-    names = {b"\x1f": "gzip", b"x": "deflate", b"{": "identity"}
-    encoding = f"Content-Encoding: {names[packed[:1]]}"
-    whole = await ended(once(response(packed, encoding)))
-    chunked = response(b"", encoding, "Transfer-Encoding: chunked", length=False)
+RAW_DEFLATE = zlib.compress(BODY, wbits=-zlib.MAX_WBITS)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", gzip.compress(BODY)),
+        ("GZIP, identity", gzip.compress(BODY)),
+        ("deflate", zlib.compress(BODY)),
+        ("deflate", RAW_DEFLATE),
+        ("identity", BODY),
+        # Headers that proxies leave behind, or that programs mean otherwise.
+        ("gzip", BODY),
+        ("br", BODY),
+        ("UTF-8", BODY),
+        ("aws-chunked", BODY),
+    ],
+)
+async def test_an_encoded_body_is_read(encoding: str, packed: bytes) -> None:
+    header = f"Content-Encoding: {encoding}"
+    whole = await ended(once(response(packed, header)))
+    chunked = response(b"", header, "Transfer-Encoding: chunked", length=False)
     pieces = [chunk(bytes([byte])) for byte in packed]
     bit_by_bit = await ended(once(chunked, *pieces, b"0\r\n\r\n"))
     assert isinstance(whole, Answer)
     assert isinstance(bit_by_bit, Answer)
     assert whole.raw == bit_by_bit.raw == OK
+
+
+BROTLI = b"\x0b\x02\x80abc\x03"
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "body", "words", "transient"),
+    [
+        ("502 Bad", "Content-Encoding: br", BROTLI, "HTTP 502: a body with the unknown", True),
+        ("401 No", "Content-Encoding: zstd", BROTLI, "unknown encoding zstd", False),
+        ("200 OK", "Content-Encoding: br", BROTLI, "unknown encoding br", False),
+        ("200 OK", GZIP, gzip.compress(BODY)[:-9], "it breaks off", True),
+        ("200 OK", "X-Plain: yes", BODY[:50], "EOF while parsing", True),
+    ],
+)
+async def test_a_body_that_cannot_be_read_keeps_its_status(
+    status: str, header: str, body: bytes, words: str, transient: bool
+) -> None:
+    refused = await ended(once(response(body, header, status=status)))
+    assert isinstance(refused, ProviderError)
+    assert words in str(refused)
+    assert refused.transient is transient
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["own", "given"])
+@pytest.mark.parametrize(
+    ("charset", "encoding"),
+    [("; charset=iso-8859-1", "latin-1"), ("; charset=UTF-16", "utf-16"), ("", "utf-16")],
+)
+async def test_a_body_in_another_charset_is_read(charset: str, encoding: str, given: bool) -> None:
+    raw = '{"reason": "Es grüßt höflich.", "verdict": true}'
+    message = {"message": {"content": raw}}
+    text = json.dumps({"choices": [message]}, ensure_ascii=False)
+    body = text.encode(encoding)
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json%b\r\n"
+    head = head % charset.encode() + b"Content-Length: %d\r\n\r\n" % len(body)
+    with RawServer(once(head, body)) as server, anyio.fail_after(100):
+        client = openai.AsyncOpenAI(api_key="k", base_url=server.base_url) if given else None
+        place: Any = {"client": client} if client else {"base_url": server.base_url}
+        answer = await OpenAIJudge("m", **place).answer(question())
+    assert answer.raw == raw
+
+
+async def test_a_long_header_of_a_proxy_is_read() -> None:
+    answer = await ended(once(response(BODY, f"Set-Cookie: a={'b' * 20_000}")))
+    assert isinstance(answer, Answer)
 
 
 async def test_an_answer_of_some_megabytes_is_read_where_it_may_be() -> None:

@@ -33,7 +33,7 @@ def without_wire(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, by
     return [pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE]
 
 
-def utf8(content: bytes, content_type: str) -> bytes:
+def recode(content: bytes, content_type: str) -> bytes:
     """A body as UTF-8 without a mark: from the charset that is told, or that its start shows."""
     charset = re.search(r"charset=[\"']?([\w.:-]+)", content_type, re.IGNORECASE)
     for name in ("utf-8-sig", charset[1] if charset else json.detect_encoding(content)):
@@ -113,7 +113,7 @@ class BodyReader:
         """The decoded body of a response of httpx or httpx2, which is closed then."""
         try:
             body = await self.read(chunks, response.headers.get("Content-Encoding", ""))
-            return utf8(body, response.headers.get("Content-Type", ""))
+            return recode(body, response.headers.get("Content-Type", ""))
         except ProviderError:
             await response.aclose()
             with suppress(Exception):  # it is closed: the iterators in it end, too

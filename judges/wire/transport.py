@@ -37,7 +37,7 @@ from dagengine.judges.wire.requests import (
     redirect_target,
     redirected_too_often,
 )
-from dagengine.judges.wire.response_bodies import ENCODINGS, SMALL, BodyReader, utf8, without_wire
+from dagengine.judges.wire.response_bodies import ENCODINGS, SMALL, BodyReader, recode, without_wire
 from dagengine.redaction import public_text
 
 ANOTHER_LOOP: Final = (
@@ -86,7 +86,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         ) as response:
             body = await self._body(response)
             if not body.isascii():
-                body = utf8(body, response.headers.get("Content-Type", ""))
+                body = recode(body, response.headers.get("Content-Type", ""))
             return Received(response.status, response.raw_headers, body)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -160,23 +160,18 @@ def complaint_in(
     `body` is parsed JSON, or a text that is none. `prompt` is all that was sent as text. A body
     that `failed` has no answer in it: all its words are about that.
     """
-    if isinstance(body, list):  # also the events of a stream, which may fail in the middle
-        parts = [part for part in body if isinstance(part, dict)]
-        body = next(filter(_has_error, parts), next(iter(parts), body))
+    parts = list(filter(None, map(fields_of, items_of(body))))
+    body = next(filter(_has_error, parts), next(iter(parts), body))  # a stream fails in the middle
     fine = 200 <= status < 300
     words = _words_in(body)
     if fine and not (isinstance(body, dict) and ((failed and words) or _has_error(body))):
         return None
     message = words or (json.dumps(body)[:200] if body else _PHRASES.get(status, "error"))
     codes = " ".join(_codes(body))
-    if status < 500 and status not in _PHRASES:
-        status = _status_of(codes, message)
     texts = (str(text) for key, text in pairs_in(body) if key == "failed_generation")
     generated = next(texts, None)
     words = blank_quotations(message[:_SHOWN], prompt)
-    if status in (400, 403, 412):
-        meant = (s for s, sign in _MEANT if re.search(sign, f"{codes} {words}", re.IGNORECASE))
-        status = next(meant, status)
+    status = _status_of(status, codes, words)
     return Complaint(status, message, words, codes, body, retry_after, generated)
 
 
@@ -317,16 +312,18 @@ def _codes(body: Any) -> Iterator[str]:
                 yield str(item)
 
 
-def _status_of(codes: str, message: str) -> int:
-    """The status that a body with 200 stands for: its own number, or that of its words."""
-    for code in codes.split():
-        if re.fullmatch(r"[45]\d\d", code):
-            return int(code)
-    words = f"{codes} {message}"
-    for status, pattern in _STATUSES:
-        if re.search(pattern, words, re.IGNORECASE):
-            return status
-    return 400
+def _status_of(status: int, codes: str, words: str) -> int:
+    """The status that a body stands for, by its number or its words, where its own says little."""
+    table: tuple[tuple[int, str], ...] = _MEANT if status in (400, 403, 412) else ()
+    if status < 500 and status not in _PHRASES:
+        numbers = re.findall(r"(?<!\S)[45]\d\d(?!\S)", codes)
+        table, status = _STATUSES, 400
+        if numbers:
+            return int(numbers[0])
+    for meant, pattern in table:
+        if re.search(pattern, f"{codes} {words}", re.IGNORECASE):
+            return meant
+    return status
 
 
 def parse_body(content: bytes) -> Any:

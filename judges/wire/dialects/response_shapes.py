@@ -101,7 +101,7 @@ _TYPES: Final = {
     **dict.fromkeys(("tool_use", "function_call"), "call"),
 }
 # What is behind these keys is data of the model, however it is shaped.
-_DATA: Final = frozenset({"arguments", "input", "args", "parameters", "json"})
+_DATA: Final = frozenset({"arguments", "input", "args", "parameters", "json", "refusal"})
 # What is an object here is an answer itself, unless it has one of these.
 _WHOLE: Final = frozenset({"content", "response"})
 _WRAPPING: Final = frozenset({"type", "parts", "text", "content", "message", "choices", "role"})
@@ -163,7 +163,9 @@ def with_system_in_front(body: Json) -> Json:
 def normalise(body: Any) -> Json | None:
     """A completion of any known shape in the form of OpenAI's protocol; None for any other."""
     pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
-    _gather(body, "text", pieces)
+    # A text beside a code is the gateway's own: {"code": 0, "message": "ok", "data": …}.
+    coded = isinstance(body, dict) and "code" in body and isinstance(body.get("message"), str)
+    _gather({**body, "message": None} if coded else body, "text", pieces)
     pairs = list(pairs_in(body[:-_LAST:-1] if isinstance(body, list) else body))
     values = {key: value for key, value in reversed(pairs) if value is not None}
     details = values.get("incomplete_details")  # of OpenAI's Responses
@@ -199,14 +201,13 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
         # Of a call only what it was called with is said, and not its name.
         if kind != "call" or key in _DATA:
             pieces[kind].append(value)
-    elif isinstance(value, list) and key not in _DATA:
+    elif key in _DATA and value:
+        pieces[kind].append(json.dumps(value, ensure_ascii=False))
+    elif isinstance(value, list):
         if key in ("choices", "candidates", "results"):
             value = value[:1]
         for item in value:
             _gather(item, kind, pieces)
-    elif key in _DATA or key == "refusal":
-        if value is not None and (value or key in _DATA):
-            pieces[kind].append(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, dict):
         if key in _WHOLE and not value.keys() & _WRAPPING:
             pieces[kind].append(json.dumps(value, ensure_ascii=False))
@@ -215,9 +216,7 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
         if value.get("thought") is True:
             kind = "thoughts"
         for name in filter(_KINDS.__contains__, value):
-            # A text beside a code is the gateway's own: {"code": 0, "message": "ok", "data": …}.
-            if name != "message" or "code" not in value or not isinstance(value[name], str):
-                _gather(value[name], _KINDS[name] or kind, pieces, name)
+            _gather(value[name], _KINDS[name] or kind, pieces, name)
 
 
 def _first(values: Json, keys: re.Pattern[str]) -> Any:

@@ -320,9 +320,9 @@ def _status_of(status: int, codes: str, words: str) -> int:
         table, status = _STATUSES, 400
         if numbers:
             return int(numbers[0])
-    for meant, pattern in table:
+    for number, pattern in table:
         if re.search(pattern, f"{codes} {words}", re.IGNORECASE):
-            return meant
+            return number
     return status
 
 

@@ -164,8 +164,8 @@ def normalise(body: Any) -> Json | None:
     """A completion of any known shape in the form of OpenAI's protocol; None for any other."""
     pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
     # A text beside a code is the gateway's own: {"code": 0, "message": "ok", "data": …}.
-    coded = isinstance(body, dict) and "code" in body and isinstance(body.get("message"), str)
-    _gather({**body, "message": None} if coded else body, "text", pieces)
+    has_code = isinstance(body, dict) and "code" in body and isinstance(body.get("message"), str)
+    _gather({**body, "message": None} if has_code else body, "text", pieces)
     pairs = list(pairs_in(body[:-_LAST:-1] if isinstance(body, list) else body))
     values = {key: value for key, value in reversed(pairs) if value is not None}
     details = values.get("incomplete_details")  # of OpenAI's Responses

@@ -275,12 +275,14 @@ async def test_a_body_that_cannot_be_read_keeps_its_status(
     assert refused.transient is transient
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["own", "given"])
+@pytest.mark.parametrize("brings_client", [False, True])
 @pytest.mark.parametrize(
     ("charset", "encoding"),
     [("; charset=iso-8859-1", "latin-1"), ("; charset=UTF-16", "utf-16"), ("", "utf-16")],
 )
-async def test_a_body_in_another_charset_is_read(charset: str, encoding: str, given: bool) -> None:
+async def test_a_body_in_another_charset_is_read(
+    charset: str, encoding: str, brings_client: bool
+) -> None:
     raw = '{"reason": "Es grüßt höflich.", "verdict": true}'
     message = {"message": {"content": raw}}
     text = json.dumps({"choices": [message]}, ensure_ascii=False)
@@ -288,7 +290,9 @@ async def test_a_body_in_another_charset_is_read(charset: str, encoding: str, gi
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json%b\r\n"
     head = head % charset.encode() + b"Content-Length: %d\r\n\r\n" % len(body)
     with RawServer(once(head, body)) as server, anyio.fail_after(100):
-        client = openai.AsyncOpenAI(api_key="k", base_url=server.base_url) if given else None
+        client = (
+            openai.AsyncOpenAI(api_key="k", base_url=server.base_url) if brings_client else None
+        )
         place: Any = {"client": client} if client else {"base_url": server.base_url}
         answer = await OpenAIJudge("m", **place).answer(question())
     assert answer.raw == raw

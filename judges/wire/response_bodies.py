@@ -153,9 +153,7 @@ class _Decoder:
         return piece
 
     def whole(self, body: bytes) -> bytes:
-        """All that was decoded, or what it is in words; raises ProviderError if it breaks off."""
-        if self._begun and not (self._plain or self._inflater.eof):
-            raise ProviderError("the response is damaged: it breaks off", transient=True)
+        """All that was decoded, or what it is in words if nobody can read it."""
         if self._plain and self._name not in ("", "identity") and min(body, default=9) < 9:
             return f"a body with the unknown encoding {self._name:.40}".encode()
         return body

@@ -74,7 +74,10 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
         name, _, password = (unquote(text) for text in user.partition(":"))
         token = base64.b64encode(f"{name}:{password}".encode()).decode()
         headers["Authorization"] = f"Basic {token}"
-    query: dict[str, object] = dict(parse_qsl(parts.query, keep_blank_values=True))
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    query: dict[str, object] = dict(pairs)
+    if len(query) < len(pairs):
+        raise JudgeSetupError(f"{source} has a name twice in its query, and only one can be sent")
     url = parts._replace(netloc=host, query="", fragment="").geturl()
     return Endpoint(url, headers, query)
 

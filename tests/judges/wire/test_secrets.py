@@ -239,7 +239,13 @@ async def test_a_user_and_a_query_in_the_address_are_sent_as_they_are_meant(
 
 @pytest.mark.parametrize(
     "address",
-    [f"http://[{SECRET}", f"http://h:{SECRET}/v1", f"u:{SECRET}@h/v1", f"h:8000/v1?key={SECRET}"],
+    [
+        f"http://[{SECRET}",
+        f"http://h:{SECRET}/v1",
+        f"u:{SECRET}@h/v1",
+        f"h:8000/v1?key={SECRET}",
+        f"http://h/v1?tag=a&tag={SECRET}",  # of which only one would be sent
+    ],
 )
 def test_what_is_no_address_is_a_setup_error_without_it(address: str) -> None:
     with pytest.raises(JudgeSetupError) as caught:

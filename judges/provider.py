@@ -180,9 +180,10 @@ class ProviderJudge(SharedJudge[_Opened]):
         if own is None:
             raise self._failure(problem, prompt_of(question.messages))
         body = own.model_dump(warnings=False) if isinstance(own, BaseModel) else own
-        if not isinstance(body, dict | list):
+        if not isinstance(body, dict | list | str):
             raise UnparseableError(str(problem), clip_text(str(own), _RAW))
-        completion = read_completion(json.dumps(body, default=str).encode(), question.messages)
+        text = body if isinstance(body, str) else json.dumps(body, default=str)
+        completion = read_completion(text.encode(), question.messages)
         usage = self._usage_of(own)
         return await read_reply(question, completion, "provider", question.token_limit, usage)
 

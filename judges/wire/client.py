@@ -253,7 +253,10 @@ class EndpointJudge(SharedJudge[Connection]):
             options["default_headers"] = endpoint.headers
             options["default_query"] = endpoint.query
         key = self._key(endpoint)
-        api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
+        try:
+            api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
+        except _transport().httpx2.InvalidURL as error:
+            raise JudgeSetupError(f"{source} is not an address: {error}") from None
         if self.provider is not OPENAI:  # other providers need not know who that is
             api.organization = api.project = None
         return Connection(api, direct, owned=True)

@@ -132,6 +132,14 @@ def test_an_address_of_the_environment_needs_its_scheme(
     assert rows == []
 
 
+@pytest.mark.parametrize("host", ["256.1.1.1", "a\u2024b.invalid"])
+def test_a_host_that_none_can_have_is_a_setup_error(host: str) -> None:
+    metric = GEval("m", criteria="Good?", evaluation_params=["input"])
+    judge = OpenAIJudge("m", base_url=f"http://{host}/v1")
+    with pytest.raises(JudgeSetupError, match="base_url is not an address: "):
+        evaluate([LLMTestCase(input="i")], [metric], model=judge, show=False)
+
+
 TUNING = Tuning(4, 240.0, 310.0, 31.5, {"reasoning_effort": "none"})
 
 

@@ -36,7 +36,6 @@ _USED_UP: Final = "; the quota is used up: run again when there is more, or use 
 HINTS: Final = (*ACCESS.values(), _NO_MODEL, _USED_UP)
 """How messages end whose cause no repetition changes."""
 _REFUSABLE: Final = frozenset({400, 403, 406, 422, 451, 500})
-_MOST_DIGITS: Final = 4_000  # of a whole number; models write endless ones, too
 _MOST: Final = 300  # values of a body that are looked at
 _SHOWN: Final = 2_000
 _CODE: Final = 100  # characters; what is longer is no code
@@ -330,9 +329,8 @@ def parse_body(content: bytes) -> Any:
     """A body as JSON, as events (behind `data:`, or a line each), else as text."""
     text = content.decode("utf-8-sig", errors="replace")
     with suppress(ValueError):
-        value = shallow_value(
-            text, parse_int=lambda digits: int(digits) if len(digits) <= _MOST_DIGITS else None
-        )
+        # Models write endless numbers, too.
+        value = shallow_value(text, parse_int=lambda n: int(n) if len(n) <= 4_000 else None)
         if not isinstance(value, str):
             return value
         text = value  # JSON in JSON

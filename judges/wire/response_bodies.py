@@ -127,8 +127,7 @@ class BodyReader:
 class _Decoder:
     """Undoes an encoding, never more than asked for; the rest is kept for the next step.
 
-    The first byte of a body says whether it is packed: proxies leave headers behind, and programs
-    write a charset into them.
+    The first byte of a body says whether it is packed: headers are left behind, or mean a charset.
     """
 
     def __init__(self, encoding: str) -> None:

@@ -163,13 +163,15 @@ def with_system_in_front(body: Json) -> Json:
 def normalise(body: Any) -> Json | None:
     """A completion of any known shape in the form of OpenAI's protocol; None for any other."""
     pieces: dict[str, list[str]] = {"text": [], "thoughts": [], "refusal": [], "call": []}
+    fields = fields_of(body)
     # A text beside a code is the gateway's own: {"code": 0, "message": "ok", "data": …}.
-    has_code = isinstance(body, dict) and "code" in body and isinstance(body.get("message"), str)
-    _gather({**body, "message": None} if has_code else body, "text", pieces)
-    pairs = list(pairs_in(body[:-_LAST:-1] if isinstance(body, list) else body))
+    if "code" in fields and isinstance(fields.get("message"), str):
+        body = {**fields, "message": None}
+    _gather(body, "text", pieces)
+    pairs = list(pairs_in(items_of(body)[:-_LAST:-1] or body))
     values = {key: value for key, value in reversed(pairs) if value is not None}
-    details = values.get("incomplete_details")  # of OpenAI's Responses
-    finish = details.get("reason") if isinstance(details, dict) else _first(values, _FINISH)
+    details = fields_of(values.get("incomplete_details"))  # of OpenAI's Responses
+    finish = details.get("reason") or _first(values, _FINISH)
     if not isinstance(finish, str):  # SGLang: {"type": "length", "length": 8}
         finish = next(filter(None, (fields_of(finish).get("type"), *items_of(finish))), None)
     is_answer = any(pieces.values()) or isinstance(values.get("message"), dict)

@@ -15,7 +15,7 @@ from dagengine.errors import InputError
 from dagengine.graph.examples_and_quotes import Quotes
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
-from dagengine.judges.default import default_judge
+from dagengine.judges.default import judge_settings
 from dagengine.judges.lexical import LexicalJudge
 from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider
 from dagengine.metrics.common.base import BaseMetric
@@ -292,17 +292,19 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
     from dagengine.judges.batches.anthropic_batch import AnthropicBatchJudge
     from dagengine.judges.batches.openai_batch import OpenAIBatchJudge
 
-    model = model or default_judge().model
-    provider, _, own_name = model.partition("/")
-    if provider == "anthropic" and own_name and base_url is None:
+    chosen = judge_settings(model, base_url)
+    name, address = chosen.model, chosen.base_url
+    provider, _, own_name = name.partition("/")
+    if provider == "anthropic" and own_name and address is None:
         return AnthropicBatchJudge(own_name, journal=journal)
-    elsewhere = own_name and provider in PROVIDERS - {"openai"} and base_url is None
-    if elsewhere or is_code(model, base_url):
+    elsewhere = own_name and provider in PROVIDERS - {"openai"} and address is None
+    if elsewhere or is_code(name, address):
         raise InputError(
-            f"--batch needs a model with OpenAI's or Anthropic's batch API, not {model!r}"
+            f"--batch needs a model with OpenAI's or Anthropic's batch API, not {name!r}"
         )
-    name = own_name if provider == "openai" and own_name and base_url is None else model
-    return OpenAIBatchJudge(name, base_url=base_url, journal=journal)
+    if provider == "openai" and own_name and address is None:
+        name = own_name
+    return OpenAIBatchJudge(name, base_url=address, api_key=chosen.key(), journal=journal)
 
 
 def load_file_judge(
@@ -311,7 +313,7 @@ def load_file_judge(
     """The judge for `--batch-files`; raises InputError for what is not the name of a model."""
     from dagengine.judges.batches.openai_batch import FileBatchJudge
 
-    name = model or default_judge().model
+    name = judge_settings(model, None).model
     if is_code(name) or name.startswith(FILE):
         raise InputError(
             f"--batch-files needs the name of the model that the engine serves, not {name!r}"

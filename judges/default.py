@@ -137,12 +137,16 @@ def _require_known(environment: Mapping[str, str]) -> None:
                 raise InputError(f"unknown environment variable {name}; {hint}")
 
 
-def tuning_of(model: str | None, base_url: str | None) -> Tuning:
-    """Saved settings of the judge of a run: nothing if the run names another judge or server.
+def judge_settings(model: str | None, base_url: str | None) -> DefaultJudge:
+    """Settings of the judge that a run names: those of the default if it names nothing.
 
+    Nothing that is set for the server of the default holds for another judge or server.
     Raises InputError as `default_judge` does.
     """
-    return default_judge().tuning if model is None and base_url is None else UNTUNED
+    if model is None and base_url is None:
+        return default_judge()
+    name = default_judge().model if model is None else model or BUILT_IN
+    return DefaultJudge(name, base_url)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

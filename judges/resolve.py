@@ -11,7 +11,7 @@ from dagengine.errors import InputError, did_you_mean, nearest
 from dagengine.judges.custom import ChatModel, CustomJudge, has_any
 from dagengine.judges.deciding.decision_judge import DecisionJudge, LabelJudge
 from dagengine.judges.deciding.decision_protocols import FORMS
-from dagengine.judges.default import BUILT_IN, default_judge
+from dagengine.judges.default import BUILT_IN, judge_settings
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 from dagengine.judges.wire.client import EndpointJudge
@@ -39,24 +39,21 @@ def as_judge(
 
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
     model's name, or `provider/model` for another provider (`ollama/model` for that server on this
-    machine); with `base_url` it always names a model of that server. `decisions/model`,
+    machine); with `base_url` it always names a model of that server, whose key is `api_key`, else
+    the environment variable DAGENGINE_API_KEY. `decisions/model`,
     `systemone/model` and `labels/model` name judges that only decide, with `base_url` as well;
     `decisions/model+gpt-4o` names their writer, too. `gguf:PATH` is a model file on this machine
     (see `GGUFJudge`), and packages offer judges by name. An object is a judge already, or has the
     shape of `BaseLLM` or of LangChain's chat models. Raises InputError for anything else.
     """
-    if model is None:
-        default = default_judge()
-        if base_url is not None:
-            return _judge_named(default.model, base_url, api_key)
-        judge = _judge_named(default.model, default.base_url, api_key or default.key())
-        # For instance what `judge check` found to switch thoughts off.
-        if default.tuning.parameters and isinstance(judge, EndpointJudge):
-            return cast("Judge", judge.with_parameters(default.tuning.parameters))
-        return judge
-    if isinstance(model, str):
-        return _judge_named(model or BUILT_IN, base_url, api_key)
-    return _judge_of_object(model)
+    if model is not None and not isinstance(model, str):
+        return _judge_of_object(model)
+    chosen = judge_settings(model, base_url)
+    judge = _judge_named(chosen.model, chosen.base_url, api_key or chosen.key())
+    # For instance what `judge check` found to switch thoughts off.
+    if chosen.tuning.parameters and isinstance(judge, EndpointJudge):
+        return cast("Judge", judge.with_parameters(chosen.tuning.parameters))
+    return judge
 
 
 def _judge_of_object(model: Any) -> Judge:

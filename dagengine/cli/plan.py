@@ -51,13 +51,13 @@ class PlanOptions(shared.CaseOptions, shared.QuoteOptions, shared.JudgeOptions):
     def pace(self, judges: Sequence[Judge]) -> tuple[float | None, Speeds | None]:
         """Seconds of one call (None: of a server of one's own), and the default judge's speed."""
         from dagengine.estimate.estimate_types import Speeds
-        from dagengine.judges.default import tuning_of
+        from dagengine.judges.default import judge_settings
         from dagengine.judges.resolve import as_judge
         from dagengine.judges.wire.server_facts import is_provider
 
         if self.latency is not None:
             return self.latency, None
-        tuning = tuning_of(self.judge, self.base_url)
+        tuning = judge_settings(self.judge, self.base_url).tuning
         speeds = None
         if tuning.write_speed and {judge.identity for judge in judges} == {as_judge().identity}:
             speeds = Speeds(tuning.read_speed, tuning.write_speed)

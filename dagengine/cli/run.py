@@ -203,12 +203,12 @@ class RunOptions(shared.CaseOptions, shared.QuoteOptions, shared.ReplayOptions):
 
     def limits(self, **settings: Any) -> Limits:
         """The limits of the whole run; raises InputError for invalid values."""
-        from dagengine.judges.default import tuning_of
+        from dagengine.judges.default import judge_settings
 
         if self.batch_files or self.batch:
             settings["max_in_flight"] = _BATCH if self.batch else _FILE
         if self.call_timeout is None:
-            saved = tuning_of(self.judge, self.base_url).call_timeout
+            saved = judge_settings(self.judge, self.base_url).tuning.call_timeout
             settings["call_timeout"] = saved or _CALL_TIMEOUT
         return super().limits(**settings)
 

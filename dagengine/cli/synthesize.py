@@ -171,9 +171,11 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
     if embedder is not None and embedder.rpartition(":")[0].endswith(".py"):
         embedder = load_judge(embedder, None)
     elif embedder is not None:
+        from dagengine.judges.default import judge_settings
         from dagengine.judges.embedding import EmbeddingJudge
 
-        embedder = EmbeddingJudge(embedder, base_url=address)
+        key = judge_settings(embedder, address).key()
+        embedder = EmbeddingJudge(embedder, base_url=address, api_key=key)
     return Synthesizer(
         model=options.chosen_judge(),
         evolution_config=EvolutionConfig(num_evolutions=options.evolutions),

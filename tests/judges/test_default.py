@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from dagengine.judges.default import (
     DefaultJudge,
     Tuning,
     default_judge,
+    judge_settings,
     project_file,
     read_settings,
-    tuning_of,
     user_file,
     write_settings,
 )
+from dagengine.loading import load_batch_judge, load_judge
 from dagengine.metrics import GEval
 from dagengine.results import CaseResult
 from dagengine.test_case import LLMTestCase
@@ -73,6 +75,20 @@ def test_the_key_is_in_the_variable_that_the_settings_name(
     monkeypatch.setenv("DAGENGINE_API_KEY", "other")
     assert DefaultJudge("m", "http://localhost:1/v1").key() == "other"
     assert DefaultJudge("m").key() is None  # the provider's own variable holds
+
+
+@pytest.mark.parametrize("door", [as_judge, load_judge, load_batch_judge])
+def test_a_server_named_by_the_caller_is_asked_with_the_key_for_own_servers(
+    door: Callable[..., OpenAIJudge], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGENGINE_API_KEY", "key of my server")
+    named = {"base_url": "http://localhost:1/v1"}
+    assert door("m", **named).secrets[0] == door(None, **named).secrets[0] == "key of my server"
+    # Who named no server asks that of the default, in batches, too.
+    write_settings(project_file(), DefaultJudge("m", "http://localhost:2/v1"))
+    judge = door(None, base_url=None)
+    assert (judge.base_url, judge.secrets[0]) == ("http://localhost:2/v1", "key of my server")
+    assert "key of my server" not in door("gpt-4o", base_url=None).secrets[:1]
 
 
 def test_a_server_named_by_the_caller_gets_no_key_of_the_default() -> None:
@@ -146,13 +162,13 @@ TUNING = Tuning(4, 240.0, 310.0, 31.5, {"reasoning_effort": "none"})
 def test_what_was_measured_of_a_judge_is_kept_beside_it() -> None:
     write_settings(project_file(), DefaultJudge("m", "http://localhost:1/v1", tuning=TUNING))
     assert default_judge().tuning == TUNING
-    assert tuning_of(None, None) == TUNING
+    assert judge_settings(None, None).tuning == TUNING
 
 
 def test_what_was_measured_holds_for_no_other_judge() -> None:
     write_settings(project_file(), DefaultJudge("m", "http://localhost:1/v1", tuning=TUNING))
-    assert tuning_of("gpt-4o", None) == Tuning()
-    assert tuning_of(None, "http://localhost:2/v1") == Tuning()
+    assert judge_settings("gpt-4o", None).tuning == Tuning()
+    assert judge_settings(None, "http://localhost:2/v1").tuning == Tuning()
 
 
 def test_saved_parameters_go_into_every_request() -> None:

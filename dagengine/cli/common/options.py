@@ -233,9 +233,10 @@ class PaceOptions:
 
     def in_flight(self, judge: str | None, base_url: str | None) -> int:
         """The number that was typed, else what was saved of the default judge, else 64."""
-        from dagengine.judges.default import tuning_of
+        from dagengine.judges.default import judge_settings
 
-        return self.max_in_flight or tuning_of(judge, base_url).max_in_flight or DEFAULT_IN_FLIGHT
+        saved = judge_settings(judge, base_url).tuning.max_in_flight
+        return self.max_in_flight or saved or DEFAULT_IN_FLIGHT
 
 
 @dataclass(frozen=True, kw_only=True)

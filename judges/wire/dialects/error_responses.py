@@ -26,9 +26,9 @@ TRANSIENT: Final = frozenset({408, 409, 424, 425, 429})
 OVERFLOWS: Final = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse prompts that are too long."""
 ACCESS: Final = {
-    401: "; check the API key",
+    401: "; check the API key (DAGENGINE_API_KEY for a server of your own)",
     402: "; the account has no credit left",
-    404: "; check the model's name and the address",
+    404: "; check the model's name and the address, which mostly ends in /v1",
 }
 """What to do about statuses that every call gets: they speak of the judge, not of a question."""
 _NO_MODEL: Final = "; check the model's name: the server does not have this model"

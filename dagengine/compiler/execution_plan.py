@@ -233,21 +233,22 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
     return Numbering(wirings, sources).plan(tuple(dict.fromkeys(problems)))
 
 
-def name_problems(names: Sequence[str]) -> list[Problem]:
+def name_problems(names: Sequence[Any]) -> list[Problem]:
     """Names by which results cannot be told apart, or that no file can hold."""
     hint = "give every metric its own name, in whole characters"
     problems: list[Problem] = []
-    for name, count in Counter(names).items():
-        whole = name.encode(errors="ignore").decode() == name  # no lone surrogate
-        if not name.strip():
+    for index, name in enumerate(names):
+        if not isinstance(name, str):
+            words = "the name is not a text"
+        elif not name.strip():
             words = "the name is empty"
-        elif not whole:
+        elif name.encode(errors="ignore").decode() != name:  # a lone surrogate
             words = "a character is half of one"
-        elif count > 1:
+        elif (count := names.count(name)) > 1 and name not in names[:index]:
             words = f"{count} metrics have this name"
         else:
             continue
-        problems.append(Problem("metric-name", f"metric {name!r}", words, hint))
+        problems.append(Problem("metric-name", f"metric {name!r:.100}", words, hint))
     return problems
 
 

@@ -125,7 +125,7 @@ class Budget:
             budget = self._limits.budget or 0.0
             sums = (
                 f"${account.spent:.4f} of the budget of ${budget:g} are spent{account.where}, "
-                f"${account.reserved:.4f} are reserved for calls in progress"
+                f"${abs(account.reserved):.4f} are reserved for calls in progress"
             )
         return OverBudgetError(
             f"not asked: {sums}, and this one would cost about ${amount:.4f}; increase --budget "

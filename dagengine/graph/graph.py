@@ -40,6 +40,9 @@ class Graph(Answering):
         more = as_nodes("root_nodes", root_nodes or ())
         self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*roots, *more]))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} from {', '.join(map(repr, self.root_nodes))}>"
+
     def nodes(self) -> list[BaseNode]:
         """Every node in order of first mention (a parent's children before its inputs)."""
         # A stack of our own: generated chains are longer than Python's stack is deep. It is filled

@@ -215,17 +215,17 @@ def _cells(row: CaseResult, numbers: dict[str, int]) -> list[Any]:
 
 
 def _place_lines(places: EndCounts, several: bool) -> list[str]:
-    """Places where cases failed or got no score: the commonest ends, each with its first reason."""
+    """Places where cases failed or got no score: the commonest ends, each with a reason."""
     ranked = places.ranking()
     lines = []
     for group in ranked[:_PLACES]:
         # The metric is named if there are several, and the end does not name it.
         metric = f" of {group.end.metric}" if several and group.end.answer else ""
-        lines.append(
-            f"{group.cases:,}x {SIGNS[group.end.state]} {one_line(f'{group.end}{metric}', _PLACE)}"
-            f"{text_if(group.reason, ': ')}{one_line(group.reason, _REASON)}"
-            f" (first: {one_line(group.first, _PLACE)})"
-        )
+        end = f"{SIGNS[group.end.state]} {one_line(f'{group.end}{metric}', _PLACE)}"
+        why = f"{text_if(group.reason, ': ')}{one_line(group.reason, _REASON)}"
+        first = one_line(group.first, _PLACE)
+        reason = f"{why} (first: {first})" if group.shared else f" (for instance {first}{why})"
+        lines.append(f"{group.cases:,}x {end}{reason}")
     more = len(ranked) - _PLACES
     if more > 0:
         lines.append(f"{more} more ends")

@@ -376,12 +376,16 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where cases failed or got no score: how many, and the first of them with its reason."""
+    """Where cases failed or got no score: how many, and the first of them with its reason.
+
+    `shared` says whether it is the reason of all of them.
+    """
 
     end: End
     cases: int
     first: str
     reason: str
+    shared: bool
 
 
 class EndCounts:
@@ -390,6 +394,7 @@ class EndCounts:
     def __init__(self) -> None:
         self._counts: Counter[End] = Counter()
         self._first: dict[End, tuple[str, str]] = {}
+        self._mixed: set[End] = set()
 
     def add(self, row: CaseResult) -> None:
         """Count every result of a row that failed or has no score."""
@@ -401,8 +406,12 @@ class EndCounts:
                 self._first[end] = (row.case, result.why)
             if end in self._first:
                 self._counts[end] += 1
+                if self._first[end][1] != result.why:
+                    self._mixed.add(end)
 
     def ranking(self) -> list[Place]:
         """All places, the commonest first; of as many cases failures before missing scores."""
         counted = sorted(self._counts.items(), key=lambda pair: (-pair[1], _RANK[pair[0].state]))
-        return [Place(end, count, *self._first[end]) for end, count in counted]
+        return [
+            Place(end, count, *self._first[end], end not in self._mixed) for end, count in counted
+        ]

@@ -133,7 +133,10 @@ def test_csv_has_the_texts_where_they_are_asked_for(folder: Path, tmp_path: Path
     assert [
         {name: line[name] for name in case} for line, case in zip(lines, kept, strict=True)
     ] == [
-        {name: v if isinstance(v, str) else json.dumps(v) for name, v in case.items()}
+        {
+            name: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
+            for name, v in case.items()
+        }
         for case in kept
     ]
     assert [line["index"] for line in lines] == ["1", "3"]

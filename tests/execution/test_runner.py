@@ -492,9 +492,21 @@ def test_values_without_a_text_form_do_not_end_a_run() -> None:
     assert "without a text form" in str(done.rows[0].metrics[0].steps[0].output)
 
 
-def test_metrics_of_one_name_are_refused() -> None:
-    with pytest.raises(GraphError, match="metric-name"):
-        evaluate(numbered(1), [tree("same"), tree("same")], model=slow_judge(0), show=False)
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("same", "same"), "2 metrics have this name"),
+        ((" ",), "the name is empty"),
+        (("\ud800",), "half of one"),
+        ((None,), "not a text"),
+        ((["actual_output"],), "not a text"),
+        ((tree("a").dag,), "metric <DAG from <.*>>: the name is not a text"),  # swapped
+    ],
+)
+def test_a_metric_without_a_name_of_its_own_is_refused(names: tuple[Any, ...], words: str) -> None:
+    metrics = [DAGMetric(name, tree("a").dag) for name in names]
+    with pytest.raises(GraphError, match=f"metric-name .*{words}"):
+        evaluate(numbered(1), metrics, model=slow_judge(0), show=False)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,21 @@ def _table(*results: MetricResult) -> str:
     return " ".join(out.file.getvalue().split())  # type: ignore[attr-defined]
 
 
+def test_places_of_failures_say_whether_their_reason_is_that_of_all_of_them() -> None:
+    failures = [
+        MetricResult("M", None, None, None, failure=Failure(kind, node, why))
+        for kind, node, why in [
+            (OutcomeKind.MISSING_FIELD, "Tone", "no `context`"),
+            (OutcomeKind.MISSING_FIELD, "Tone", "no `input`"),
+            (OutcomeKind.TIMEOUT, "Kind", "too late"),
+            (OutcomeKind.TIMEOUT, "Kind", "too late"),
+        ]
+    ]
+    text = _table(*failures)
+    assert "2x ⊘ Tone → missing_field (for instance c0: no `context`)" in text
+    assert "2x ⊘ Kind → timeout: too late (first: c2)" in text
+
+
 def _contest(winner: str | None, *votes: str | None) -> MetricResult:
     ballots = [{"order": ["new", "old"], "winner": vote, "reason": f"{vote} is short"}
                for vote in votes]  # fmt: skip

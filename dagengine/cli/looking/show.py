@@ -223,4 +223,4 @@ def _print_case(run: Run, row: CaseResult, times: bool) -> None:
 
 def _as_text(value: Any) -> str:
     """A field of a case; lists and objects are JSON, as in the data."""
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -321,16 +321,18 @@ class _Table:
     def _unsteady(self) -> Verdict | None:
         if not self._always_missed("flips"):
             return None
-        last, asked = self.voted[-1], "scores" if self.under.contest else "votes"
-        how, votes = f"Also with {last.votes} {asked}", f" with {last.votes} {asked}"
-        if last.votes == 1:
-            how, votes = f"With one {asked[:-1]}", ""
+        last, votes = self.voted[-1], self._with_votes(-1)
         return self._advice(
             "no", "6", f"Not steady: {number(last.flips)} of results flip{votes}",
-            f"{how} {estimate(last.flips)} of results differ when asked again; "
+            f"Asked again{votes}, {estimate(last.flips)} of results differ; "
             f"you need at most {100 * self.needs.flips:g} %.", self._steadier(),
             len(self.states) - 1,
         )  # fmt: skip
+
+    def _with_votes(self, place: int) -> str:
+        """The number of votes that figures are of, where it is not one."""
+        votes, asked = self.voted[place].votes, "scores" if self.under.contest else "votes"
+        return text_if(votes > 1, f" with {votes} {asked}")
 
     def _steadier(self) -> str:
         """The step that makes it flip less: another node, or more votes if runs would show that."""
@@ -468,7 +470,7 @@ class _Table:
             lines = [demand.against(self.needs, bounded_or_why(demand.figure(voted)))
                      for demand in DEMANDS if self.states[place][demand.name] == state]  # fmt: skip
             if lines:
-                sentences.append(f"{name}: {'; '.join(lines)}.")
+                sentences.append(f"{name}{self._with_votes(place)}: {'; '.join(lines)}.")
         return " ".join(sentences)
 
     def _label_more(self, index: int) -> Verdict:
@@ -527,7 +529,8 @@ class _Table:
         if self.voted[0].flips.value is None or self.runs < 2:
             return f"Ask each case {_RUNS - 1} more times: {self._again(_RUNS - 1)}."
         runs = max(self._runs_to_tell(), 2 * self.runs) - self.runs
-        return f"Ask each case {runs} more times, or add as many cases: {self._again(runs)}."
+        cases = counted(math.ceil(self.cases * runs / self.runs), "case")
+        return f"Ask each case {runs} more times, or add {cases}: {self._again(runs)}."
 
 
 # Number of labels that settle the demands: the same card asks several times.

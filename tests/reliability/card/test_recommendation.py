@@ -143,8 +143,17 @@ def test_nobody_pays_for_votes_while_fewer_may_be_enough() -> None:
     made = next(made for made in advice if made.row == "10")
     assert str(made) == "○ Not known yet whether 1 vote is enough; 3 are"
     assert made.votes == 1
-    assert "or add as many cases: 320 questions, $0.32" in made.step
+    assert "or add 40 cases: 320 questions, $0.32" in made.step
     assert "Or pay: Set 3 votes at good. $1.00 per 1,000 cases becomes $3.00" in made.step
+
+
+def test_a_reason_names_the_votes_that_its_figures_are_of() -> None:
+    """One vote flips in 18 % of pairs: only a figure of three votes is near a target of 5 %."""
+    table, truth = judged(60, 8, lambda random: 0.1, 3)
+    made = said_of(card_of(table, truth))
+    assert (made.row, made.votes) == ("12", 3)
+    assert made.why.startswith("Undecided with 3 votes: flips 4")
+    assert "or add 60 cases" in made.step
 
 
 @pytest.mark.parametrize(

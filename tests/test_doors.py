@@ -170,7 +170,8 @@ def judgement() -> BinaryJudgementNode:
         (ExactMatchMetric, r"ExactMatchMetric is a class, not a metric"),
         (judgement(), "is a node, not a metric"),
         (CASE, "is a test case, not a metric: test cases come first"),
-        ("faithfulness", "is not a metric"),
+        ("faithfulness", r"^.faithfulness. is not a metric, which is an object such as Faith"),
+        (sys, "^<module .sys. .* is not a metric"),
         (3, "is not a metric"),
     ],
 )

@@ -61,6 +61,7 @@ _OF_CALLS: Mapping[str, frozenset[str]] = {
             | {"mcp_resources_called", "mcp_servers", "mcp_tools_called", "persona", "trace_dict"}
         ),
     ),
+    "AspectCritic": frozenset({"definition"}),
 }
 _PICTURE = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -188,12 +189,13 @@ def _home_of_name(module: str, name: str) -> str | None:
     if home is None or name == "*":
         return home
     library, dot, path = module.partition(".")
+    if why_no_name(name, module):  # what has the name here is something else
+        return None
     homes = [home]
     while dot:
         homes.append(f"dagengine.{path}")
         path, dot, _ = path.rpartition(".")
-    if not why_no_name(name, module):  # else what has the name elsewhere is something else
-        homes += [ours for theirs, ours in HOMES.items() if theirs.split(".")[0] == library]
+    homes += [ours for theirs, ours in HOMES.items() if theirs.split(".")[0] == library]
     ours = our_name(module, name)
     return next((candidate for candidate in homes if _exists(candidate, ours)), None)
 

@@ -309,6 +309,20 @@ _LANGCHAIN = {
     "load_dataset": "EvaluationDataset().add_goldens_from_hf_dataset(name)",
 }
 _RAGAS = {
+    # There these are metrics, and here the modules of some.
+    **_by_name(
+        {
+            "a metric is made: FaithfulnessMetric()": "faithfulness",
+            "a metric is made: AnswerRelevancyMetric()": "answer_relevancy",
+            "a metric is made: ContextualPrecisionMetric()": "context_precision",
+            "a metric is made: ContextualRecallMetric()": "context_recall",
+            "a metric is made: ContextualRelevancyMetric()": "context_relevancy context_utilization",
+            "no metric compares embeddings; claims are compared by FactualCorrectness()": (
+                "answer_correctness answer_similarity AnswerCorrectness AnswerSimilarity "
+                "SemanticSimilarity"
+            ),
+        }
+    ),
     "EvaluationDataset": "dagengine.dataset.EvaluationDataset; its rows by --map ragas",
     "MultiTurnSample": "ConversationalTestCase(turns=[…])",
     "RunConfig": "settings of a run: evaluate(…, limits=Limits(…))",
@@ -376,6 +390,7 @@ ARGUMENTS: Mapping[str, str] = {
     "observed_callback": "the application is app=: evaluate(goldens, metrics, app=…)",
     "available_tools": "ToolUseMetric asks what an agent could have called",
     "classifiers": "a label is a verdict: NonBinaryJudgementNode",
+    "definition": "a criterion has its name before its words: CriteriaMetric({name: definition})",
     "cost_tracking": "what a run cost stands in its record: out=FOLDER",
     "embeddings": "no embeddings are needed",
     "eval_mode": "a judge that decides is a judge: model=DecisionJudge(…)",

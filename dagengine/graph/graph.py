@@ -136,14 +136,14 @@ def as_metrics(given: Any) -> list[Metric]:
 def _no_metric(value: object) -> str:
     if isinstance(value, type):
         return f"{value.__name__} is a class, not a metric: create an object, {value.__name__}(…)"
-    shown = f"{type(value).__name__} {value!r:.60}"
+    shown = f"{value!r:.60}"
     if isinstance(value, CASE_TYPES):
         return f"{shown} is a test case, not a metric: test cases come first, then metrics"
     if isinstance(value, Graph):
         return f"{shown} is a graph, not a metric: put it into a metric, DAGMetric(name, dag)"
     if isinstance(value, BaseNode):
         return f"{shown} is a node, not a metric: DAGMetric(name, DAG(root_node=node))"
-    return f"{shown} is not a metric: it has no `spec`"
+    return f"{shown} is not a metric, which is an object such as FaithfulnessMetric()"
 
 
 Judged = tuple[tuple[str, ...], ...]

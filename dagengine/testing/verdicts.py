@@ -14,7 +14,7 @@ from dagengine.compiler.execution_plan import Plan, Unit
 from dagengine.errors import RecordingMissError
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.graph import Metric
-from dagengine.question import Judge, durable_identity
+from dagengine.question import Judge, durable_identity, judge_name
 from dagengine.report.pictures.drawing import draw
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.system.terminal_text import one_line, plain, text_if
@@ -246,8 +246,8 @@ def _judgement(
         origin = " · recorded" * verdict.recorded
         if unit is not None and unit.node.asks and verdict.judges:
             judge = verdict.judges[unit.judges[0]]
-            identity = durable_identity(judge) or judge.identity
-            origin += f" · judge {one_line(identity, 2 * _FIELD)}"
+            name = judge_name(durable_identity(judge) or judge.identity)
+            origin += f" · judge {one_line(name, 2 * _FIELD)}"
         yield "answer", f"{answer}{origin}"
     if reason := getattr(step, "reason", None) or result.reason:
         yield "reason", one_line(reason, 3 * _TEXT)

@@ -128,6 +128,20 @@ def test_metrics_of_ragas_keep_the_names_that_the_program_calls_them_by() -> Non
     exec(found.source.splitlines()[2], {})
 
 
+def test_metrics_that_are_objects_in_ragas_are_no_modules_of_ours() -> None:
+    program = "from ragas.metrics import faithfulness, context_recall, answer_correctness\n"
+    found = migrate_source(f"{program}AspectCritic(name='harm', definition='Is it harmful?')\n")
+    assert found.source.startswith(program)
+    assert [note.partition(":")[::2] for _, note in found.notes] == [
+        ("answer_correctness", " no metric compares embeddings; claims are compared by "
+                               "FactualCorrectness()"),
+        ("context_recall", " a metric is made: ContextualRecallMetric()"),
+        ("faithfulness", " a metric is made: FaithfulnessMetric()"),
+        ("definition", " a criterion has its name before its words: "
+                       "CriteriaMetric({name: definition})"),
+    ]  # fmt: skip
+
+
 def test_a_file_is_changed_only_when_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = Path("program.py")

@@ -310,16 +310,16 @@ _LANGCHAIN = {
 }
 _RAGAS = {
     # There these are metrics, and here the modules of some.
+    "answer_relevancy": "a metric is made: AnswerRelevancyMetric()",
+    "context_precision": "a metric is made: ContextualPrecisionMetric()",
+    "context_recall": "a metric is made: ContextualRecallMetric()",
+    "context_utilization": "a metric is made: ContextualRelevancyMetric()",
+    "faithfulness": "a metric is made: FaithfulnessMetric()",
     **_by_name(
         {
-            "a metric is made: FaithfulnessMetric()": "faithfulness",
-            "a metric is made: AnswerRelevancyMetric()": "answer_relevancy",
-            "a metric is made: ContextualPrecisionMetric()": "context_precision",
-            "a metric is made: ContextualRecallMetric()": "context_recall",
-            "a metric is made: ContextualRelevancyMetric()": "context_relevancy context_utilization",
             "no metric compares embeddings; claims are compared by FactualCorrectness()": (
-                "answer_correctness answer_similarity AnswerCorrectness AnswerSimilarity "
-                "SemanticSimilarity"
+                "AnswerCorrectness AnswerSimilarity SemanticSimilarity answer_correctness "
+                "answer_similarity"
             ),
         }
     ),

@@ -121,7 +121,8 @@ def headline_of(summary: Summary) -> str:
     """The answer in one sentence."""
     total, failed, missing = summary.cases, summary.failed, summary.no_score
     if total and missing == total and not failed:
-        return "⊘ No case has a score"
+        some = any(tally.no_score < tally.cases for tally in summary)
+        return f"⊘ No case has {'all its scores' if some else 'a score'}"
     without = f"; {missing:,} {'has' if missing == 1 else 'have'} no score" if missing else ""
     rate = summary.pass_rate
     if rate is None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, did_you_mean
 
 State = Literal["failed", "no_score", "passed", "scored"]
 """Below its threshold; without a score; not below it; with a score and no threshold."""
@@ -141,9 +141,8 @@ def parse_condition(
         raise InputError(f"--fail-if {text!r}: {match['limit']!r} is not a number") from None
     measure, bound = match["measure"], match["bound"] or "value"
     if measures and measure not in measures:
-        raise InputError(
-            f"--fail-if {text!r}: there is no measure {measure!r}; use {', '.join(measures)}"
-        )
+        hint = did_you_mean(measure, measures) or f"use {', '.join(measures)}"
+        raise InputError(f"--fail-if {text!r}: there is no measure {measure!r}; {hint}")
     if bound != "value" and measure in counts:
         raise InputError(f"--fail-if {text!r}: {measure} is a number, and has no .{bound}")
     return Condition(text, match["of"] or "", measure, bound, match["sign"], limit)

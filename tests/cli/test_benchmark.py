@@ -141,6 +141,8 @@ def test_nothing_is_asked_when_more_calls_may_be_needed_than_are_allowed(folder:
 def test_a_condition_that_means_nothing_is_found_before_anything_is_asked(folder: Path) -> None:
     done = benchmark(*MINE, "--fail-if", "flips>0.05")
     assert "there is no measure 'flips'" in str(done.exception)
+    near = benchmark(*MINE, "--fail-if", "flip-rte>0.05")
+    assert str(near.exception).endswith("no measure 'flip-rte'; did you mean 'flip-rate'?")
     assert not (folder / "asked").exists()
 
 

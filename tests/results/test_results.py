@@ -190,6 +190,10 @@ def test_a_case_that_fails_one_metric_and_lacks_the_score_of_another_failed_ever
     said = "1 of 1 case failed; 1 has no score"
     assert headline_of(summary) == said
     assert said in step_summary(Tally(result.rows), result.totals)
+    metrics[0].threshold = 0.1
+    one_lacks = evaluate([case], metrics, show=False).summary()
+    assert headline_of(one_lacks) == "⊘ No case has all its scores"
+    assert headline_of(evaluate([case], metrics[1:], show=False).summary()).endswith(" a score")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, repeat
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, did_you_mean
 from dagengine.reliability.card.measures import MEASURES
 from dagengine.reliability.card.recommendation import verdict
 from dagengine.reliability.card.sentences import difference, full, place, title
@@ -81,9 +81,8 @@ def parse(text: str) -> FailIf:
     condition = parse_condition(text, "flip-rate>0.05")
     if condition.of or condition.measure not in MEASURES:
         name = f"{condition.of}.{condition.measure}" if condition.of else condition.measure
-        raise InputError(
-            f"--fail-if {text!r}: there is no measure {name!r}; use one of {', '.join(MEASURES)}"
-        )
+        hint = did_you_mean(name, MEASURES) or f"use one of {', '.join(MEASURES)}"
+        raise InputError(f"--fail-if {text!r}: there is no measure {name!r}; {hint}")
     return FailIf(**asdict(condition))
 
 

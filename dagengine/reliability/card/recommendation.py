@@ -131,7 +131,9 @@ def parse_needs(text: str | None, flips: float = 0.05) -> Needs:
     for part in (text or "").split(",") if text else ():
         name, _, value = (piece.strip() for piece in part.partition("="))
         try:
-            if name not in values or not 0 <= (level := float(value)) <= 100:
+            level = float(value)
+            # An agreement of at most 1 % is a share, which nobody would miss.
+            if name not in values or not 0 <= level <= 100 or (name == "agreement" and level <= 1):
                 raise ValueError
         except ValueError:
             raise InputError(

@@ -202,7 +202,7 @@ def test_the_order_of_exchangeable_runs_changes_no_demand(seed: int) -> None:
 def test_lines_are_the_owners() -> None:
     assert parse_needs("agreement=85,kappa=.3,flips=2") == Needs(0.85, 0.3, 0.02)
     assert parse_needs(None, 0.1) == Needs(flips=0.1)
-    for stray in ("accuracy=80", "flips=a", "agreement=120", "kappa=2"):
+    for stray in ("accuracy=80", "flips=a", "agreement=120", "agreement=0.8", "kappa=2"):
         with pytest.raises(InputError, match="--need"):
             parse_needs(stray)
     table, truth = judged(200, 6, lambda random: float(random.random() < 0.05))

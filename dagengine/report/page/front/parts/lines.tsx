@@ -80,7 +80,7 @@ export function judged(run: Run): string {
   const parts = [run.judges.map((judge) => judge.name).join(", ") || "no judge"];
   if (run.questions !== null) parts.push(many(run.questions, "question"));
   if (run.retried) parts.push(`${whole(run.retried)} asked again`);
-  if (votes > 1) parts.push(`${votes} votes each`);
+  if (votes > 1) parts.push(`up to ${votes} votes`);
   const used = [parts.join(", "), ...run.standings];
   if (run.tokens) used.push(`${whole(run.tokens)} tokens${run.cached ? ` (${percent(run.cached, run.tokens)} from caches)` : ""}`);
   if (run.questions) used.push(money(run.cost));

@@ -70,12 +70,12 @@ function sum({ any, missing, passed }: Together): number {
   return any + missing + passed;
 }
 
-function manyHeadline(run: Run, { any, missing }: Together): string {
+function manyHeadline(run: Run, { any, missing, strips }: Together): string {
   const of = many(run.cases, "case");
   const start = run.finished ? "" : "Not finished: ";
   const none = missing ? `, ${whole(missing)} ${missing === 1 ? "has" : "have"} no score` : "";
   if (any) return `${start}${whole(any)} of ${of} failed${none}`;
-  if (missing === run.cases) return "No case has a score";
+  if (missing === run.cases) return `No case has ${strips.every((strip) => strip.none === run.cases) ? "a score" : "all its scores"}`;
   if (run.metrics.every(({ threshold }) => threshold === null)) return `${start}${of}, ${run.metrics.length} metrics, none with a threshold${none}`;
   return missing ? `${start}No case failed${none}` : `${start}All ${of} passed all ${run.metrics.length} metrics`;
 }
@@ -142,9 +142,9 @@ function ByMetric({ run, together, ranked, front, cases }: ByMetricProps) {
             return (
               <tr key={i} class={i === front ? "cur" : ""}>
                 <th scope="row"><button class="link-b" aria-pressed={i === front} onClick={() => go({ metric: run.metrics[i]!.name, parts: [] })}>{run.metrics[i]!.name}</button></th>
-                <td class="num">{failed ? <b class="fail">✕ {whole(failed)}</b> : "·"}</td>
+                <td class="num nw">{failed ? <b class="fail">✕ {whole(failed)}</b> : "·"}</td>
                 <td class="num">{none ? <span class="none">⊘ {whole(none)}</span> : "·"}</td>
-                <td class="num">{passed ? `✓ ${whole(passed)}` : "·"}</td>
+                <td class="num nw">{passed ? `✓ ${whole(passed)}` : "·"}</td>
                 <td class="barcell"><span class="share three0" aria-hidden="true"><i class="x" style={share(failed)} /><i class="n" style={share(none)} /><i style={share(passed)} /></span></td>
                 <td class="num">{mean === null ? "·" : score(mean)}</td>
               </tr>

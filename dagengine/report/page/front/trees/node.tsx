@@ -27,7 +27,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
   return (
     <section class="node">
       <h2>
-        {name} <span class="light">· {kindWord(kind)} · {ran} in {whole(asked.cases)} cases{votes > 1 && `, ${votes} votes each`}{examples && `, ${many(examples, "example")} shown`}</span>
+        {name} <span class="light">· {kindWord(kind)} · {ran} in {whole(asked.cases)} cases{votes > 1 && `, up to ${votes} votes each`}{examples && `, ${many(examples, "example")} shown`}</span>
       </h2>
       {question && <p class="question"><Code text={question} /></p>}
       <p class="soft sm">

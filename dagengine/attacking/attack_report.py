@@ -51,7 +51,7 @@ def _short(name: str) -> str:
 def headline(card: AttackCard) -> str:
     """Say which nodes fall, to which attack, and the defence."""
     if card.sign == "empty":
-        return "No case fails when clean: there is nothing to turn"
+        return "No case is known to fail when clean: there is nothing to turn"
     if card.sign == "holds":
         ends = [cell.attacked.high for cell in card.cells if not cell.node and cell.attacked.high]
         most = f"up to {100 * max(ends):.0f} of 100 is possible" if ends else "too few cases"
@@ -82,7 +82,7 @@ def worst(card: AttackCard) -> str:
 def next_step(card: AttackCard) -> str:
     """Say the next step for the reader."""
     if card.sign == "empty":
-        return "Give cases that should fail: only a fail can be turned into a pass."
+        return "Give cases that should fail and get a score: only a fail can be turned."
     if card.sign == "holds":
         least = min(card.metrics, key=lambda metric: metric.attacked)
         of = f" of {_short(least.metric)}" if len(card.metrics) > 1 else ""

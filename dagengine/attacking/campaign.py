@@ -48,6 +48,7 @@ from dagengine.attacking.success_rates import (
     falls_at,
     family_effects,
     figures_of,
+    lacks_score,
     majority_outcome,
     mark_significant,
     runs_by_metric,
@@ -352,7 +353,9 @@ class Campaign:
 
     def notes(self) -> Iterator[str]:
         """Notes on the limits of the figures."""
-        every = len(self._drawn)
+        every, unscored = len(self._drawn), sum(map(lacks_score, self.clean))
+        if unscored:
+            yield f"{self.name}: {counted(unscored, 'case')} got no score when clean"
         if every < self._failing:
             yield (
                 f"{self.name}: {every} of {counted(self._failing, 'failing case')} were "

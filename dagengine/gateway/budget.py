@@ -11,7 +11,7 @@ from typing import Any
 
 from dagengine.errors import InputError, OverBudgetError
 from dagengine.limits import Limits
-from dagengine.question import NO_USAGE, Judge, Question, Usage, model_of
+from dagengine.question import NO_USAGE, Judge, Question, Usage, judge_name, model_of
 from dagengine.results import Spent
 from dagengine.results.prices import Price, find_price
 
@@ -92,7 +92,7 @@ class Budget:
         model = model_of(judge)
         price = find_price(model, self._limits.prices)
         if price is None and self.watches_money:
-            name = f"the model {model!r}" if model else f"the judge {judge.identity!r}"
+            name = f"the model {model!r}" if model else f"the judge {judge_name(judge.identity)!r}"
             raise InputError(
                 f"a budget of ${self._limits.budget:g} needs to know what {name} costs: give "
                 f"Limits(prices={{{model or '*'!r}: (input, output)}}), or --price IN,OUT, in US "

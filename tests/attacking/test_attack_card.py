@@ -127,7 +127,11 @@ def test_conditions_fail_by_their_measure(text: str, count: int) -> None:
 
 
 def test_conditions_name_what_they_may_be() -> None:
-    for text, word in (("fals>0", "use falls"), ("falls.high>0", "no .high"), ("x", "write")):
+    for text, word in (
+        ("fals>0", "did you mean 'falls'"),
+        ("falls.high>0", "no .high"),
+        ("x", "write"),
+    ):
         with pytest.raises(InputError, match=word):
             parse_fail_if(text)
 

@@ -12,6 +12,7 @@ import pytest
 import dagengine
 from dagengine import attack
 from dagengine.attacking import AttackCard, Family, defended
+from dagengine.attacking.attack_report import headline
 from dagengine.attacking.success_rates import AttackSurface
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
@@ -212,6 +213,9 @@ def test_calls_that_are_not_made_are_in_no_figure() -> None:
     assert any("got no answer of the judge" in note for note in card.notes)
     whole = next(cell for cell in card.cells if not cell.node)
     assert whole.attacked.cases < 24
+    none = run(Judge("Tone", FAKE), limits=Limits(max_calls=1))
+    assert headline(none) == "No case is known to fail when clean: there is nothing to turn"
+    assert none.notes[0] == f"Support: {len(CASES)} cases got no score when clean"
 
 
 def test_a_case_counts_once_as_most_of_its_runs_ended() -> None:

@@ -251,7 +251,7 @@ def _headline(found: MetricComparison) -> str:
     """The answer in one sentence; scores that were lost or won go first."""
     kinds, moved, cases = found.kinds, _moved_scores(found), f"{found.cases:,}"
     flips = text_if(found.flips, f"flipped: {kinds['worse']:,} worse, {kinds['better']:,} better")
-    scores = text_if(kinds["score"], f"; {kinds['score']:,} have a different score")
+    scores = text_if(kinds["score"], f"; {kinds['score']:,} with a different score")
     if moved:
         rest = f"{found.flips:,} {flips}" if flips else f"none flipped{scores}"
         return moved + text_if(found.scored, f"; of the {found.scored:,} with both scores {rest}")

@@ -244,7 +244,7 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "cause", " · ".join(causes)
     rest = []
     if metric["other_score"]:
-        rest.append(f"{metric['other_score']:,} have a different score, but the same result")
+        rest.append(f"{metric['other_score']:,} with a different score, but the same result")
     if metric["other_path"]:
         rest.append(f"{metric['other_path']:,} took a different path to the same result")
     if rest:

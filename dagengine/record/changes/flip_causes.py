@@ -171,7 +171,8 @@ def _by_settings(trees: Trees, old: MetricResult, new: MetricResult) -> bool:
         return False
     if old.raw_score == new.raw_score:
         return True
-    return old.threshold is not None and passes(new.score, old.threshold) == old.success
+    moved = old.state != new.state and old.threshold is not None
+    return moved and passes(new.score, old.threshold) == old.success
 
 
 class _Walk:

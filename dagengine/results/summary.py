@@ -376,10 +376,7 @@ class Worst:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where cases failed or got no score: how many, and the first of them with its reason.
-
-    `shared` says whether it is the reason of all of them.
-    """
+    """Where cases failed or got no score: how many, the first's reason, and if all share it."""
 
     end: End
     cases: int
@@ -412,6 +409,4 @@ class EndCounts:
     def ranking(self) -> list[Place]:
         """All places, the commonest first; of as many cases failures before missing scores."""
         counted = sorted(self._counts.items(), key=lambda pair: (-pair[1], _RANK[pair[0].state]))
-        return [
-            Place(end, count, *self._first[end], end not in self._mixed) for end, count in counted
-        ]
+        return [Place(end, n, *self._first[end], end not in self._mixed) for end, n in counted]

@@ -293,18 +293,16 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
     from dagengine.judges.batches.openai_batch import OpenAIBatchJudge
 
     chosen = judge_settings(model, base_url)
-    name, address = chosen.model, chosen.base_url
-    provider, _, own_name = name.partition("/")
-    if provider == "anthropic" and own_name and address is None:
+    path = "" if chosen.base_url else chosen.model  # what a server calls its models says nothing
+    provider, _, own_name = path.partition("/")
+    if provider == "anthropic" and own_name:
         return AnthropicBatchJudge(own_name, journal=journal)
-    elsewhere = own_name and provider in PROVIDERS - {"openai"} and address is None
-    if elsewhere or is_code(name, address):
+    if (own_name and provider in PROVIDERS - {"openai"}) or is_code(chosen.model, chosen.base_url):
         raise InputError(
-            f"--batch needs a model with OpenAI's or Anthropic's batch API, not {name!r}"
+            f"--batch needs a model with OpenAI's or Anthropic's batch API, not {chosen.model!r}"
         )
-    if provider == "openai" and own_name and address is None:
-        name = own_name
-    return OpenAIBatchJudge(name, base_url=address, api_key=chosen.key(), journal=journal)
+    name = own_name if provider == "openai" and own_name else chosen.model
+    return OpenAIBatchJudge(name, base_url=chosen.base_url, api_key=chosen.key(), journal=journal)
 
 
 def load_file_judge(

@@ -41,9 +41,6 @@ class Tuning:
     parameters: Mapping[str, Any] | None = None
 
 
-UNTUNED = Tuning()
-
-
 @dataclass(frozen=True, slots=True)
 class DefaultJudge:
     """A model, the server that has it (None: the provider's own), and where its key is.
@@ -55,7 +52,7 @@ class DefaultJudge:
     base_url: str | None = None
     key_from: str | None = None
     source: str = "nothing else is set"
-    tuning: Tuning = UNTUNED
+    tuning: Tuning = Tuning()
 
     def key(self) -> str | None:
         """The key; raises JudgeSetupError if its environment variable is not set."""
@@ -138,15 +135,12 @@ def _require_known(environment: Mapping[str, str]) -> None:
 
 
 def judge_settings(model: str | None, base_url: str | None) -> DefaultJudge:
-    """Settings of the judge that a run names: those of the default if it names nothing.
+    """Settings of the judge that a run names; those of the default only if it names nothing.
 
-    Nothing that is set for the server of the default holds for another judge or server.
     Raises InputError as `default_judge` does.
     """
-    if model is None and base_url is None:
-        return default_judge()
-    name = default_judge().model if model is None else model or BUILT_IN
-    return DefaultJudge(name, base_url)
+    chosen = default_judge() if model is None else DefaultJudge(model or BUILT_IN)
+    return chosen if base_url is None else DefaultJudge(chosen.model, base_url)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

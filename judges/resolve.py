@@ -39,12 +39,11 @@ def as_judge(
 
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
     model's name, or `provider/model` for another provider (`ollama/model` for that server on this
-    machine); with `base_url` it always names a model of that server, whose key is `api_key`, else
-    the environment variable DAGENGINE_API_KEY. `decisions/model`,
-    `systemone/model` and `labels/model` name judges that only decide, with `base_url` as well;
-    `decisions/model+gpt-4o` names their writer, too. `gguf:PATH` is a model file on this machine
-    (see `GGUFJudge`), and packages offer judges by name. An object is a judge already, or has the
-    shape of `BaseLLM` or of LangChain's chat models. Raises InputError for anything else.
+    machine); with `base_url` it names a model of that server, and the key is `api_key` or
+    DAGENGINE_API_KEY. `decisions/model`, `systemone/model` and `labels/model` name judges that only
+    decide, with `base_url` as well; `decisions/model+gpt-4o` names their writer. `gguf:PATH` is a
+    model file on this machine, and packages offer judges by name. An object is a judge already, or
+    has the shape of `BaseLLM` or of LangChain's chat models. Raises InputError for anything else.
     """
     if model is not None and not isinstance(model, str):
         return _judge_of_object(model)

@@ -185,12 +185,10 @@ def _home_of_name(module: str, name: str) -> str | None:
     """Home of a name here: in our home of its module, in the module of the same path or above
     it, or in another one; None if it is nowhere.
     """
-    home = home_of(module)
+    home = None if why_no_name(name, module) else home_of(module)  # else it is something else
     if home is None or name == "*":
         return home
     library, dot, path = module.partition(".")
-    if why_no_name(name, module):  # what has the name here is something else
-        return None
     homes = [home]
     while dot:
         homes.append(f"dagengine.{path}")

@@ -309,20 +309,13 @@ _LANGCHAIN = {
     "load_dataset": "EvaluationDataset().add_goldens_from_hf_dataset(name)",
 }
 _RAGAS = {
-    # There these are metrics, and here the modules of some.
-    "answer_relevancy": "a metric is made: AnswerRelevancyMetric()",
-    "context_precision": "a metric is made: ContextualPrecisionMetric()",
-    "context_recall": "a metric is made: ContextualRecallMetric()",
-    "context_utilization": "a metric is made: ContextualRelevancyMetric()",
-    "faithfulness": "a metric is made: FaithfulnessMetric()",
-    **_by_name(
-        {
-            "no metric compares embeddings; claims are compared by FactualCorrectness()": (
-                "AnswerCorrectness AnswerSimilarity SemanticSimilarity answer_correctness "
-                "answer_similarity"
-            ),
-        }
-    ),
+    # Objects are metrics there, and some have the name of a module of ours.
+    **{
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", theirs).lower(): f"a metric is made: {ours}(…)"
+        for theirs, ours in _RAGAS_RENAMED.items()
+    },
+    **dict.fromkeys(("AnswerSimilarity", "SemanticSimilarity", "answer_similarity"), _NO_VECTORS),
+    "answer_correctness": "claims are compared by FactualCorrectness()",
     "EvaluationDataset": "dagengine.dataset.EvaluationDataset; its rows by --map ragas",
     "MultiTurnSample": "ConversationalTestCase(turns=[…])",
     "RunConfig": "settings of a run: evaluate(…, limits=Limits(…))",

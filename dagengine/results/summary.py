@@ -374,7 +374,7 @@ class Worst:
         return [row for _, row in sorted(self._heap, key=lambda entry: entry[0], reverse=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """Where cases failed or got no score: how many, the first's reason, and if all share it."""
 
@@ -382,31 +382,27 @@ class Place:
     cases: int
     first: str
     reason: str
-    shared: bool
+    shared: bool = True
 
 
 class EndCounts:
     """Counts of ends, failures first."""
 
     def __init__(self) -> None:
-        self._counts: Counter[End] = Counter()
-        self._first: dict[End, tuple[str, str]] = {}
-        self._mixed: set[End] = set()
+        self._places: dict[End, Place] = {}
 
     def add(self, row: CaseResult) -> None:
         """Count every result of a row that failed or has no score."""
         for result in row.metrics:
             if result.state not in ("failed", "no_score"):
                 continue
-            end = result.end
-            if end not in self._counts and len(self._counts) < _ENDS:
-                self._first[end] = (row.case, result.why)
-            if end in self._first:
-                self._counts[end] += 1
-                if self._first[end][1] != result.why:
-                    self._mixed.add(end)
+            end, why = result.end, result.why
+            if group := self._places.get(end):
+                group.cases += 1
+                group.shared &= group.reason == why
+            elif len(self._places) < _ENDS:
+                self._places[end] = Place(end, 1, row.case, why)
 
     def ranking(self) -> list[Place]:
         """All places, the commonest first; of as many cases failures before missing scores."""
-        counted = sorted(self._counts.items(), key=lambda pair: (-pair[1], _RANK[pair[0].state]))
-        return [Place(end, n, *self._first[end], end not in self._mixed) for end, n in counted]
+        return sorted(self._places.values(), key=lambda at: (-at.cases, _RANK[at.end.state]))

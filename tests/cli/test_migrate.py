@@ -133,10 +133,9 @@ def test_metrics_that_are_objects_in_ragas_are_no_modules_of_ours() -> None:
     found = migrate_source(f"{program}AspectCritic(name='harm', definition='Is it harmful?')\n")
     assert found.source.startswith(program)
     assert [note.partition(":")[::2] for _, note in found.notes] == [
-        ("answer_correctness", " no metric compares embeddings; claims are compared by "
-                               "FactualCorrectness()"),
-        ("context_recall", " a metric is made: ContextualRecallMetric()"),
-        ("faithfulness", " a metric is made: FaithfulnessMetric()"),
+        ("answer_correctness", " claims are compared by FactualCorrectness()"),
+        ("context_recall", " a metric is made: ContextualRecallMetric(…)"),
+        ("faithfulness", " a metric is made: FaithfulnessMetric(…)"),
         ("definition", " a criterion has its name before its words: "
                        "CriteriaMetric({name: definition})"),
     ]  # fmt: skip

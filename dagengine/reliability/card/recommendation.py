@@ -131,11 +131,11 @@ def parse_needs(text: str | None, flips: float = 0.05) -> Needs:
     for part in (text or "").split(",") if text else ():
         name, _, value = (piece.strip() for piece in part.partition("="))
         try:
-            level = float(value)
+            level, _ = float(value), values[name]
             # An agreement of at most 1 % is a share, which nobody would miss.
-            if name not in values or not 0 <= level <= 100 or (name == "agreement" and level <= 1):
+            if not 0 <= level <= 100 or (name == "agreement" and 0 < level <= 1):
                 raise ValueError
-        except ValueError:
+        except (KeyError, ValueError):
             raise InputError(
                 f"--need {part!r}: write agreement=85,kappa=0.4,flips=5; agreement and flips are "
                 "per cent"
@@ -327,8 +327,7 @@ class _Table:
         return self._advice(
             "no", "6", f"Not steady: {number(last.flips)} of results flip{votes}",
             f"Asked again{votes}, {estimate(last.flips)} of results differ; "
-            f"you need at most {100 * self.needs.flips:g} %.", self._steadier(),
-            len(self.states) - 1,
+            f"you need at most {100 * self.needs.flips:g} %.", self._steadier(), -1,
         )  # fmt: skip
 
     def _with_votes(self, place: int) -> str:

@@ -37,8 +37,8 @@ class Bounds:
 
     def times(self, factor: float) -> Bounds:
         """The same for `factor` times as many cases."""
-        most = self.most and round(self.most * factor)
-        return Bounds(round(self.least * factor), self.likely * factor, most)
+        most = self.most and math.ceil(self.most * factor)
+        return Bounds(math.floor(self.least * factor), self.likely * factor, most)
 
     def by_chance(self, share: float) -> Bounds:
         """The same if each question is asked with a chance of `share` (0 to 1)."""

@@ -10,6 +10,7 @@ import pytest
 from dagengine import compile_metrics
 from dagengine.estimate import Estimate, estimate
 from dagengine.estimate.estimate_report import Assumptions, as_dict
+from dagengine.estimate.estimate_types import Bounds
 from dagengine.estimate.estimator import MOST_CASES, Spread, draw_sample
 from dagengine.metrics import FaithfulnessMetric, GEval
 from dagengine.test_case import LLMTestCase
@@ -90,3 +91,10 @@ def test_a_margin_is_none_where_nothing_is_left_out() -> None:
     assert spread.margin(2) == 0.0
     assert spread.margin(4) > 0.0
     assert Spread().margin(0) == 0.0
+
+
+def test_bounds_of_a_sample_hold_the_likely_number_of_the_whole() -> None:
+    for count in range(1, 40):
+        whole = Bounds(count, float(count), count).times(2.5)
+        assert whole.most is not None
+        assert whole.least <= whole.likely <= whole.most

@@ -103,10 +103,10 @@ def make_card(
         card = maker.card(LabelledRuns(own, _threshold(replay), meaning), replay)
         cards.append(replace(card, between=between_settings(card, settings, keys)))
     dependence = own_rules(together, len(cases), constant_questions(observed), alike)
+    gone = *people.left_out(replays), *_ties(meanings)
     return JudgeCard(
         bind(metrics, judges, cases), max(map(attrgetter("times"), settings), default=0),
-        settings, tuple(cards), keys, (*RULES, *dependence, *people.left_out(replays)),
-        labels_random, label_scale,
+        settings, tuple(cards), keys, (*RULES, *dependence, *gone), labels_random, label_scale,
         needs or Needs(flips=target), price,
     )  # fmt: skip
 
@@ -147,8 +147,14 @@ def check_labels(
     Returns what is to be said about them, one line each: which are left out.
     """
     replays, people = list(map(Counterfactual, metrics)), HumanLabels(cases, labels)
-    _meanings(people, replays, cases)
-    return list(people.left_out(replays))
+    return [*people.left_out(replays), *_ties(_meanings(people, replays, cases))]
+
+
+def _ties(meanings: Iterable[Labels]) -> Iterator[str]:
+    """A line for cases that are left out because as many people say one thing as another."""
+    tied = max((len(own.people.keys() - own.by_case.keys()) for own in meanings), default=0)
+    if tied:
+        yield f"{counted(tied, 'case')} left out: as many people say one label as another"
 
 
 def _meanings(

@@ -21,6 +21,7 @@ pytest.importorskip("scipy")
 from dagengine.errors import InputError
 from dagengine.reliability.card import make_card, print_card, read_card, write_card
 from dagengine.reliability.card.card_formats import card_page
+from dagengine.reliability.card.card_maker import check_labels
 from dagengine.reliability.card.fail_if import condition, failures
 from dagengine.reliability.card.recommendation import DEMANDS, Verdict, parse_needs, verdict
 from dagengine.reliability.card.types import JudgeCard, Needs, SettingCard
@@ -507,3 +508,12 @@ def test_labels_for_a_width_and_to_decide() -> None:
     assert labels_to_decide(0.80, 200, 0.8) is None
     with pytest.raises(InputError):
         labels_within(0.5, 0)
+
+
+def test_a_tie_of_people_is_told_before_anything_is_asked() -> None:
+    cases = [LLMTestCase(input=str(case)) for case in range(3)]
+    labels: dict[int, Any] = {0: ["pass", "fail"], 1: ["fail", "pass", "fail"], 2: "pass"}
+    (line,) = check_labels([yes_no_metric("good")], cases, labels)
+    assert line == "1 case left out: as many people say one label as another"
+    table: list[list[bool | None]] = [[True] * 3] * 3
+    assert line in card_of(table, labels).rules

@@ -124,7 +124,7 @@ def _require_regular(path: Path) -> None:
     sqlite follows a link, and waits for ever at a pipe.
     """
     for suffix in ("", "-wal", "-shm", "-journal"):
-        require_regular(path.with_name(f"{path.name}{suffix}"))
+        require_regular(Path(f"{path}{suffix}"))
 
 
 def _require_store(

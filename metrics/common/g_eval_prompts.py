@@ -243,8 +243,11 @@ class StepwiseMetric(PrebuiltMetric):
                 f"{self.name}: give criteria or evaluation_steps (neither given); without steps, "
                 "the judge writes them from the criteria"
             )
-        if isinstance(steps, str):
-            raise InputError(f"{self.name}: evaluation_steps must be a list with one text per step")
+        if not isinstance(self.criteria, str | None) or isinstance(steps, str):
+            raise InputError(
+                f"{self.name}: criteria is one text and evaluation_steps a list with one text per "
+                f"step; the order is {type(self).__name__}(name, criteria, evaluation_steps, …)"
+            )
         texts = [self.criteria or ""] if steps is None else list(steps)
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             setting = "criteria" if steps is None else "evaluation_steps"

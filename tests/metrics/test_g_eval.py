@@ -256,6 +256,8 @@ def test_of_criteria_and_steps_the_steps_are_used_and_a_warning_says_so() -> Non
         ({"evaluation_steps": []}, "evaluation_steps must not be empty"),
         ({"evaluation_steps": ["one", ""]}, "evaluation_steps must not be empty"),
         ({"evaluation_steps": "one step"}, "a list with one text per step"),
+        ({"criteria": [OUT], "evaluation_steps": CRITERIA}, r"order is GEval\(name, criteria, "),
+        ({"criteria": 5}, "criteria is one text"),
         ({"criteria": CRITERIA, "evaluation_params": []}, "must name the fields"),
         ({"criteria": CRITERIA, "evaluation_params": "input"}, "must be a list"),
     ],

@@ -714,8 +714,9 @@ def test_a_place_where_no_file_can_be_is_an_input_error(tmp_path: Path) -> None:
     judge = Counting().judge()
     with pytest.raises(InputError, match=r"file.answers\.db: Not a directory|File exists"):
         run(tmp_path / "file" / "answers.db", judge)
-    with pytest.raises(InputError, match="is a folder"):
-        run(tmp_path / "folder", judge)
+    for folder in (tmp_path / "folder", ".", "/"):
+        with pytest.raises(InputError, match="is a folder"):
+            run(folder, judge)
     with pytest.raises(InputError, match="there is no store"):
         run(Store(tmp_path / "none.db", replay=True), judge)
     with pytest.raises(InputError, match="store must be a path or a Store, got 7"):

@@ -18,7 +18,7 @@ from dagengine.cli.common.options import MetricOptions
 from dagengine.cli.common.output import say, warn
 from dagengine.errors import MissingExtraError
 from dagengine.system.safe_files import is_there, require_regular
-from dagengine.system.terminal_text import free_name
+from dagengine.system.terminal_text import free_name, text_if
 
 if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
@@ -78,14 +78,13 @@ def render(options: RenderOptions) -> None:
         path, shown = options.out, dict[str, Any](rows=tally)
         if len(specs) > 1:
             path = path.with_stem(f"{path.stem}-{stem}")
-        if tally is not None and options.case is not None:
-            summary = tally.metrics.get(spec.name)
-            if summary is None or summary.shown is None:
-                raise typer.BadParameter(
-                    f"{options.results} has no result of {spec.name!r} for a case {options.case!r}"
-                )
-            case, result = summary.shown
-            shown = {"case": case, "result": result}
+        if tally is not None:
+            summary, wanted = tally.metrics.get(spec.name), options.case is not None
+            if summary is None or (wanted and summary.shown is None):
+                at = text_if(wanted, f" for a case {options.case!r}")
+                raise typer.BadParameter(f"{options.results} has no result of {spec.name!r}{at}")
+            if wanted and summary.shown is not None:
+                shown = dict(zip(("case", "result"), summary.shown, strict=True))
         save(draw(spec, **shown, names=options.names, whole=options.whole), path)
 
 

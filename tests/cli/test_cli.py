@@ -329,6 +329,10 @@ def test_every_command_takes_a_run_by_its_folder_or_its_rows(tmp_path: Path) -> 
             invoke("send", named, "--to", "otlp=http://127.0.0.1:9")
         with pytest.raises(InputError, match="its run had no --shard"):
             invoke("merge", named, "--out", str(folder / "all"))
+        (folder / "other.py").write_text(EXACT.replace("Metric()", "Metric(name='Other')"))
+        other = (str(folder / "other.py"), "--results", named, *picture)
+        code, said = invoke("render", *other)
+        assert (code, "has no result of 'Other'" in said) == (2, True)
         code, said = invoke("benchmark", metrics, "--data", data, "--verdicts", named)
         assert (code, "leave out METRICS.py and --data" in said) == (2, True)
 

@@ -96,18 +96,19 @@ def plan(options: PlanOptions) -> None:
     compiled, notes = _with_escalations(compiled, results)
     readable: Iterable[Any] = [] if cases.count() is None else cases
     lacking = fields_before(compiled, readable)
+    odds = verdicts_of(rows_at(results)) if results else {}
+    learnt = not {own.spec.name for own in compiled.metrics}.isdisjoint(name for name, _ in odds)
     settings: dict[str, Any] = {
         "judges": judges,
         "items": options.items,
-        "odds": verdicts_of(rows_at(results)) if results else None,
+        "odds": odds,
         "max_in_flight": limits.max_in_flight,
     }
     forecast = estimate(compiled, cast("Iterable[TestCase]", valid_cases(cases)), **settings)
     latency, speeds = options.pace(judges)
     answered, lost = (None, []) if store is None else _stored_answers(loaded, cases, model, store)
     budget = Assumptions(
-        options.prices(), latency, limits.max_in_flight, options.items, results is not None,
-        answered, speeds,
+        options.prices(), latency, limits.max_in_flight, options.items, learnt, answered, speeds,
     )  # fmt: skip
     long = too_long_cases(compiled, enumerate(readable), judges)
     notes += lost + _in_batches(loaded, cases, settings, budget)

@@ -574,6 +574,10 @@ def test_the_command_learns_from_the_rows_of_an_earlier_run(folder: Path) -> Non
     shown = json.loads(command(*PLAN, "--results", "rows.jsonl", "--json"))
     assert shown["asked"]["likely"] == 8.0
     assert "as frequent as in the earlier run" in " ".join(shown["assumptions"])
+    (folder / "rows.jsonl").write_text(lines.replace("Good manners", "Other"), encoding="utf-8")
+    other = json.loads(command(*PLAN, "--results", "rows.jsonl", "--json"))
+    assert other["asked"]["likely"] == 6.0
+    assert "verdicts are equally likely" in " ".join(other["assumptions"])
 
 
 @pytest.mark.parametrize("price", ["2", "2,x", "-1,2", "nan,1", "1,inf"])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -92,17 +92,38 @@ class JsonLines:
         self._file.close()
 
 
-def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file that are not blank, each after its place; none without a file.
+class NumberedLine(NamedTuple):
+    """A line of a file: its number from 1, the offset where it begins, and it with its end."""
 
-    Unless it is `whole`, no half line at its end. Raises InputError for what is no regular file.
+    number: int
+    start: int
+    line: bytes
+
+
+def numbered_lines(
+    file: BinaryIO, *, whole: bool, first: int = 1, start: int = 0
+) -> Iterator[NumberedLine]:
+    """The lines of a file that are not blank, from where it stands: line `first`, offset `start`.
+
+    Of a `whole` file the last line may lack its end. Otherwise a half line there is none.
+    """
+    for number, line in enumerate(file, first):
+        complete = line if line.endswith(b"\n") or not whole else line + b"\n"
+        if not line.isspace() and complete.endswith(b"\n"):
+            yield NumberedLine(number, start, complete)
+        start += len(line)
+
+
+def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file, see `numbered_lines`, each after its place; none without a file.
+
+    Raises InputError for what is no regular file.
     """
     if not is_there(path):
         return
     with open_to_read(path) as file:
-        for number, line in enumerate(file, 1):
-            if not line.isspace() and (whole or line.endswith(b"\n")):
-                yield f"{path} line {number}", line
+        for number, _, line in numbered_lines(file, whole=whole):
+            yield f"{path} line {number}", line
 
 
 def read_models(path: Path, kind: type[T], what: str, *, whole: bool) -> Iterator[T]:
@@ -221,15 +242,11 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
     A line is given with its place. Half a line at the end, or one that is none, is left out. Raises
     InputError for what is no regular file.
     """
-    path = beside(results)
-    if not is_there(path):
-        return
     waiting: dict[int, tuple[str, bytes]] = {}
-    with open_to_read(path) as file:
-        for number, line in enumerate(file, 1):
-            index = index_of(line)
-            if index > last:
-                waiting[index] = f"{path} line {number}", line
+    for position, line in complete_lines(beside(results), whole=False):
+        index = index_of(line)
+        if index > last:
+            waiting[index] = position, line
     for index in sorted(waiting):
         yield waiting[index]
 

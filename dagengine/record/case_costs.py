@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from annotated_types import MinLen
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import adapter_of
+from dagengine.data.json_lines import adapter_of, index_of
 from dagengine.question import NO_USAGE
 from dagengine.record.run_json_types import Manifest
 from dagengine.results.metric_results import CaseResult, MetricResult
@@ -173,8 +173,8 @@ def pair_lines(
 
 
 def index_in(line: bytes) -> int:
-    """The index at the beginning of a line of a run folder; -1 without one."""
-    # Without reading the JSON: of a run of a million rows most lines are only passed over. Python
-    # refuses thousands of digits, and 18 are more than an index has.
+    """The index of a line of a run folder; -1 without one."""
+    # Mostly without reading the JSON: of a run of a million rows most lines are only passed over.
+    # Python refuses thousands of digits, and 18 are more than an index has.
     match = _INDEX.match(line)
-    return int(match[1][:18]) if match else -1
+    return int(match[1][:18]) if match else index_of(line)

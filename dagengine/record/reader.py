@@ -10,14 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from io import BytesIO
-from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import early_lines, every_line, index_of, line_of, value_of
+from dagengine.data.json_lines import (
+    beside,
+    early_lines,
+    every_line,
+    index_of,
+    line_of,
+    numbered_lines,
+    value_of,
+)
 from dagengine.data.result_files import read_rows, row_of
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_in_text import shallow_value
@@ -289,15 +296,8 @@ class RunFiles:
         file: BinaryIO = BytesIO()
         if is_there(path):
             file = self._open_files.enter_context(open_to_read(path))
-        starts = None
-        if columns is not None:
-            # Columns have where lines begin; the last one ends with the file.
-            starts = columns.starts()
-            starts.append(path.stat().st_size)
-        lines = Lines(path, file, starts)
-        if not self._run.finished:
-            lines.take_early()
-        return lines
+        starts = None if columns is None else columns.starts()
+        return Lines(path, file, starts, whole=self._run.finished)
 
     def row(self, place: int) -> CaseResult:
         """The row at a place; raises InputError for a damaged line."""
@@ -305,7 +305,10 @@ class RunFiles:
 
     def timed_row(self, place: int) -> CaseResult:
         """The same with how long it took, where that is known."""
-        return row_with_times(self.row(place), self._beside(self._times, place))
+        lines, times = self._times, None
+        with suppress(InputError):  # a damaged line of times is no reason to lose its row
+            times = self._beside(lines, place)
+        return row_with_times(self.row(place), times)
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
         """The fields of a case; None if no texts were kept."""
@@ -314,52 +317,57 @@ class RunFiles:
 
     def place_of(self, index: int) -> int | None:
         """The place of the row of the case with an `index` in the data set; None without one."""
-        # Mostly the two are equal. In a run that broke off, rows before it may be missing.
-        if self._rows.has(index) and self._rows.value(index)["index"] == index:
-            return index
         return self._rows.number_of(index)
 
     def _beside(self, lines: Lines, place: int) -> Any:
         """The value of the line in another file that belongs to a row; None without one."""
-        # In a finished run the third line of each file is of the third row. A run that was killed
-        # may have written the text of a case and not its row.
-        if not self._run.finished and len(lines):
-            number = lines.number_of(self._rows.value(place)["index"])
-            return None if number is None else lines.value(number)
-        return lines.value(place) if lines.has(place) else None
+        # A run that was killed may have written the text of a case and not its row.
+        number = lines.number_of(self._rows.index(place))
+        return None if number is None else lines.value(number)
 
 
 class Lines:
-    """The complete lines of a file by number, from 0 on, then those that wait beside it."""
+    """The lines of a file as `every_line` has them, by number from 0 on."""
 
-    def __init__(self, path: Path, file: BinaryIO, starts: array[int] | None = None) -> None:
+    def __init__(
+        self, path: Path, file: BinaryIO, starts: array[int] | None = None, *, whole: bool = True
+    ) -> None:
         """`path` is for messages, and says what waits beside it.
 
-        `starts` are where lines begin, and where the last one ends, if that is known. Else they are
-        looked for as far as lines are asked for: who wants the first ones reads no long file.
+        `starts` are where lines begin, if that is known. Else they are looked for as far as lines
+        are asked for: who wants the first ones reads no long file.
         """
-        self._path, self._file = path, file
-        self._starts = array("q", [0]) if starts is None else starts
-        self._has_all_starts = starts is not None
+        self._path, self._file, self._whole = path, file, whole
+        self._starts = array("q") if starts is None else starts
+        self._next = (1, 0) if starts is None else None  # line and offset to look for starts at
+        self._blanks: list[int] = []  # for each blank line, the number of the line behind it
         self._early: list[bytes] = []
-
-    def take_early(self) -> None:
-        """Take in what waits beside the file for an earlier line."""
-        last = index_of(self._line(len(self) - 1)) if len(self) else -1
-        self._early = [line for _, line in early_lines(self._path, last)]
+        if is_there(beside(path)):
+            last = index_of(self._line(len(self) - 1)) if len(self) else -1
+            self._early = [line for _, line in early_lines(path, last)]
 
     def __len__(self) -> int:
         self._find_starts()
-        return self._count + len(self._early)
+        return len(self._starts) + len(self._early)
 
     def has(self, number: int) -> bool:
         """Return whether there is a line with a number."""
         self._find_starts(number)
-        return number < self._count + len(self._early)
+        return number < len(self._starts) + len(self._early)
+
+    def starts(self) -> array[int]:
+        """Where all lines of the file itself begin."""
+        self._find_starts()
+        return self._starts
 
     def line_name(self, number: int) -> str:
         """Name of a line in messages."""
-        return f"{self._path} line {number + 1}"
+        return f"{self._path} line {number + 1 + bisect.bisect_right(self._blanks, number)}"
+
+    def index(self, number: int) -> int:
+        """The index of the row in a line; raises as `value` does."""
+        index = index_in(self._line(number))
+        return index if index >= 0 else int(self.value(number)["index"])
 
     def value(self, number: int) -> Any:
         """The JSON of a line; raises InputError for a damaged one."""
@@ -373,33 +381,33 @@ class Lines:
 
     def number_of(self, index: int) -> int | None:
         """The number of the line with an `index`; None without one. Raises as `value` does."""
-        count = len(self)
-        number = bisect.bisect_left(range(count), index, key=lambda at: self.value(at)["index"])
-        return number if number < count and self.value(number)["index"] == index else None
+        # Mostly the two are equal. In a run that broke off, rows before it may be missing.
+        if self.has(index) and self.index(index) == index:
+            return index
+        number = bisect.bisect_left(range(len(self)), index, key=self.index)
+        return number if self.has(number) and self.index(number) == index else None
 
     def _line(self, number: int) -> bytes:
         self._find_starts(number)
-        if number >= self._count:
-            return self._early[number - self._count]
+        if number >= len(self._starts):
+            return self._early[number - len(self._starts)]
         self._file.seek(self._starts[number])
-        return self._file.read(self._starts[number + 1] - self._starts[number])
-
-    @property
-    def _count(self) -> int:
-        """The number of lines of the file whose beginning and end are known by now."""
-        return len(self._starts) - 1
+        return next(numbered_lines(self._file, whole=self._whole)).line
 
     def _find_starts(self, number: int | None = None) -> None:
         """Find where lines begin, until the line with a number is known, or to the last line."""
-        if self._has_all_starts or (number is not None and number < self._count):
+        if self._next is None or (number is not None and number < len(self._starts)):
             return
-        self._file.seek(self._starts[-1])
-        for line in self._file:
-            if line.endswith(b"\n"):
-                self._starts.append(self._starts[-1] + len(line))
-            if number is not None and number < self._count:
+        first, start = self._next
+        self._file.seek(start)
+        for entry in numbered_lines(self._file, whole=self._whole, first=first, start=start):
+            count = len(self._starts)
+            self._blanks += [count] * (entry.number - 1 - count - len(self._blanks))
+            self._starts.append(entry.start)
+            if number == count:
+                self._next = entry.number + 1, entry.start + len(entry.line)
                 return
-        self._has_all_starts = True
+        self._next = None
 
 
 def make_columns(run: Run) -> bool:
@@ -413,8 +421,8 @@ def make_columns(run: Run) -> bool:
     try:
         with sole_writer(run.folder):
             writer = ColumnsWriter(run.folder, run.manifest)
-            sizes = (len(line) for _, line in every_line(run.results, whole=True))
-            starts = accumulate(sizes, initial=0)  # and the end of the file, where no row begins
+            with open_to_read(run.results) as file:
+                starts = Lines(run.results, file).starts()
             try:
                 for start, (row, case) in zip(starts, run.with_cases(), strict=False):
                     writer.add(row, case or {}, start)

@@ -15,7 +15,13 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.json_lines import complete_lines, index_of, value_of
+from dagengine.data.json_lines import (
+    NumberedLine,
+    complete_lines,
+    index_of,
+    numbered_lines,
+    value_of,
+)
 from dagengine.data.result_files import read_rows, row_of
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
@@ -179,18 +185,19 @@ class OldCases:
 
     def _read_lines(self) -> list[bytes] | None:
         """Read the lines of the next row and of its case; None if either is not yet complete."""
-        lines: list[bytes] = []
+        lines: list[NumberedLine] = []
         for path, offset in zip(self._paths, self._offsets, strict=True):
             if not is_there(path):
                 return None
             with open_to_read(path) as file:
                 file.seek(offset)
-                lines.append(file.readline())
-            if not lines[-1].endswith(b"\n"):
+                line = next(numbered_lines(file, whole=False, start=offset), None)
+            if line is None:
                 return None
-        self._offsets = [old + len(line) for old, line in zip(self._offsets, lines, strict=True)]
+            lines.append(line)
+        self._offsets = [line.start + len(line.line) for line in lines]
         self._next_row += 1
-        return lines
+        return [line.line for line in lines]
 
 
 def score_changes(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:
@@ -215,12 +222,12 @@ def mend_lines(path: Path, fits: Callable[[bytes, int], bool], most: float = mat
         return 0
     count = end = 0
     with open_to_read(path) as file:
-        for line in file:
-            if not line.endswith(b"\n") or count >= most:
+        for number, start, line in numbered_lines(file, whole=False):
+            if count >= most:
                 break
             if not fits(line, count):
-                raise InputError(f"{path} line {count + 1} is damaged; {_REMEDY}")
-            count, end = count + 1, end + len(line)
+                raise InputError(f"{path} line {number} is damaged; {_REMEDY}")
+            count, end = count + 1, start + len(line)
     if end < path.stat().st_size:
         os.truncate(path, end)
     return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from dagengine.errors import InputError
 from dagengine.judges.batches.batch_jobs import BatchJournal
 from dagengine.record import load_run
 from dagengine.record.label_file import LABELS, Label, LabelFile
-from dagengine.record.reader import Run, RunFiles
+from dagengine.record.reader import Run, RunFiles, make_columns
 from dagengine.store.database import connect, connect_to_read
 from dagengine.synthesis.passages import read_documents
 from dagengine.synthesis.synthesis_types import Document, Unreadable
@@ -161,3 +162,50 @@ def test_a_link_among_documents_is_reported_and_not_read(tmp_path: Path) -> None
     said = [one.message for one in found if isinstance(one, Unreadable)]
     assert ["is a pipe" in said[0], "is a link" in said[1]] == [True, True]
     assert isinstance(read_documents([place / "two.md"])[0], Document)  # the user named it
+
+
+EDITS: dict[str, Callable[[bytes], bytes]] = {
+    "blank lines": lambda data: b"\n" + data.replace(b"\n", b"\n \t\n\r\n") + b"\n",
+    "a vertical tab alone": lambda data: data.replace(b"\n", b"\n\v\n", 1),
+    "the ends of Windows": lambda data: data.replace(b"\n", b"\r\n"),
+    "no end of the last line": lambda data: data[:-1],
+    "a mark of the byte order": lambda data: b"\xef\xbb\xbf" + data,
+    "a line less": lambda data: data[data.index(b"\n") + 1 :],
+    "a line twice": lambda data: data[: data.index(b"\n") + 1] + data,
+}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("name", ["results.jsonl", "cases.jsonl", "times.jsonl"])
+@pytest.mark.parametrize("edit", EDITS)
+def test_lines_that_people_edited_are_the_same_in_order_and_by_place(
+    folder: Path, edit: str, name: str, finished: bool
+) -> None:
+    path, manifest = folder / name, folder / "run.json"
+    path.write_bytes(EDITS[edit](path.read_bytes()))
+    if not finished:
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"ended": None}))
+    run = load_run(folder)
+    in_order = [(row, row.seconds, case and case["input"]) for row, case in run.with_cases()]
+    assert in_order
+    assert all(text in (None, f"question {row.index}") for row, _, text in in_order)
+    for _ in range(1 + make_columns(run)):  # from the lines, and from their columns
+        with RunFiles(run) as files:
+            by_place = [
+                (files.row(place), files.timed_row(place).seconds, texts and texts["input"])
+                for place in range(len(files))
+                for texts in [files.fields(place)]
+            ]
+        assert by_place == in_order
+
+
+def test_a_damaged_line_behind_a_blank_one_has_the_number_that_an_editor_shows(
+    folder: Path,
+) -> None:
+    path = folder / "results.jsonl"
+    first, second, *_ = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + b"\n" + second[:40] + b"\n")
+    with RunFiles(load_run(folder)) as files:
+        assert files.row(0).index == 0
+        with pytest.raises(InputError, match=r"results\.jsonl line 3: "):
+            files.row(1)

@@ -37,7 +37,15 @@ class Cases:
         return self._table.name
 
     def __iter__(self) -> Iterator[Item]:
-        return map(self._convert, self._table.read())
+        return map(self._convert, self._records())
+
+    def _records(self) -> Iterator[Record]:
+        """The records; raises InputError for a file, or a pipe, that has none."""
+        record = None
+        for record in self._table.read():
+            yield record
+        if record is None and self.name:
+            raise InputError(f"{self.name} has no test cases")
 
     def count(self) -> int | None:
         """The number of rows, valid or not; None when only reading them would tell."""
@@ -51,9 +59,7 @@ class Cases:
         """
         if self._table.checkable == 0:
             return []
-        records = list(itertools.islice(self._table.read(), self._table.checkable))
-        if not records and self._table.name:
-            raise InputError(f"{self._table.name} has no test cases")
+        records = list(itertools.islice(self._records(), self._table.checkable))
         self._convert.check_columns(records)
         items = list(map(self._convert, records))
         try:

@@ -45,22 +45,22 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any] | FlawError]:
     """The rows of a file as dicts, lazily; one that cannot be read is a FlawError."""
     with _open_file(path) as file:
         for batch in file.iter_batches(BATCH):
-            yield from _rows(batch)
+            yield from rows_of(batch)
 
 
-def _rows(batch: Any) -> list[Any]:
-    """The rows of a batch; text that is not UTF-8, or a date beyond Python's, costs its row alone.
+def rows_of(batch: Any) -> list[Any]:
+    """The rows of a batch of Arrow; a cell that Python has no value for costs its row alone.
 
-    The library reads a batch whole or not at all. So a batch with a flaw is halved until the flaw
-    is alone.
+    That is a text that is not UTF-8, a date beyond Python's, a map with a key twice. The library
+    reads a batch whole or not at all. So a batch with a flaw is halved until the flaw is alone.
     """
     try:
-        return list(batch.to_pylist())
-    except (ValueError, OverflowError) as error:
+        return list(batch.to_pylist(maps_as_pydicts="strict"))
+    except (ValueError, OverflowError, KeyError) as error:
         if batch.num_rows == 1:
             return [FlawError(f"a cell cannot be read: {error}")]
         half = batch.num_rows // 2
-        return [*_rows(batch.slice(0, half)), *_rows(batch.slice(half))]
+        return [*rows_of(batch.slice(0, half)), *rows_of(batch.slice(half))]
 
 
 def count_parquet_rows(path: Path) -> int:

@@ -12,19 +12,26 @@ import csv
 import gzip
 import io
 import itertools
+import json
 import re
 import shlex
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows, require_unlike
-from dagengine.data.strict_json import FlawError, read_array, read_json
+from dagengine.data.parquet import (
+    BATCH,
+    count_parquet_rows,
+    parquet_rows,
+    require_unlike,
+    rows_of,
+)
+from dagengine.data.strict_json import FlawError, item_or_flaw, read_json, read_marked
 from dagengine.errors import InputError
 from dagengine.system.terminal_text import text_if
 
@@ -32,6 +39,7 @@ from dagengine.system.terminal_text import text_if
 CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as Python keeps them
+_LATE = re.compile(r'\s+"').match  # of a cell whose quote is not its first character
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 _LOOKED_AT = 1 << 16  # bytes at the beginning of a file
 _CODE = '\n  {{cat}} {{path}} | python3 -c "import json, sys; {}" > {{stem}}-rows.json'
@@ -46,9 +54,12 @@ _PANDAS = "one object of columns, not of rows" + _CODE.format(
     "import pandas; pandas.read_json(sys.stdin, orient='ORIENT').to_json(sys.stdout, "
     "orient='records')"
 )
-_ROWS = "one object; its rows are at '{what}'" + _CODE.format(
-    "json.dump(json.load(sys.stdin)['{what}'], sys.stdout)"
+_OBJECT = (
+    "one object o, not an array; its rows are {rows}\n"
+    "  {cat} {path} | python3 -c {code} > {stem}-rows.json"
 )
+_TAKE = "import json, sys; o = json.load(sys.stdin); json.dump({}, sys.stdout)"
+_CASE, _DEEPEST = frozenset({"input", "turns"}), 5  # columns of cases; keys on the way to rows
 _COMMAS = (
     'save it with commas, or convert it:\n  {{cat}} {{path}} | {}python3 -c "import csv, sys; '
     "csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, delimiter='{{other}}'))\" > "
@@ -68,11 +79,16 @@ _KINDS = (
     ("", rb"BZh", "compressed by bzip2: bunzip2 -k {path}"),
     ("", rb"\xfd7zXZ", "compressed by xz: unxz -k {path}"),
     ("", rb"\x28\xb5\x2f\xfd", "compressed by Zstandard: zstd -d {path}"),
-    ("", rb"PK\x03\x04|\xd0\xcf\x11\xe0", "an archive or a spreadsheet: save its table as CSV"),
+    (
+        "",
+        rb"PK\x03\x04|\xd0\xcf\x11\xe0",
+        "a spreadsheet (save it as CSV) or an archive (unpack it)",
+    ),
     ("", rb".{257}ustar", "an archive: tar -xf {path}"),
     ("", rb"PAR1", "a Parquet file: call it .parquet"),
     ("", rb"SQLite format", "a database: sqlite3 -csv -header {path} 'SELECT * FROM TABLE'"),
     ("", rb"[\x89\x93%{\\]*(?P<what>ARROW|FEA|Obj|ORC|HDF|NUMPY|PDF|PNG|rtf)\W?", _FORMAT),
+    ("", rb"\xff\xff\xff\xff", _FORMAT.format(what="a stream of Arrow")),
     ("", rb"\x80[\x02-\x05]|\xff\xd8\xff", "a pickle or a picture: write rows as JSON lines"),
     ("", rb"version https://git-lfs", "a pointer of Git LFS: git lfs pull -I {path}"),
     ("", rb"/annex/objects", "a pointer of git-annex: git annex get {path}"),
@@ -80,16 +96,24 @@ _KINDS = (
     ("", rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){8}", f"UTF-16, {_RECODE.format('UTF-16')}"),
     ("", rb"(?:\0[^\0]){8}", f"UTF-16, {_RECODE.format('UTF-16BE')}"),
     ("", rb"\s*<", "HTML or XML: a page in the place of a file, or a table: save it as CSV"),
-    (".csv .tsv", rb'\s*\{\s*"', "JSON, not a table: call it {stem}.jsonl"),
-    (".csv .tsv", rb'\s*\[\s*[{"]', "JSON, not a table: call it {stem}.json"),
+    (".csv .tsv", rb'\s*\{\s*"', "JSON, not a table: call it {stem}.jsonl{packed}"),
+    (".csv .tsv", rb'\s*\[\s*[{"]', "JSON, not a table: call it {stem}.json{packed}"),
     (
         ".csv .tsv",
         rb"\s*(?P<what>sep=(?P<other>[^\r\n]))",
         "a table whose first line, {what!r}, is for a spreadsheet: "
         + _COMMAS.format("tail -n +2 | "),
     ),
-    (".csv", rb"\s*(?P<what>[^,\r\n]*(?P<other>\t)[^,\r\n]*)\r?$", _COLUMN + "call the file .tsv"),
-    (".tsv", rb"\s*(?P<what>[^\t\r\n]*(?P<other>,)[^\t\r\n]*)\r?$", _COLUMN + "call the file .csv"),
+    (
+        ".csv",
+        rb"\s*(?P<what>[^,\r\n]*(?P<other>\t)[^,\r\n]*)\r?$",
+        _COLUMN + "call the file .tsv{packed}",
+    ),
+    (
+        ".tsv",
+        rb"\s*(?P<what>[^\t\r\n]*(?P<other>,)[^\t\r\n]*)\r?$",
+        _COLUMN + "call the file .csv{packed}",
+    ),
     (
         ".csv .tsv",
         rb"\s*(?P<what>[^,\t\r\n]*(?P<other>[;|])[^,\t\r\n]*)\r?$",
@@ -97,15 +121,19 @@ _KINDS = (
     ),
     (".yaml .yml", rb"", _YAML),
     ("lines .json", _NO_JSON + rb"(?:---\s|\s*- \S|[\w .-]+:\s)", _YAML),
-    ("lines .json", _NO_JSON + rb"\w[^\n]*\t", "a table, not JSON: call it {stem}.tsv"),
-    ("lines .json", _NO_JSON + rb"\w[^\n]*[,;]", "a table, not JSON: call it {stem}.csv"),
-    ("lines", rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))", "one JSON array: call it {stem}.json"),
+    ("lines .json", _NO_JSON + rb"\w[^\n]*\t", "a table, not JSON: call it {stem}.tsv{packed}"),
+    ("lines .json", _NO_JSON + rb"\w[^\n]*[,;]", "a table, not JSON: call it {stem}.csv{packed}"),
+    (
+        "lines",
+        rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))",
+        "one JSON array: call it {stem}.json{packed}",
+    ),
     ("lines", rb"\s*\{\s*\n", "one JSON object over several lines: write one in each line"),
     (".json", rb'\s*\{.*"resourceSpans"', "not one JSON array; spans are read by --map otel"),
     (
         ".json",
         rb"\s*\{[^\n]*\}\s*\n\s*\{",
-        "JSON lines, and is not one JSON array: call it {stem}.jsonl",
+        "JSON lines, and is not one JSON array: call it {stem}.jsonl{packed}",
     ),
     (".json", rb'\s*\{\s*"columns"\s*:\s*\[', _PANDAS.replace("ORIENT", "split")),
     (
@@ -113,7 +141,6 @@ _KINDS = (
         rb'\s*\{\s*"[^"]*"\s*:\s*(?:\{\s*"0"|\[[^]{]*\],\s*"[^"]*"\s*:\s*\[)',
         _PANDAS.replace("ORIENT", "columns"),
     ),
-    (".json", rb'\s*\{.*?"(?!turns|tools|expected_t)(?P<what>\w+)"\s*:\s*\[\s*\{', _ROWS),
 )
 
 
@@ -164,7 +191,7 @@ def table_of(source: Any, word: str = "case") -> Table:
 
         def dataset_rows() -> Iterator[Any]:  # as Arrow has them, which costs the least
             for batch in source.with_format("arrow").iter(batch_size=BATCH):
-                yield from batch.to_pylist()
+                yield from rows_of(batch)
 
         return Table(lambda: _number_rows(dataset_rows()), CHECKED, lambda: _length(source))
     if hasattr(source, "iloc") and hasattr(source, "columns"):
@@ -267,10 +294,35 @@ def _array(path: Path) -> Iterator[Record]:
     """The objects of one JSON array. The whole file is in memory: only lines can stream."""
     try:
         with open_content(path) as file:
-            items = read_array(file.read().decode("utf-8-sig"))
-    except (FlawError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not one JSON array: {error}") from None
-    return _number_rows(items, f"{path} row")
+            value = read_marked(file.read().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 (byte {error.start + 1}); {_UTF_8}") from None
+    except FlawError as error:
+        value = error
+    if isinstance(value, dict):
+        rows = _rows_inside(value)
+        raise _foreign(path, _OBJECT, rows=rows, code=shlex.quote(_TAKE.format(rows)))
+    if not isinstance(value, list):
+        flaw = value if isinstance(value, FlawError) else f"it is of type {type(value).__name__}"
+        raise InputError(f"{path} is not one JSON array: {flaw}")
+    return _number_rows(map(item_or_flaw, value), f"{path} row")
+
+
+def _rows_inside(value: Mapping[str, Any]) -> str:
+    """Python for the rows of one object `o`: in a list inside, by their names, or it is one."""
+    parts: list[tuple[str, Any]] = [("o", value)]
+    for way, part in parts:  # grows while it is read
+        if isinstance(part, dict) and way.count("[") < _DEEPEST:
+            parts += [(f"{way}[{json.dumps(key)}]", inner) for key, inner in part.items()]
+    lists = [(way, rows) for way, rows in parts if isinstance(rows, list) and _are_objects(rows)]
+    if not _CASE.isdisjoint(value) or not (lists or _are_objects(value.values())):
+        return "[o]"
+    of_cases = [way for way, rows in lists if not _CASE.isdisjoint(rows[0])]
+    return [*of_cases, *dict(lists), '[{"name": name, **row} for name, row in o.items()]'][0]
+
+
+def _are_objects(values: Collection[Any]) -> bool:
+    return bool(values) and all(isinstance(value, dict) for value in values)
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
@@ -302,7 +354,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
             try:
                 row = next(reader, None)
             except csv.Error as error:
-                _require_closed(path, lines, reader.line_num - len(lines) + 1, delimiter)
+                _require_ended(path, lines, reader.line_num - len(lines) + 1, delimiter)
                 damaged, line = True, f"{path} line {reader.line_num}"
                 problem = f'a quote inside of a quoted cell must be doubled (""): {error}'
                 if header is None:
@@ -325,25 +377,36 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
 def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bool) -> Any:
     """The cells of a row by column, or its flaw; `damaged` is a row before it."""
     cells = row if any(row[len(header) :]) else row[: len(header)]
+    # A blank before a quote makes the quotes a part of the text, and ends the cell at a delimiter.
+    if ' "' in text and any(cell[:1] == " " and cell in text for cell in cells if _LATE(cell)):
+        return FlawError("a quote that opens a cell must be its first character: remove the blanks")
     if len(cells) != len(header):
         return FlawError(f"{len(cells)} cells, but the header names {len(header)} columns")
     if damaged and text.count('"') % 2:
         return FlawError("it may be the rest of a row with an invalid quote")
     if _FOREIGN.search(text):
         return FlawError(f"not UTF-8; {_UTF_8}")
+    if len(header) > 1 and [cells[0].lstrip("\ufeff"), *cells[1:]] == header:
+        return FlawError("the header again: remove this line")
     return dict(zip(header, [cell or None for cell in cells], strict=True))
 
 
-def _require_closed(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:
-    """Raise InputError, with its line, for a quote that nothing closes."""
+def _require_ended(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:
+    """Raise InputError, with its line, for a quote that does not end on the line where it opens.
+
+    If nothing closes it, or a quote inside of a text does, nobody knows which rows it swallows.
+    """
     text = "".join(lines)
     cells = re.finditer(rf'(?:^|[\r\n{delimiter}])("[^"]*+(?:""[^"]*+)*+("?))', text)
-    if opening := next((cell.start(1) + 1 for cell in cells if not cell[2]), None):
-        line = first + sum(end < opening for end in itertools.accumulate(map(len, lines)))
-        raise InputError(
-            f"{path} line {line}: a quote opens a cell here and nothing closes it, so all that "
-            'follows would be in this cell: close it, or double it if it is text ("")'
-        )
+    for cell in cells:
+        closed = cell[2] and text[cell.end() :][:1] in ("", "\r", "\n", delimiter)
+        if not closed and (not cell[2] or "\n" in cell[1]):
+            opening = cell.start(1) + 1
+            line = first + sum(end < opening for end in itertools.accumulate(map(len, lines)))
+            raise InputError(
+                f"{path} line {line}: a quote opens a cell here and nothing closes it, so all that "
+                'follows would be in this cell: close it, or double it if it is text ("")'
+            )
 
 
 def _header(path: Path, place: str, cells: Sequence[str]) -> list[str]:
@@ -394,23 +457,29 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} is not a whole gzip file: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def require_rows(path: Path) -> None:
     """Raise InputError for a file that is no table or list of rows, or has the name of another."""
-    suffix, packed = suffix_of(path), path.suffix.lower() == ".gz"
+    suffix = suffix_of(path)
     if path.suffix.lower() == ".parquet":  # its reader says what is wrong
         return
     with open_content(path) as file:
         start = file.read(_LOOKED_AT).removeprefix(b"\xef\xbb\xbf")
-    stem = (path.with_suffix("") if packed else path).with_suffix("")
-    words = {"path": shlex.quote(str(path)), "stem": shlex.quote(str(stem)), "suffix": suffix}
-    words["cat"] = "zcat" if packed else "cat"
     own = suffix if suffix in " ".join(kind[0] for kind in _KINDS).split() else "lines"
     for suffixes, begin, kind in _KINDS:
         match = re.match(begin, start, re.DOTALL | re.MULTILINE)
         if match and (not suffixes or own in suffixes.split()):
-            words |= {
-                name: part.decode(errors="replace") for name, part in match.groupdict().items()
-            }
-            raise InputError(f"{path} is {kind.format(**words)}")
+            groups = match.groupdict().items()
+            raise _foreign(path, kind, **{n: part.decode(errors="replace") for n, part in groups})
+
+
+def _foreign(path: Path, kind: str, **words: str) -> InputError:
+    """The error for a file of another kind, with `words` that it is described by."""
+    packed = path.suffix.lower() == ".gz"
+    stem = shlex.quote(str((path.with_suffix("") if packed else path).with_suffix("")))
+    words |= {"path": shlex.quote(str(path)), "stem": stem, "suffix": suffix_of(path)}
+    words |= {"cat": "zcat", "packed": ".gz"} if packed else {"cat": "cat", "packed": ""}
+    return InputError(f"{path} is {kind.format(**words)}")

@@ -29,7 +29,8 @@ def read_json(text: str) -> Any:
     try:
         return _decode(_RAISING, text.rstrip())  # else the flaw of a cut text is on the next line
     except json.JSONDecodeError as error:
-        raise FlawError(f"not JSON: {error.msg} at column {error.colno}") from None
+        what = error.msg.removesuffix(" at")
+        raise FlawError(f"not JSON: {what} at column {error.colno}") from None
 
 
 def read_marked(text: str) -> Any:
@@ -43,21 +44,9 @@ def read_marked(text: str) -> Any:
         raise FlawError(str(error)) from None
 
 
-def read_array(text: str) -> list[Any]:
-    """The items of one JSON array; a flawed item is the FlawError that reading it alone raises.
-
-    Raises FlawError for a text that is not a JSON array as a whole.
-    """
-    # Marked and not raised, so that a flawed item costs one row and not the file.
-    items = read_marked(text)
-    if not isinstance(items, list):
-        kind = items if isinstance(items, FlawError) else type(items).__name__
-        raise FlawError(f"it must be one JSON array of objects, not {kind}")
-    return list(map(_item_or_flaw, items))
-
-
-def _item_or_flaw(item: Any) -> Any:
-    """The item, or a flaw inside it; nested values wait on a list, not on Python's stack."""
+def item_or_flaw(item: Any) -> Any:
+    """A value of `read_marked`, or a flaw inside it: what reading it alone would raise."""
+    # Nested values wait on a list, not on Python's stack.
     waiting = [item]
     while waiting:
         value = waiting.pop()
@@ -142,7 +131,11 @@ def read_written(cell: str) -> Any:
     tokens = list(tokenize.generate_tokens(io.StringIO(cell.strip()).readline))
     kinds = [token.type for token in tokens if token.type in (tokenize.STRING, tokenize.OP)]
     if (tokenize.STRING, tokenize.STRING) in itertools.pairwise(kinds):
-        if kinds.count(tokenize.OP) > 2:  # more than the two brackets: there are commas, too
+        # More than the two brackets: there are commas, too. Without a blank a quote was doubled.
+        if kinds.count(tokenize.OP) > 2 or any(
+            a.end == b.start and a.type == b.type == tokenize.STRING
+            for a, b in itertools.pairwise(tokens)
+        ):
             raise FlawError("there is no comma between some of its items")
         value = [ast.literal_eval(t.string) for t in tokens if t.type == tokenize.STRING]
     if not isinstance(value, list | dict):

@@ -135,6 +135,30 @@ def test_text_that_is_no_utf8_in_parquet_costs_its_row_only(tmp_path: Path) -> N
     assert "cannot be read" in bad.message
 
 
+def test_a_map_of_parquet_is_an_object_and_a_key_twice_costs_its_row_only(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    maps = arrow.array([[("k", 1)], [("k", 2), ("k", 3)]], arrow.map_("string", "int64"))
+    table = arrow.table({"input": ["a", "b"], "additional_metadata": maps})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    first, bad = read_cases(tmp_path / "a.parquet")
+    assert first == LLMTestCase(input="a", additional_metadata={"k": 1})
+    assert "duplicate key was 'k'" in str(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("/dev/null", "/dev/null has no test cases"),
+        ("/proc/self/mem", "/proc/self/mem cannot be read: Input/output error"),
+    ],
+)
+def test_a_source_that_gives_nothing_is_named(name: str, words: str) -> None:
+    if not Path(name).exists():
+        pytest.skip(f"there is no {name}")
+    with pytest.raises(InputError, match=words):
+        list(read_cases(name))
+
+
 def mutated(data: bytes, pick: random.Random) -> bytes:
     """The bytes with some of them replaced, removed, doubled or moved; line ends stay."""
     found = bytearray(data)
@@ -257,7 +281,7 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
         ("a.jsonl", gzip.compress(GOOD, mtime=0), "is compressed: unpack it"),
         ("a.csv", gzip.compress(GOOD, mtime=0), "is compressed: unpack it"),
         ("a.xlsx", b"PK\x03\x04...", r"is a spreadsheet: save its table as CSV .*a\.csv"),
-        ("a.zip", b"PK\x03\x04...", "is an archive"),
+        ("a.zip", b"PK\x03\x04...", r"or an archive \(unpack it\)"),
         ("a.csv", b"name\tinput\na\tb\n", "call the file .tsv"),
         ("a.csv", "input\na\n".encode("utf-16"), "is UTF-16, not UTF-8: save the file as UTF-8"),
         ("a.jsonl", b"PAR1...", "call it .parquet"),
@@ -288,7 +312,14 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
         ("a.json", GOOD + b"\n" + GOOD, r"is JSON lines.*call it .*a\.jsonl"),
         ("a.jsonl", b'[\n{"input": "a"}\n]', r"is one JSON array: call it .*a\.json"),
         ("a.jsonl", b'{\n "input": "a"\n}', "is one JSON object over several lines"),
-        ("a.json", b'{"version": 1, "data": [{"input": "a"}]}', r"its rows are at 'data'"),
+        ("a.json", b'{"version": 1, "data": [{"input": "a"}]}', r'its rows are o\["data"\]'),
+        ("a.json", b'{"error": "not found"}', r"its rows are \[o\]"),
+        ("a.json", b"12", "is not one JSON array: it is of type int"),
+        ("a.json", '["Gr\xfc\xdfe"]'.encode("cp1252"), r"not UTF-8 \(byte 5\); save the file"),
+        ("a.jsonl", b'{"input": "a\tb"}\n', "Invalid control character at column 13"),
+        ("a.arrow", b"\xff\xff\xff\xff\x10", "of another format, a stream of Arrow"),
+        ("a.gz", gzip.compress(b"input,name\na,\n", mtime=0), r"call it .*a\.csv\.gz$"),
+        ("a.csv", b'input,additional_metadata\na,"{NaN}"\n', "list or object: write JSON; not"),
         ("a.json", b'{"input": {"0": "a"}}', "is one object of columns, not of rows"),
         ("a.json", b'{"columns": ["input"], "data": [["a"]]}', "orient='split'"),
         ("a.yaml", b"- input: a\n", "is YAML: write it as JSON"),
@@ -316,6 +347,16 @@ UNIX = pytest.mark.skipif(sys.platform == "win32", reason="the command is for a 
     ("name", "content", "made"),
     [
         ("a.json", b'{"data": [{"input": "a"}, {"input": "b"}]}', "a-rows.json"),
+        (
+            "a.json",
+            b'{"m": [{"k": 1}], "a": {"b$": [{"input": "a"}, {"input": "b"}]}}',
+            "a-rows.json",
+        ),
+        (
+            "a.json",
+            b'{"schema": {"fields": [{}, {}, {}]}, "data": [{"input": "a"}, {"input": "b"}]}',
+            "a-rows.json",
+        ),
         ("a.json", b'{"input": {"0": "a", "1": "b"}}', "a-rows.json"),
         ("a.json", b'{"columns": ["input"], "data": [["a"], ["b"]]}', "a-rows.json"),
         ("a.yaml", b"- input: a\n- input: b\n", "a-rows.json"),
@@ -380,17 +421,17 @@ def test_a_table_is_read_as_it_stands_or_refused_with_the_line(tmp_path: Path, b
         with pytest.raises(InputError, match=f"line {flaw[1]}: a quote opens a cell here"):
             list(read_cases(path))
         return
+    filled = [row for row in rows[1:] if row and (len(row) == 1 or any(row))]
     try:
         cases = list(read_cases(path))
-    except InputError:  # behind an invalid row a quote may be open
-        assert flaw is not None
+    except InputError:  # without any row, or a quote is open behind an invalid row
+        assert flaw is not None or not filled
         return
     if flaw is not None:
         first = next(c for c in cases if isinstance(c, InvalidCase) and "doubled" in c.message)
         assert flaw[0] == "doubled"
         assert first.name == f"{path} line {flaw[1]}"
         return
-    filled = [row for row in rows[1:] if row and (len(row) == 1 or any(row))]
     for row in filled:
         while len(row) > 2 and not row[-1]:
             row.pop()
@@ -407,6 +448,8 @@ def test_a_table_is_read_as_it_stands_or_refused_with_the_line(tmp_path: Path, b
         ('q1,a\nq2,"Quote starts here\nq3,b\nq4,c\n', 3),
         ('q1,"two\nlines"\nq2,"he said ""no""\n', 4),
         ('q1,"two\nlines","open\nq2,b\n', 3),
+        ('q1,"open\nq2,b\nq3,"closed"\n', 2),
+        ('q1,"two\nlines","a\nb "c" d"\n', 3),
         ('"open', 2),
     ],
 )
@@ -440,6 +483,25 @@ def test_a_quote_inside_of_a_cell_is_an_invalid_row_and_not_another_text(
     assert [doubled, plain] == [LLMTestCase(input='a "b"'), LLMTestCase(input='5" screen')]
 
 
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ('q1, "Yes, I do"', "must be its first character"),
+        ('q1,  "Yes"', "must be its first character"),
+        ("name,input", "the header again"),
+        ("\ufeffname,input", "the header again"),
+    ],
+)
+def test_a_row_that_writers_of_tables_do_not_write_is_invalid(
+    tmp_path: Path, row: str, words: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'name,input\n{row}\nq2," ""Yes"", she said"\nq3, 5" screen\n')
+    bad, *good = read_cases(path)
+    assert words in str(bad)
+    assert [case.input for case in good] == [' "Yes", she said', ' 5" screen']
+
+
 def test_rows_behind_an_invalid_quote_are_not_made_of_its_rest(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('name,input\nq1,"He said "yes" and\nno, never"\nq2,b\n')
@@ -465,6 +527,7 @@ def test_what_a_spreadsheet_leaves_around_a_table_is_no_row(tmp_path: Path) -> N
         ("['a', 'b']", ["a", "b"]),
         ('"a, b"', ["a, b"]),
         ("['a' 'b', 'c']", "no comma between some of its items"),
+        ("['it''s']", "no comma between some of its items"),
         ("['a' ... 'b']", "needs a list or object"),
         ("{'a', 'b'}", "needs a list or object"),
         ("a;b", "--delimiter 'context=;'; --delimiter context= if a cell is one item"),

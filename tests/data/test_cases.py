@@ -202,7 +202,7 @@ def test_a_column_without_values_leaves_its_field_out(
 
 class _Batch:
     def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self.to_pylist = lambda: rows
+        self.to_pylist = lambda maps_as_pydicts: rows
 
 
 class _DataSet:
@@ -391,7 +391,7 @@ def test_lone_surrogates_and_a_mark_of_the_byte_order_are_read(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.json", '{"input": "a"}', "one JSON array of objects, not dict"),
+        ("a.json", '{"input": "a"}', r"one object o, not an array; its rows are \[o\]"),
         ("a.json", '{"input": "a"}\n{"input": "b"}', "is not one JSON array"),
         ("a.jsonl", " \n", "has no test cases"),
         ("a.csv", "input\n", "has no test cases"),

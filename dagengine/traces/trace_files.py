@@ -10,7 +10,9 @@ are read from it, and with the process, also when that is killed. So memory is b
 from __future__ import annotations
 
 import itertools
+import json
 import marshal
+import re
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,7 +86,13 @@ class Traces:
     def join_records(self) -> Joined:
         """The traces; raises InputError for a file that cannot be read or has no traces."""
         if self._joined is None:
-            self._joined = Joined(self._records())
+            try:
+                self._joined = Joined(self._records())
+            except sqlite3.OperationalError as error:
+                raise InputError(
+                    f"a temporary file as large as the traces cannot be written ({error}): name a "
+                    "folder with room for it in the environment variable SQLITE_TMPDIR"
+                ) from None
             if not self._joined.count() and not self._flaws:
                 raise InputError(f"{self._files[0]} has no spans; {_EXPECTED}")
         return self._joined
@@ -173,22 +181,26 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         for number, row in enumerate(parquet_rows(path)):
             yield f"{path} row {number}", row
         return
-    json = suffix_of(path) == ".json"
+    named_json = suffix_of(path) == ".json"
     number = 0
     try:
         with open_content(path) as file:
             first = file.readline()
             lines: Iterable[bytes] = itertools.chain([first], file)
             # One value over many lines, as `json.dump` indents it, whatever the name of the file
-            if first.strip() in _OPENINGS or (json and isinstance(_value(first), ValueError)):
+            if first.strip() in _OPENINGS or (named_json and isinstance(_value(first), ValueError)):
                 text = first + file.read()
                 if not isinstance(value := _value(text), ValueError):
                     yield str(path), value
                     return
-                lines = text.splitlines()
-            for number, line in enumerate(lines, 1):
+                # Several values over many lines, one behind the other, as consoles show them
+                is_long = first.strip() in _OPENINGS
+                lines = re.split(rb"(?<=\n\})\r?\n", text) if is_long else text.splitlines()
+            for line in lines:
+                number += 1
                 if line.strip():
                     yield f"{path} line {number}", _value(line)
+                number += line.count(b"\n", 0, -1)
     except InputError as error:
         yield f"{path} line {number + 1}", ValueError(f"the file is damaged: {error}")
 
@@ -333,8 +345,12 @@ class Joined:
 # Marshalled, a record takes a third of the time of JSON; nobody else reads it.
 def pack_record(record: RawRecord) -> bytes:
     """A record as bytes for a temporary file; see `unpack_record`."""
+    is_span = isinstance(record, RawSpan)
     fields = tuple(getattr(record, name) for name in type(record).__slots__)
-    return marshal.dumps((isinstance(record, RawSpan), fields))
+    try:
+        return marshal.dumps((is_span, fields))
+    except ValueError:  # a date or a decimal of Parquet, which JSON has as its text
+        return marshal.dumps((is_span, json.loads(json.dumps(fields, default=str))))
 
 
 def unpack_record(body: bytes) -> RawRecord:

@@ -8,6 +8,7 @@ import gzip
 import json
 import sqlite3
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dagengine.metrics import FaithfulnessMetric
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase
 from dagengine.traces import read_traces
+from dagengine.traces.trace_files import temporary_database
 
 SAMPLES: dict[str, Any] = {}
 if (TRACES / "cases.json").is_file():
@@ -654,6 +656,51 @@ def test_exports_of_other_tools_give_the_same_case(tmp_path: Path, export: Any) 
     (case,) = map(case_in, read_traces(path))
     assert (case.input, case.actual_output) == ("Who?", "I.")
     assert [(call.name, call.error) for call in case.tools_called or ()] == [("look", "no")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("indent", [None, 4])
+@pytest.mark.parametrize("spans", [PHOENIX["data"], [talk(), span(2, "TOOL")]])
+def test_spans_one_behind_the_other_are_read(
+    tmp_path: Path, spans: Any, indent: int | None, end: str
+) -> None:
+    path = tmp_path / "a.jsonl"
+    texts = [json.dumps(item, indent=indent).replace("\n", end) for item in spans]
+    path.write_bytes(end.join([*texts, ""]).encode())
+    assert [len(case_in(case).spans or ()) for case in read_traces(path)] == [2]
+    path.write_bytes(end.join([*texts, "{oops"]).encode())
+    _, flaw = read_traces(path)
+    number = end.join([*texts, ""]).count("\n") + 1
+    assert str(flaw).startswith(f"{path} line {number}: no traces (not JSON")
+
+
+def test_spans_of_another_tool_are_not_taken_for_those_of_langfuse(tmp_path: Path) -> None:
+    path = tmp_path / "zipkin.json"
+    path.write_text(json.dumps([{"traceId": "1", "id": "2", "tags": {"input.value": "Who?"}}]))
+    with pytest.raises(InputError, match="its keys are traceId, id, tags"):
+        read_traces(path).check()
+
+
+def test_dates_and_decimals_of_parquet_are_their_texts(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    row = {"context.trace_id": "a", "context.span_id": "b", "attributes.input.value": "Who?"}
+    row |= {"attributes.when": pandas.Timestamp("2026-11-23"), "attributes.output.value": "I."}
+    pandas.DataFrame([row | {"attributes.cost": Decimal("1.5")}]).to_parquet(tmp_path / "a.parquet")
+    (case,) = map(case_in, read_traces(tmp_path / "a.parquet"))
+    assert (case.input, case.actual_output) == ("Who?", "I.")
+
+
+def test_a_full_temporary_folder_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(owner: object, tables: str, cache: int) -> sqlite3.Connection:
+        return temporary_database(owner, f"{tables} PRAGMA max_page_count = 8;", cache)
+
+    monkeypatch.setattr("dagengine.traces.trace_files.temporary_database", small)
+    cases = read_traces(lines(tmp_path / "a.jsonl", *(talk(number) for number in range(1, 200))))
+    with pytest.raises(InputError, match=r"disk is full.*SQLITE_TMPDIR"):
+        cases.check()
 
 
 def test_traces_are_joined_once_however_often_they_are_read(tmp_path: Path) -> None:

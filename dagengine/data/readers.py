@@ -299,8 +299,7 @@ def _array(path: Path) -> Iterator[Record]:
         raise InputError(f"{path} is not UTF-8 (byte {error.start + 1}); {_UTF_8}") from None
     except FlawError as error:
         value = error
-    if isinstance(value, dict):
-        rows = _rows_inside(value)
+    if isinstance(value, dict) and (rows := _rows_inside(value)):
         raise _foreign(path, _OBJECT, rows=rows, code=shlex.quote(_TAKE.format(rows)))
     if not isinstance(value, list):
         flaw = value if isinstance(value, FlawError) else f"it is of type {type(value).__name__}"
@@ -309,16 +308,17 @@ def _array(path: Path) -> Iterator[Record]:
 
 
 def _rows_inside(value: Mapping[str, Any]) -> str:
-    """Python for the rows of one object `o`: in a list inside, by their names, or it is one."""
+    """Python for the rows of one object `o`: it is one, in a list inside, by name; or empty."""
     parts: list[tuple[str, Any]] = [("o", value)]
     for way, part in parts:  # grows while it is read
         if isinstance(part, dict) and way.count("[") < _DEEPEST:
             parts += [(f"{way}[{json.dumps(key)}]", inner) for key, inner in part.items()]
     lists = [(way, rows) for way, rows in parts if isinstance(rows, list) and _are_objects(rows)]
-    if not _CASE.isdisjoint(value) or not (lists or _are_objects(value.values())):
+    if not _CASE.isdisjoint(value):
         return "[o]"
     of_cases = [way for way, rows in lists if not _CASE.isdisjoint(rows[0])]
-    return [*of_cases, *dict(lists), '[{"name": name, **row} for name, row in o.items()]'][0]
+    by_name = ['[{"name": name, **row} for name, row in o.items()]'] * _are_objects(value.values())
+    return next(iter([*of_cases, *dict(lists), *by_name]), "")
 
 
 def _are_objects(values: Collection[Any]) -> bool:

@@ -203,6 +203,15 @@ def test_a_file_that_labels_no_case_says_where(tmp_path: Path, text: str, says: 
         labels_of(CASES, file)
 
 
+def test_a_file_of_any_suffix_is_read_or_named_as_what_it_is(tmp_path: Path) -> None:
+    rows, table = tmp_path / "labels.ndjson", tmp_path / "labels.xlsx"
+    rows.write_text('{"case": "two", "label": "yes"}\n')
+    assert list(labels_of(CASES, rows).values()) == [("yes",)]
+    table.write_text("PK...")
+    with pytest.raises(InputError, match="is a spreadsheet"):
+        labels_of(CASES, table)
+
+
 def test_a_name_that_several_cases_have_joins_no_row(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("case,label\ntwo,yes\nthree,no\none,no\n")

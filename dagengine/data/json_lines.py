@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from dagengine.errors import InputError
 from dagengine.prompts.json_in_text import shallow_value
-from dagengine.system.safe_files import is_there, open_to_read, open_to_write, write_all
+from dagengine.system.safe_files import ends_whole, open_to_read, open_to_write, write_all
 
 T = TypeVar("T", bound=BaseModel)
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
@@ -68,13 +69,17 @@ class JsonLines:
     """
 
     def __init__(self, path: Path, *, emptied: bool = True) -> None:
-        """A file that is not `emptied`, whose lines are whole, is continued."""
+        """A file that is not `emptied` is continued; a line that a kill cut off stays by itself."""
         self._file = open_to_write(path, emptied=emptied)
         self.size = 0 if emptied else path.stat().st_size  # bytes of whole rows
+        if not ends_whole(self._file):
+            self.write_line(b"\n")
 
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Write one object; raises OSError, and then the lines before it are whole."""
+    def write(self, row: Mapping[str, Any], *, synced: bool = False) -> None:
+        """Write one object, `synced` to the disk; after an OSError lines before it are whole."""
         self.write_line(line_of(row))
+        if synced:
+            os.fsync(self._file.fileno())
 
     def write_line(self, line: bytes) -> None:
         """Write what `line_of` has made of an object; raises OSError as `write` does."""
@@ -92,37 +97,28 @@ class JsonLines:
         self._file.close()
 
 
-class NumberedLine(NamedTuple):
-    """A line of a file: its number from 1, the offset where it begins, and it with its end."""
-
-    number: int
-    start: int
-    line: bytes
-
-
-def numbered_lines(
+def lines_in(
     file: BinaryIO, *, whole: bool, first: int = 1, start: int = 0
-) -> Iterator[NumberedLine]:
-    """The lines of a file that are not blank, from where it stands: line `first`, offset `start`.
+) -> Iterator[tuple[int, int, bytes]]:
+    """The lines of a file that are not blank: their numbers, where they begin, and they.
 
-    Of a `whole` file the last line may lack its end. Otherwise a half line there is none.
+    The file stands at line `first`, offset `start`. Unless it is `whole`, a half line at its end is
+    none; else it gets its end.
     """
     for number, line in enumerate(file, first):
         complete = line if line.endswith(b"\n") or not whole else line + b"\n"
         if not line.isspace() and complete.endswith(b"\n"):
-            yield NumberedLine(number, start, complete)
+            yield number, start, complete
         start += len(line)
 
 
 def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file, see `numbered_lines`, each after its place; none without a file.
+    """The lines of a file, see `lines_in`, each after its place; none without a file.
 
     Raises InputError for what is no regular file.
     """
-    if not is_there(path):
-        return
-    with open_to_read(path) as file:
-        for number, _, line in numbered_lines(file, whole=whole):
+    with suppress(FileNotFoundError, NotADirectoryError), open_to_read(path) as file:
+        for number, _, line in lines_in(file, whole=whole):
             yield f"{path} line {number}", line
 
 

@@ -63,7 +63,7 @@ def rows_of(batch: Any) -> list[Any]:
         return [*rows_of(batch.slice(0, half)), *rows_of(batch.slice(half))]
 
 
-def count_parquet_rows(path: Path) -> int:
+def count_rows(path: Path) -> int:
     """The number of rows, from the file's footer."""
     with _open_file(path) as file:
         return int(file.metadata.num_rows)

@@ -24,13 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from dagengine.data.parquet import (
-    BATCH,
-    count_parquet_rows,
-    parquet_rows,
-    require_unlike,
-    rows_of,
-)
+from dagengine.data.parquet import BATCH, count_rows, parquet_rows, require_unlike, rows_of
 from dagengine.data.strict_json import FlawError, item_or_flaw, read_json, read_marked
 from dagengine.errors import InputError
 from dagengine.system.terminal_text import text_if
@@ -39,7 +33,7 @@ from dagengine.system.terminal_text import text_if
 CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as Python keeps them
-_LATE = re.compile(r'\s+"').match  # of a cell whose quote is not its first character
+_LATE = re.compile(r'\s+"[^"]').match  # of a cell whose quote is not its first character
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 _LOOKED_AT = 1 << 16  # bytes at the beginning of a file
 _CODE = '\n  {{cat}} {{path}} | python3 -c "import json, sys; {}" > {{stem}}-rows.json'
@@ -50,14 +44,7 @@ _RECODE = (
 _YAML = "YAML: write it as JSON" + _CODE.format(
     "import yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout, default=str)"
 )
-_PANDAS = "one object of columns, not of rows" + _CODE.format(
-    "import pandas; pandas.read_json(sys.stdin, orient='ORIENT').to_json(sys.stdout, "
-    "orient='records')"
-)
-_OBJECT = (
-    "one object o, not an array; its rows are {rows}\n"
-    "  {cat} {path} | python3 -c {code} > {stem}-rows.json"
-)
+_OBJECT = "one object o, no array; its rows are {rows}\n  {cat} {path} | {code} > {stem}-rows.json"
 _TAKE = "import json, sys; o = json.load(sys.stdin); json.dump({}, sys.stdout)"
 _CASE, _DEEPEST = frozenset({"input", "turns"}), 5  # columns of cases; keys on the way to rows
 _COMMAS = (
@@ -79,11 +66,7 @@ _KINDS = (
     ("", rb"BZh", "compressed by bzip2: bunzip2 -k {path}"),
     ("", rb"\xfd7zXZ", "compressed by xz: unxz -k {path}"),
     ("", rb"\x28\xb5\x2f\xfd", "compressed by Zstandard: zstd -d {path}"),
-    (
-        "",
-        rb"PK\x03\x04|\xd0\xcf\x11\xe0",
-        "a spreadsheet (save it as CSV) or an archive (unpack it)",
-    ),
+    ("", rb"PK\x03\x04|\xd0\xcf\x11\xe0", "an archive: unzip it; a spreadsheet: save as CSV"),
     ("", rb".{257}ustar", "an archive: tar -xf {path}"),
     ("", rb"PAR1", "a Parquet file: call it .parquet"),
     ("", rb"SQLite format", "a database: sqlite3 -csv -header {path} 'SELECT * FROM TABLE'"),
@@ -96,24 +79,16 @@ _KINDS = (
     ("", rb"\xff\xfe|\xfe\xff|(?:[^\0]\0){8}", f"UTF-16, {_RECODE.format('UTF-16')}"),
     ("", rb"(?:\0[^\0]){8}", f"UTF-16, {_RECODE.format('UTF-16BE')}"),
     ("", rb"\s*<", "HTML or XML: a page in the place of a file, or a table: save it as CSV"),
-    (".csv .tsv", rb'\s*\{\s*"', "JSON, not a table: call it {stem}.jsonl{packed}"),
-    (".csv .tsv", rb'\s*\[\s*[{"]', "JSON, not a table: call it {stem}.json{packed}"),
+    (".csv .tsv", rb'\s*\{\s*"', "JSON, not a table: call it {stem}.jsonl"),
+    (".csv .tsv", rb'\s*\[\s*[{"]', "JSON, not a table: call it {stem}.json"),
     (
         ".csv .tsv",
         rb"\s*(?P<what>sep=(?P<other>[^\r\n]))",
         "a table whose first line, {what!r}, is for a spreadsheet: "
         + _COMMAS.format("tail -n +2 | "),
     ),
-    (
-        ".csv",
-        rb"\s*(?P<what>[^,\r\n]*(?P<other>\t)[^,\r\n]*)\r?$",
-        _COLUMN + "call the file .tsv{packed}",
-    ),
-    (
-        ".tsv",
-        rb"\s*(?P<what>[^\t\r\n]*(?P<other>,)[^\t\r\n]*)\r?$",
-        _COLUMN + "call the file .csv{packed}",
-    ),
+    (".csv", rb"\s*(?P<what>[^,\r\n]*(?P<other>\t)[^,\r\n]*)\r?$", _COLUMN + "call the file .tsv"),
+    (".tsv", rb"\s*(?P<what>[^\t\r\n]*(?P<other>,)[^\t\r\n]*)\r?$", _COLUMN + "call the file .csv"),
     (
         ".csv .tsv",
         rb"\s*(?P<what>[^,\t\r\n]*(?P<other>[;|])[^,\t\r\n]*)\r?$",
@@ -121,25 +96,15 @@ _KINDS = (
     ),
     (".yaml .yml", rb"", _YAML),
     ("lines .json", _NO_JSON + rb"(?:---\s|\s*- \S|[\w .-]+:\s)", _YAML),
-    ("lines .json", _NO_JSON + rb"\w[^\n]*\t", "a table, not JSON: call it {stem}.tsv{packed}"),
-    ("lines .json", _NO_JSON + rb"\w[^\n]*[,;]", "a table, not JSON: call it {stem}.csv{packed}"),
-    (
-        "lines",
-        rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))",
-        "one JSON array: call it {stem}.json{packed}",
-    ),
+    ("lines .json", _NO_JSON + rb"\w[^\n]*\t", "a table, not JSON: call it {stem}.tsv"),
+    ("lines .json", _NO_JSON + rb"\w[^\n]*[,;]", "a table, not JSON: call it {stem}.csv"),
+    ("lines", rb"\s*\[\s*(?:$|\{(?![^\n]*\]\s*\n\s*\S))", "one JSON array: call it {stem}.json"),
     ("lines", rb"\s*\{\s*\n", "one JSON object over several lines: write one in each line"),
     (".json", rb'\s*\{.*"resourceSpans"', "not one JSON array; spans are read by --map otel"),
     (
         ".json",
         rb"\s*\{[^\n]*\}\s*\n\s*\{",
-        "JSON lines, and is not one JSON array: call it {stem}.jsonl{packed}",
-    ),
-    (".json", rb'\s*\{\s*"columns"\s*:\s*\[', _PANDAS.replace("ORIENT", "split")),
-    (
-        ".json",
-        rb'\s*\{\s*"[^"]*"\s*:\s*(?:\{\s*"0"|\[[^]{]*\],\s*"[^"]*"\s*:\s*\[)',
-        _PANDAS.replace("ORIENT", "columns"),
+        "JSON lines, and is not one JSON array: call it {stem}.jsonl",
     ),
 )
 
@@ -237,7 +202,7 @@ def _file(path: Path) -> Table:
 
     def count() -> int:
         if suffix == ".parquet":
-            return count_parquet_rows(path)
+            return count_rows(path)
         return sum(1 for _ in (readers[suffix]() if suffix in readers else filled_lines(path)))
 
     is_file = path.is_file()  # a pipe can be read only once
@@ -300,7 +265,8 @@ def _array(path: Path) -> Iterator[Record]:
     except FlawError as error:
         value = error
     if isinstance(value, dict) and (rows := _rows_inside(value)):
-        raise _foreign(path, _OBJECT, rows=rows, code=shlex.quote(_TAKE.format(rows)))
+        code = shlex.join(["python3", "-c", _TAKE.format(rows)])
+        raise _foreign(path, _OBJECT, rows=rows, code=code)
     if not isinstance(value, list):
         flaw = value if isinstance(value, FlawError) else f"it is of type {type(value).__name__}"
         raise InputError(f"{path} is not one JSON array: {flaw}")
@@ -308,16 +274,23 @@ def _array(path: Path) -> Iterator[Record]:
 
 
 def _rows_inside(value: Mapping[str, Any]) -> str:
-    """Python for the rows of one object `o`: it is one, in a list inside, by name; or empty."""
+    """Python for the rows of one object `o`, as people and pandas write them; empty for none."""
+    sides = list(value.values())
+    if value.keys() >= {"columns", "data"}:
+        return '[dict(zip(o["columns"], row)) for row in o["data"]]'
+    if _are_objects(sides) and "0" in sides[0]:
+        return "[dict(zip(o, row)) for row in zip(*(column.values() for column in o.values()))]"
+    if sides and all(isinstance(side, list) and not _are_objects(side) for side in sides):
+        return "[dict(zip(o, row)) for row in zip(*o.values())]"
+    if not _CASE.isdisjoint(value):
+        return "[o]"
     parts: list[tuple[str, Any]] = [("o", value)]
     for way, part in parts:  # grows while it is read
         if isinstance(part, dict) and way.count("[") < _DEEPEST:
             parts += [(f"{way}[{json.dumps(key)}]", inner) for key, inner in part.items()]
     lists = [(way, rows) for way, rows in parts if isinstance(rows, list) and _are_objects(rows)]
-    if not _CASE.isdisjoint(value):
-        return "[o]"
     of_cases = [way for way, rows in lists if not _CASE.isdisjoint(rows[0])]
-    by_name = ['[{"name": name, **row} for name, row in o.items()]'] * _are_objects(value.values())
+    by_name = ['[{"name": name, **row} for name, row in o.items()]'] * _are_objects(sides)
     return next(iter([*of_cases, *dict(lists), *by_name]), "")
 
 
@@ -378,7 +351,7 @@ def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bo
     """The cells of a row by column, or its flaw; `damaged` is a row before it."""
     cells = row if any(row[len(header) :]) else row[: len(header)]
     # A blank before a quote makes the quotes a part of the text, and ends the cell at a delimiter.
-    if ' "' in text and any(cell[:1] == " " and cell in text for cell in cells if _LATE(cell)):
+    if any(_LATE(cell) and cell in text for cell in cells):
         return FlawError("a quote that opens a cell must be its first character: remove the blanks")
     if len(cells) != len(header):
         return FlawError(f"{len(cells)} cells, but the header names {len(header)} columns")
@@ -481,5 +454,7 @@ def _foreign(path: Path, kind: str, **words: str) -> InputError:
     packed = path.suffix.lower() == ".gz"
     stem = shlex.quote(str((path.with_suffix("") if packed else path).with_suffix("")))
     words |= {"path": shlex.quote(str(path)), "stem": stem, "suffix": suffix_of(path)}
-    words |= {"cat": "zcat", "packed": ".gz"} if packed else {"cat": "cat", "packed": ""}
-    return InputError(f"{path} is {kind.format(**words)}")
+    text = kind.format(**words, cat="zcat" if packed else "cat")
+    if packed:  # it is to be called otherwise, and still packed
+        text = re.sub(r"(call .*\.(csv|tsv|jsonl?))$", r"\1.gz", text)
+    return InputError(f"{path} is {text}")

@@ -16,15 +16,7 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import (
-    beside,
-    early_lines,
-    every_line,
-    index_of,
-    line_of,
-    numbered_lines,
-    value_of,
-)
+from dagengine.data.json_lines import beside, early_lines, every_line, line_of, lines_in, value_of
 from dagengine.data.result_files import read_rows, row_of
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_in_text import shallow_value
@@ -343,7 +335,7 @@ class Lines:
         self._blanks: list[int] = []  # for each blank line, the number of the line behind it
         self._early: list[bytes] = []
         if is_there(beside(path)):
-            last = index_of(self._line(len(self) - 1)) if len(self) else -1
+            last = self.index(len(self) - 1) if len(self) else -1
             self._early = [line for _, line in early_lines(path, last)]
 
     def __len__(self) -> int:
@@ -392,20 +384,20 @@ class Lines:
         if number >= len(self._starts):
             return self._early[number - len(self._starts)]
         self._file.seek(self._starts[number])
-        return next(numbered_lines(self._file, whole=self._whole)).line
+        return next(lines_in(self._file, whole=self._whole))[2]
 
     def _find_starts(self, number: int | None = None) -> None:
         """Find where lines begin, until the line with a number is known, or to the last line."""
         if self._next is None or (number is not None and number < len(self._starts)):
             return
-        first, start = self._next
-        self._file.seek(start)
-        for entry in numbered_lines(self._file, whole=self._whole, first=first, start=start):
+        first, end = self._next
+        self._file.seek(end)
+        for line, start, text in lines_in(self._file, whole=self._whole, first=first, start=end):
             count = len(self._starts)
-            self._blanks += [count] * (entry.number - 1 - count - len(self._blanks))
-            self._starts.append(entry.start)
+            self._blanks += [count] * (line - 1 - count - len(self._blanks))
+            self._starts.append(start)
             if number == count:
-                self._next = entry.number + 1, entry.start + len(entry.line)
+                self._next = line + 1, start + len(text)
                 return
         self._next = None
 

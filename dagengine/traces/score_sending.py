@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from dagengine.data.json_lines import complete_lines, line_of, value_of
+from dagengine.data.json_lines import JsonLines, complete_lines, line_of, value_of
 from dagengine.errors import InputError, ProviderError
 from dagengine.judges.wire.response_bodies import BodyReader
 from dagengine.judges.wire.transport import BoundedClient
 from dagengine.record.reader import Run, load_run
 from dagengine.redaction import public_text
-from dagengine.system.safe_files import ends_whole, open_to_write
 from dagengine.system.terminal_text import counted
 from dagengine.traces.score_backends import Backend, ScoreRequest, backend_of
 from dagengine.traces.span_scores import Score, scores_of
@@ -116,25 +115,24 @@ class SentJournal:
             self.rejected += int(entry.get("rejected") or 0)
 
     def __enter__(self) -> Self:
-        self._file = open_to_write(self._path, emptied=False)
-        if not ends_whole(self._file):
-            self._file.write(b"\n")
+        self._lines = JsonLines(self._path, emptied=False)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._lines.close()
 
     def note(self, state: str, scores: Iterable[Score], **more: int) -> None:
         """Note how a request with these scores stands."""
         keys = [score.key for score in scores]
         if keys:
             entry = {"to": self._to, "state": state, "keys": keys, **more}
-            self._file.write(line_of(entry))
-            self._file.flush()
-            self._take(entry)
-            if state == BEGUN:
+            try:
                 # A request that must not be made twice begins when its note is on the disk.
-                os.fsync(self._file.fileno())
+                self._lines.write(entry, synced=state == BEGUN)
+            except OSError as error:
+                why = error.strerror or error
+                raise InputError(f"{self._path} cannot be written: {why}") from error
+            self._take(entry)
 
 
 @dataclass(frozen=True, slots=True)

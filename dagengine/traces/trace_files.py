@@ -89,10 +89,8 @@ class Traces:
             try:
                 self._joined = Joined(self._records())
             except sqlite3.OperationalError as error:
-                raise InputError(
-                    f"a temporary file as large as the traces cannot be written ({error}): name a "
-                    "folder with room for it in the environment variable SQLITE_TMPDIR"
-                ) from None
+                hint = "set SQLITE_TMPDIR to a folder with more room than the traces need"
+                raise InputError(f"a temporary file cannot be written ({error}): {hint}") from None
             if not self._joined.count() and not self._flaws:
                 raise InputError(f"{self._files[0]} has no spans; {_EXPECTED}")
         return self._joined

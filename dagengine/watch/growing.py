@@ -15,13 +15,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.json_lines import (
-    NumberedLine,
-    complete_lines,
-    index_of,
-    numbered_lines,
-    value_of,
-)
+from dagengine.data.json_lines import complete_lines, index_of, lines_in, value_of
 from dagengine.data.result_files import read_rows, row_of
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
@@ -185,19 +179,19 @@ class OldCases:
 
     def _read_lines(self) -> list[bytes] | None:
         """Read the lines of the next row and of its case; None if either is not yet complete."""
-        lines: list[NumberedLine] = []
+        lines: list[tuple[int, int, bytes]] = []
         for path, offset in zip(self._paths, self._offsets, strict=True):
             if not is_there(path):
                 return None
             with open_to_read(path) as file:
                 file.seek(offset)
-                line = next(numbered_lines(file, whole=False, start=offset), None)
+                line = next(lines_in(file, whole=False, start=offset), None)
             if line is None:
                 return None
             lines.append(line)
-        self._offsets = [line.start + len(line.line) for line in lines]
+        self._offsets = [start + len(line) for _, start, line in lines]
         self._next_row += 1
-        return [line.line for line in lines]
+        return [line for _, _, line in lines]
 
 
 def score_changes(old: CaseResult, new: CaseResult, asked: int) -> list[ScoreChange]:
@@ -222,7 +216,7 @@ def mend_lines(path: Path, fits: Callable[[bytes, int], bool], most: float = mat
         return 0
     count = end = 0
     with open_to_read(path) as file:
-        for number, start, line in numbered_lines(file, whole=False):
+        for number, start, line in lines_in(file, whole=False):
             if count >= most:
                 break
             if not fits(line, count):

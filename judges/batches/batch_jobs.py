@@ -32,7 +32,13 @@ import anyio
 from dagengine.errors import InputError, JudgeError, ProviderError
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.system.file_locks import one_writer
-from dagengine.system.safe_files import ends_whole, is_there, open_to_write, read_whole
+from dagengine.system.safe_files import (
+    ends_whole,
+    is_there,
+    open_to_write,
+    read_whole,
+    write_all,
+)
 
 # A name of a question: this much of a digest of its request, then which of several equal ones.
 _NAME = 32
@@ -314,5 +320,5 @@ class BatchJournal:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         with open_to_write(self._path, emptied=False) as file:
-            file.write(data if ends_whole(file) else b"\n" + data)
+            write_all(file, data if ends_whole(file) else b"\n" + data)
             os.fsync(file.fileno())

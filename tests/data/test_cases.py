@@ -391,7 +391,7 @@ def test_lone_surrogates_and_a_mark_of_the_byte_order_are_read(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.json", '{"input": "a"}', r"one object o, not an array; its rows are \[o\]"),
+        ("a.json", '{"input": "a"}', r"one object o, no array; its rows are \[o\]"),
         ("a.json", '{"input": "a"}\n{"input": "b"}', "is not one JSON array"),
         ("a.jsonl", " \n", "has no test cases"),
         ("a.csv", "input\n", "has no test cases"),

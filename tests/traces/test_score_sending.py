@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from folders.full_disk import on_small_disk
 from servers.score_server import DROP, DROP_UNREAD, ScoreServer
 
 from dagengine import evaluate
@@ -185,6 +186,23 @@ def test_a_kill_between_two_requests_loses_nothing(tmp_path: Path) -> None:
         assert (again.earlier, again.written) == (2, 2)
         assert sent_to(folder, "langfuse", server).earlier == 4
     assert len(server.kept) == 4
+
+
+@pytest.mark.parametrize(("room", "counts"), [(60, (4, 0)), (400, (0, 4))])
+def test_a_full_disk_under_the_journal_sends_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, counts: tuple[int, int]
+) -> None:
+    folder = run_in(tmp_path)
+    with ScoreServer() as server:
+        with monkeypatch.context() as small:
+            on_small_disk(small, "sent.jsonl", room)
+            with pytest.raises(InputError, match=r"sent\.jsonl cannot be written: No space left"):
+                sent_to(folder, "otlp", server)
+        assert len(server.records) == counts[1]  # the request was made, or not even begun
+        sent = sent_to(folder, "otlp", server)
+        assert (sent.written, sent.uncertain) == counts
+        assert len(server.records) == 4
+    assert all(map(json.loads, (folder / "sent.jsonl").read_text().splitlines()))
 
 
 def test_a_session_gets_its_scores_where_there_are_sessions(tmp_path: Path) -> None:

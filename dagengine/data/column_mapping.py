@@ -228,13 +228,10 @@ class Converter:
             value = None
             if delimiter is None:
                 items, whole = pair(column, ";"), pair(column, "")
-                separated = "" if field in _OBJECTS else (
-                    f', for instance ["a", "b"], or say what separates its items (--delimiter '
-                    f"{items}; --delimiter {whole} if a cell is one item)"
-                )  # fmt: skip
                 raise InputError(
-                    f"column {column!r} is text, but its field needs a list or object: write JSON"
-                    f"{separated}; {flaw}"
+                    f"column {column!r} is text, but its field needs a list or object: write JSON "
+                    f'(["a", "b"]), or say what separates its items (--delimiter {items}; '
+                    f"--delimiter {whole} if a cell is one item); {flaw}"
                 ) from None
         if delimiter is None or isinstance(value, list):  # JSON, as `save_as` writes it
             return [value] if isinstance(value, str) else value

@@ -16,14 +16,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from dagengine.errors import InputError
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.system.safe_files import ends_whole, open_to_read, open_to_write, write_all
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T")
+_Line = tuple[int, int, bytes]  # its number from 1, its offset, and it with its end
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
 _LONG = 1 << 20  # bytes from which on a file that nobody needs is emptied
 
@@ -97,13 +98,10 @@ class JsonLines:
         self._file.close()
 
 
-def lines_in(
-    file: BinaryIO, *, whole: bool, first: int = 1, start: int = 0
-) -> Iterator[tuple[int, int, bytes]]:
-    """The lines of a file that are not blank: their numbers, where they begin, and they.
+def lines_in(file: BinaryIO, *, whole: bool, first: int = 1, start: int = 0) -> Iterator[_Line]:
+    """The lines that are not blank of a file, which stands at line `first`, offset `start`.
 
-    The file stands at line `first`, offset `start`. Unless it is `whole`, a half line at its end is
-    none; else it gets its end.
+    Unless it is `whole`, a half line at its end is none; else it gets its end.
     """
     for number, line in enumerate(file, first):
         complete = line if line.endswith(b"\n") or not whole else line + b"\n"
@@ -127,9 +125,10 @@ def read_models(path: Path, kind: type[T], what: str, *, whole: bool) -> Iterato
 
     Raises InputError, which names the line, for one that is not `what` it should be.
     """
+    read = TypeAdapter(kind).validate_json
     for position, line in complete_lines(path, whole=whole):
         try:
-            yield kind.model_validate_json(line)
+            yield read(line)
         except ValidationError as error:
             raise InputError(f"{position}: not {what}: {error.errors()[0]['msg']}") from None
 

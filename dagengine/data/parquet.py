@@ -45,10 +45,10 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any] | FlawError]:
     """The rows of a file as dicts, lazily; one that cannot be read is a FlawError."""
     with _open_file(path) as file:
         for batch in file.iter_batches(BATCH):
-            yield from rows_of(batch)
+            yield from batch_rows(batch)
 
 
-def rows_of(batch: Any) -> list[Any]:
+def batch_rows(batch: Any) -> list[Any]:
     """The rows of a batch of Arrow; a cell that Python has no value for costs its row alone.
 
     That is a text that is not UTF-8, a date beyond Python's, a map with a key twice. The library
@@ -60,7 +60,7 @@ def rows_of(batch: Any) -> list[Any]:
         if batch.num_rows == 1:
             return [FlawError(f"a cell cannot be read: {error}")]
         half = batch.num_rows // 2
-        return [*rows_of(batch.slice(0, half)), *rows_of(batch.slice(half))]
+        return [*batch_rows(batch.slice(0, half)), *batch_rows(batch.slice(half))]
 
 
 def count_rows(path: Path) -> int:

@@ -17,14 +17,15 @@ import re
 import shlex
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from dagengine.data.parquet import BATCH, count_rows, parquet_rows, require_unlike, rows_of
+from dagengine.data.parquet import BATCH, batch_rows, count_rows, parquet_rows, require_unlike
 from dagengine.data.strict_json import FlawError, item_or_flaw, read_json, read_marked
 from dagengine.errors import InputError
 from dagengine.system.terminal_text import text_if
@@ -156,7 +157,7 @@ def table_of(source: Any, word: str = "case") -> Table:
 
         def dataset_rows() -> Iterator[Any]:  # as Arrow has them, which costs the least
             for batch in source.with_format("arrow").iter(batch_size=BATCH):
-                yield from rows_of(batch)
+                yield from batch_rows(batch)
 
         return Table(lambda: _number_rows(dataset_rows()), CHECKED, lambda: _length(source))
     if hasattr(source, "iloc") and hasattr(source, "columns"):
@@ -275,27 +276,27 @@ def _array(path: Path) -> Iterator[Record]:
 
 def _rows_inside(value: Mapping[str, Any]) -> str:
     """Python for the rows of one object `o`, as people and pandas write them; empty for none."""
-    sides = list(value.values())
     if value.keys() >= {"columns", "data"}:
         return '[dict(zip(o["columns"], row)) for row in o["data"]]'
-    if _are_objects(sides) and "0" in sides[0]:
-        return "[dict(zip(o, row)) for row in zip(*(column.values() for column in o.values()))]"
+    sides = [[*s.values()] if isinstance(s, dict) and "0" in s else s for s in value.values()]
     if sides and all(isinstance(side, list) and not _are_objects(side) for side in sides):
-        return "[dict(zip(o, row)) for row in zip(*o.values())]"
+        return (
+            "[dict(zip(o, r)) for r in zip(*(getattr(s, 'values', s.copy)() for s in o.values()))]"
+        )
     if not _CASE.isdisjoint(value):
         return "[o]"
     parts: list[tuple[str, Any]] = [("o", value)]
     for way, part in parts:  # grows while it is read
         if isinstance(part, dict) and way.count("[") < _DEEPEST:
             parts += [(f"{way}[{json.dumps(key)}]", inner) for key, inner in part.items()]
-    lists = [(way, rows) for way, rows in parts if isinstance(rows, list) and _are_objects(rows)]
-    of_cases = [way for way, rows in lists if not _CASE.isdisjoint(rows[0])]
-    by_name = ['[{"name": name, **row} for name, row in o.items()]'] * _are_objects(sides)
-    return next(iter([*of_cases, *dict(lists), *by_name]), "")
+    ways = [(_CASE.isdisjoint(rows[0]), way) for way, rows in parts if _are_objects(rows)]
+    if _are_objects(sides):
+        ways.append((True, '[{"name": name, **row} for name, row in o.items()]'))
+    return min(ways, key=itemgetter(0), default=(True, ""))[1]  # the first, or one of cases
 
 
-def _are_objects(values: Collection[Any]) -> bool:
-    return bool(values) and all(isinstance(value, dict) for value in values)
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
@@ -365,10 +366,7 @@ def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bo
 
 
 def _require_ended(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:
-    """Raise InputError, with its line, for a quote that does not end on the line where it opens.
-
-    If nothing closes it, or a quote inside of a text does, nobody knows which rows it swallows.
-    """
+    """Raise InputError, with its line, for a quote that swallows lines: nothing ends its cell."""
     text = "".join(lines)
     cells = re.finditer(rf'(?:^|[\r\n{delimiter}])("[^"]*+(?:""[^"]*+)*+("?))', text)
     for cell in cells:

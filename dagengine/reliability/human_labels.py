@@ -37,7 +37,7 @@ NodeAnswers = Mapping[str, Given]
 
 _NEEDED = "a row of labels needs the columns `case` and `label`"
 _COLUMNS = ("case", "name", "label", "metric", "run", "criterion")
-_SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".parquet"}
+_SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".xls", ".xlsx"}
 # What people write who give no label.
 _NO_LABEL = frozenset(
     ("not applicable", "no label", "not labeled", "not labelled", "cannot tell", "n/a", "#n/a",

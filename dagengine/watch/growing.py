@@ -13,9 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
-from dagengine.data.json_lines import complete_lines, index_of, lines_in, value_of
+from dagengine.data.json_lines import index_of, lines_in, read_models, value_of
 from dagengine.data.result_files import read_rows, row_of
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
@@ -230,11 +228,7 @@ def mend_lines(path: Path, fits: Callable[[bytes, int], bool], most: float = mat
 def mend_and_read(path: Path, kind: type[T]) -> list[T]:
     """Remove the part of a line that a kill left, read the rest; raises InputError for damage."""
     mend_lines(path, lambda line, number: True)
-    read, items = TypeAdapter(kind).validate_json, list[T]()
-    for source, line in complete_lines(path, whole=True):
-        try:
-            items.append(read(line))
-        except ValidationError as error:
-            why = error.errors(include_url=False)[0]["msg"]
-            raise InputError(f"{source} is damaged ({why}); {_REMEDY}") from None
-    return items
+    try:
+        return list(read_models(path, kind, "as it was written", whole=True))
+    except InputError as error:
+        raise InputError(f"{error}; {_REMEDY}") from None

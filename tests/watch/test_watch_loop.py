@@ -382,10 +382,10 @@ async def test_a_case_that_no_judge_can_answer_stops_no_other(tmp_path: Path, st
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("again.jsonl", '{"row": 1}', r"again.jsonl line 1 is damaged \(Field required\)"),
-        ("again.jsonl", "[1", "again.jsonl line 1 is damaged"),
-        ("alerts.jsonl", "[]", "alerts.jsonl line 1 is damaged"),
-        ("alerts.jsonl", '{"row": "x"}', "alerts.jsonl line 1 is damaged"),
+        ("again.jsonl", '{"row": 1}', r"again.jsonl line 1: not as it was written: Field required"),
+        ("again.jsonl", "[1", "again.jsonl line 1: not as it was written"),
+        ("alerts.jsonl", "[]", "alerts.jsonl line 1: not as it was written"),
+        ("alerts.jsonl", '{"row": "x"}', "alerts.jsonl line 1: not as it was written"),
         ("results.jsonl", "3", "results.jsonl line 3 is damaged; restore it, or choose another"),
         ("times.jsonl", "{}", "times.jsonl line 3 is damaged"),
         ("spent.json", '{"day": "2026-01-01", "calls": NaN, "dollars": 1}', "does not say what"),

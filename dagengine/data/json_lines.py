@@ -73,6 +73,7 @@ class JsonLines:
         """A file that is not `emptied` is continued; a line that a kill cut off stays by itself."""
         self._file = open_to_write(path, emptied=emptied)
         self.size = 0 if emptied else path.stat().st_size  # bytes of whole rows
+        self._name = str(path)
         if not ends_whole(self._file):
             self.write_line(b"\n")
 
@@ -86,10 +87,11 @@ class JsonLines:
         """Write what `line_of` has made of an object; raises OSError as `write` does."""
         try:
             write_all(self._file, line)
-        except OSError:
+        except OSError as error:
             # Half a line would become one with the next, and both would be lost to readers.
             with suppress(OSError):
                 self._file.truncate(self.size)
+            error.filename = self._name  # which the system does not say of a full disk
             raise
         self.size += len(line)
 
@@ -133,13 +135,23 @@ def read_models(path: Path, kind: type[T], what: str, *, whole: bool) -> Iterato
             raise InputError(f"{position}: not {what}: {error.errors()[0]['msg']}") from None
 
 
-def every_line(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
+def all_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
     """The lines of a file, see `complete_lines`, then those that wait beside it."""
     line = b""
     for position, line in complete_lines(path, whole=whole):
         yield position, line
     # What waited may have been written since, and its file not yet be emptied: not twice.
     yield from early_lines(path, index_of(line))
+
+
+def values_in(path: Path, what: str, *, whole: bool) -> Iterator[tuple[str, Any]]:
+    """The JSON of every line, after its place; raises InputError for a line that is no `what`."""
+    for position, line in all_lines(path, whole=whole):
+        try:
+            value = value_of(line)
+        except ValueError as error:
+            raise InputError(f"{position}: no {what} of a run (not JSON: {error})") from None
+        yield position, value
 
 
 @cache

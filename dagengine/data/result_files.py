@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import LinesInOrder, adapter_of, every_line, value_of
+from dagengine.data.json_lines import LinesInOrder, adapter_of, values_in
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, first_flaw, require_format
@@ -180,8 +180,9 @@ def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
     if not is_there(target):
         raise InputError(f"there is no file {target}")
     require_regular(target)
-    values = _parquet_values(target) if target.suffix == ".parquet" else _line_values(target, whole)
-    for position, value in values:
+    is_parquet = target.suffix == ".parquet"
+    lines = values_in(target, "result", whole=whole)
+    for position, value in _parquet_values(target) if is_parquet else lines:
         yield row_of(value, position)
 
 
@@ -226,15 +227,6 @@ def _dicts_in(value: Any, name: str) -> Iterator[dict[str, Any]]:
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict):
             yield part
-
-
-def _line_values(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
-    for position, line in every_line(path, whole=whole):
-        try:
-            row = value_of(line)
-        except ValueError as error:
-            raise InputError(f"{position}: no result of a run (not JSON: {error})") from None
-        yield position, row
 
 
 def _parquet_values(path: Path) -> Iterator[tuple[str, Any]]:

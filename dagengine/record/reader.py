@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import beside, early_lines, every_line, line_of, lines_in, value_of
+from dagengine.data.json_lines import all_lines, early_lines, line_of, lines_in, value_of, values_in
 from dagengine.data.result_files import read_rows, row_of
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_in_text import shallow_value
@@ -78,16 +78,12 @@ class Run:
 
         There are none if the run was to keep no texts. Raises InputError that names a damaged line.
         """
-        for position, line in self._lines(CASES):
-            try:
-                case = value_of(line)
-            except ValueError as error:
-                raise InputError(f"{position}: no case of a run (not JSON: {error})") from None
+        for position, case in values_in(self.folder / CASES, "case", whole=self.finished):
             yield case_of(case, position)
 
     def timed_rows(self, rows: Iterable[CaseResult] | None = None) -> Iterator[CaseResult]:
         """The rows, all or these, each with how long it took if the run wrote that down."""
-        lines = map(itemgetter(1), self._lines(TIMES))
+        lines = map(itemgetter(1), all_lines(self.folder / TIMES, whole=self.finished))
         for row, line in pair_lines(self.rows() if rows is None else rows, lines, index_in):
             times: Any = None
             with suppress(ValueError):  # a damaged line of times is no reason to lose its row
@@ -114,10 +110,6 @@ class Run:
                 yield builder.take()
         if len(builder):
             yield builder.take()
-
-    def _lines(self, name: str) -> Iterator[tuple[str, bytes]]:
-        """The lines of a file, each after its position, then those that wait for earlier ones."""
-        return every_line(self.folder / name, whole=self.finished)
 
 
 def run_at(path: str | Path) -> Run | None:
@@ -319,7 +311,7 @@ class RunFiles:
 
 
 class Lines:
-    """The lines of a file as `every_line` has them, by number from 0 on."""
+    """The lines of a file as `all_lines` has them, by number from 0 on."""
 
     def __init__(
         self, path: Path, file: BinaryIO, starts: array[int] | None = None, *, whole: bool = True
@@ -334,9 +326,6 @@ class Lines:
         self._next = (1, 0) if starts is None else None  # line and offset to look for starts at
         self._blanks: list[int] = []  # for each blank line, the number of the line behind it
         self._early: list[bytes] = []
-        if is_there(beside(path)):
-            last = self.index(len(self) - 1) if len(self) else -1
-            self._early = [line for _, line in early_lines(path, last)]
 
     def __len__(self) -> int:
         self._find_starts()
@@ -346,11 +335,6 @@ class Lines:
         """Return whether there is a line with a number."""
         self._find_starts(number)
         return number < len(self._starts) + len(self._early)
-
-    def starts(self) -> array[int]:
-        """Where all lines of the file itself begin."""
-        self._find_starts()
-        return self._starts
 
     def line_name(self, number: int) -> str:
         """Name of a line in messages."""
@@ -400,6 +384,8 @@ class Lines:
                 self._next = line + 1, start + len(text)
                 return
         self._next = None
+        last = self.index(len(self._starts) - 1) if self._starts else -1
+        self._early = [line for _, line in early_lines(self._path, last)]
 
 
 def make_columns(run: Run) -> bool:
@@ -414,7 +400,7 @@ def make_columns(run: Run) -> bool:
         with sole_writer(run.folder):
             writer = ColumnsWriter(run.folder, run.manifest)
             with open_to_read(run.results) as file:
-                starts = Lines(run.results, file).starts()
+                starts = array("q", (start for _, start, _ in lines_in(file, whole=True)))
             try:
                 for start, (row, case) in zip(starts, run.with_cases(), strict=False):
                     writer.add(row, case or {}, start)

@@ -126,12 +126,8 @@ class SentJournal:
         keys = [score.key for score in scores]
         if keys:
             entry = {"to": self._to, "state": state, "keys": keys, **more}
-            try:
-                # A request that must not be made twice begins when its note is on the disk.
-                self._lines.write(entry, synced=state == BEGUN)
-            except OSError as error:
-                why = error.strerror or error
-                raise InputError(f"{self._path} cannot be written: {why}") from error
+            # A request that must not be made twice begins when its note is on the disk.
+            self._lines.write(entry, synced=state == BEGUN)
             self._take(entry)
 
 

@@ -32,13 +32,7 @@ import anyio
 from dagengine.errors import InputError, JudgeError, ProviderError
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.system.file_locks import one_writer
-from dagengine.system.safe_files import (
-    ends_whole,
-    is_there,
-    open_to_write,
-    read_whole,
-    write_all,
-)
+from dagengine.system.safe_files import ends_whole, is_there, open_to_write, read_whole, write_all
 
 # A name of a question: this much of a digest of its request, then which of several equal ones.
 _NAME = 32

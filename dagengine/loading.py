@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from dagengine import metrics as _metrics
 from dagengine.data.app import App
@@ -335,5 +335,4 @@ def load_function(target: str, name: str) -> Any:
 
 def load_cases(path: str | Path) -> list[TestCase]:
     """All test cases of a file; raises InputError that names the first invalid line."""
-    cases: list[Any] = list(valid_cases(read_cases(path)))
-    return cases
+    return [*cast("Iterator[TestCase]", valid_cases(read_cases(path)))]

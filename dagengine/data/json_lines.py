@@ -21,6 +21,7 @@ from pydantic_core import from_json
 
 from dagengine.errors import InputError
 from dagengine.prompts.json_in_text import shallow_value
+from dagengine.system.file_locks import lock_file
 from dagengine.system.safe_files import ends_whole, open_to_read, open_to_write, write_all
 
 T = TypeVar("T")
@@ -69,9 +70,14 @@ class JsonLines:
     What JSON has no form for is written as its text.
     """
 
-    def __init__(self, path: Path, *, emptied: bool = True) -> None:
-        """A file that is not `emptied` is continued; a line that a kill cut off stays by itself."""
+    def __init__(self, path: Path, *, emptied: bool = True, locked: bool = False) -> None:
+        """A file that is not `emptied` is continued; a line that a kill cut off stays by itself.
+
+        One that is `locked` is waited for until nobody else has it.
+        """
         self._file = open_to_write(path, emptied=emptied)
+        if locked:
+            lock_file(self._file.fileno(), wait=True)
         self.size = 0 if emptied else path.stat().st_size  # bytes of whole rows
         self._name = str(path)
         if not ends_whole(self._file):
@@ -79,14 +85,14 @@ class JsonLines:
 
     def write(self, row: Mapping[str, Any], *, synced: bool = False) -> None:
         """Write one object, `synced` to the disk; after an OSError lines before it are whole."""
-        self.write_line(line_of(row))
-        if synced:
-            os.fsync(self._file.fileno())
+        self.write_line(line_of(row), synced=synced)
 
-    def write_line(self, line: bytes) -> None:
+    def write_line(self, line: bytes, *, synced: bool = False) -> None:
         """Write what `line_of` has made of an object; raises OSError as `write` does."""
         try:
             write_all(self._file, line)
+            if synced:
+                os.fsync(self._file.fileno())
         except OSError as error:
             # Half a line would become one with the next, and both would be lost to readers.
             with suppress(OSError):

@@ -34,7 +34,6 @@ from dagengine.system.terminal_text import text_if
 CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as Python keeps them
-_LATE = re.compile(r'\s+"[^"]').match  # of a cell whose quote is not its first character
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 _LOOKED_AT = 1 << 16  # bytes at the beginning of a file
 _CODE = '\n  {{cat}} {{path}} | python3 -c "import json, sys; {}" > {{stem}}-rows.json'
@@ -351,8 +350,8 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
 def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bool) -> Any:
     """The cells of a row by column, or its flaw; `damaged` is a row before it."""
     cells = row if any(row[len(header) :]) else row[: len(header)]
-    # A blank before a quote makes the quotes a part of the text, and ends the cell at a delimiter.
-    if any(_LATE(cell) and cell in text for cell in cells):
+    if any(re.match(r'\s+"[^"]', cell) and cell in text for cell in cells):
+        # It would be a part of the text, and a delimiter behind it would end the cell.
         return FlawError("a quote that opens a cell must be its first character: remove the blanks")
     if len(cells) != len(header):
         return FlawError(f"{len(cells)} cells, but the header names {len(header)} columns")

@@ -8,19 +8,18 @@ add to one file, and a kill loses nothing.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from dagengine.data.json_lines import JsonLines, line_of
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.results import Verdict
-from dagengine.system.file_locks import lock_file
-from dagengine.system.safe_files import ends_whole, is_there, open_to_write, read_whole
+from dagengine.system.safe_files import is_there, read_whole
 
 FORMAT = 1  # of lines, which do not name it; a line that names a greater one is refused
 LABELS = "labels.jsonl"
@@ -79,28 +78,18 @@ class LabelFile:
 
     def add(self, lines: Iterable[Label | Retraction]) -> None:
         """Add lines in one piece, and return when they are on the disk; raises InputError."""
-        text = ""
+        data = b""
         for label in lines:
             row = asdict(label)
             for optional in ("outcome", "note"):
                 if optional in row and row[optional] is None:
                     del row[optional]
-            text += json.dumps(row, ensure_ascii=False) + "\n"
-        # A lone surrogate, which a person can paste, has no UTF-8.
-        data = text.encode(errors="backslashreplace")
+            data += line_of(row)
         try:
-            with open_to_write(self.path, emptied=False) as file:
-                lock_file(file.fileno(), wait=True)  # another server may be adding to it
-                if not ends_whole(file):
-                    data = b"\n" + data  # a line that a kill cut off stays by itself
-                end = file.seek(0, os.SEEK_END)
-                # A full disk takes a part. What it took goes again: the person is told that the
-                # label is not saved, and the next line must not be written behind half of it.
-                if file.write(data) != len(data):
-                    os.ftruncate(file.fileno(), end)
-                    raise OSError(None, "the disk took only a part of a label")
+            # Another server may be adding to it.
+            with closing(JsonLines(self.path, emptied=False, locked=True)) as file:
                 # The page says "saved" after this: then a power cut must not take it back.
-                os.fsync(file.fileno())
+                file.write_line(data, synced=True)
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror or error}") from error
 

@@ -185,14 +185,14 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
         with open_content(path) as file:
             first = file.readline()
             lines: Iterable[bytes] = itertools.chain([first], file)
+            is_long = first.strip() in _OPENINGS
             # One value over many lines, as `json.dump` indents it, whatever the name of the file
-            if first.strip() in _OPENINGS or (named_json and isinstance(_value(first), ValueError)):
+            if is_long or (named_json and isinstance(_value(first), ValueError)):
                 text = first + file.read()
                 if not isinstance(value := _value(text), ValueError):
                     yield str(path), value
                     return
                 # Several values over many lines, one behind the other, as consoles show them
-                is_long = first.strip() in _OPENINGS
                 lines = re.split(rb"(?<=\n\})\r?\n", text) if is_long else text.splitlines()
             for line in lines:
                 number += 1

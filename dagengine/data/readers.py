@@ -13,6 +13,7 @@ import gzip
 import io
 import itertools
 import json
+import os
 import re
 import shlex
 import sys
@@ -268,8 +269,7 @@ def _array(path: Path) -> Iterator[Record]:
         code = shlex.join(["python3", "-c", _TAKE.format(rows)])
         raise _foreign(path, _OBJECT, rows=rows, code=code)
     if not isinstance(value, list):
-        flaw = value if isinstance(value, FlawError) else f"it is of type {type(value).__name__}"
-        raise InputError(f"{path} is not one JSON array: {flaw}")
+        raise InputError(f"{path} is not one JSON array: {value!s:.200}")
     return _number_rows(map(item_or_flaw, value), f"{path} row")
 
 
@@ -307,10 +307,8 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
     csv.field_size_limit(sys.maxsize)  # the library's own limit is shorter than a document
     # Bytes that are not UTF-8 become lone surrogates, which are found below, so that they cost one
     # row. A strict decoder would fail inside of a buffer, and nobody would know in which row.
-    with (
-        open_content(path) as content,
-        io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="") as file,
-    ):
+    with open_content(path) as content:
+        file = io.TextIOWrapper(content, "utf-8-sig", errors="surrogateescape", newline="")
         lines: list[str] = []  # of the row that is read
 
         def row_lines() -> Iterator[str]:
@@ -423,8 +421,10 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked if it is called `.gz`; raises InputError for damaged ones."""
     try:
         with path.open("rb") as file:
-            packed = path.suffix.lower() == ".gz"
+            packed, size = path.suffix.lower() == ".gz", os.fstat(file.fileno()).st_size
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
+            if os.fstat(file.fileno()).st_size < size:
+                raise InputError(f"{path} became shorter while it was read: rows are missing")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path} is not a whole gzip file: {error}") from None
     except OSError as error:

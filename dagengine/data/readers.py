@@ -452,6 +452,5 @@ def _foreign(path: Path, kind: str, **words: str) -> InputError:
     stem = shlex.quote(str((path.with_suffix("") if packed else path).with_suffix("")))
     words |= {"path": shlex.quote(str(path)), "stem": stem, "suffix": suffix_of(path)}
     text = kind.format(**words, cat="zcat" if packed else "cat")
-    if packed:  # it is to be called otherwise, and still packed
-        text = re.sub(r"(call .*\.(csv|tsv|jsonl?))$", r"\1.gz", text)
-    return InputError(f"{path} is {text}")
+    named = re.sub(r"(call .*\.(?:csv|tsv|jsonl?))$", r"\1" + ".gz" * packed, text)
+    return InputError(f"{path} is {named}")

@@ -24,6 +24,8 @@ from dagengine.errors import InputError
 # What commands leave in their folders; `improve` leaves a run, too.
 LEFT_BY = {"attack.json": "attack", "card.json": "benchmark", "improve.json": "improve"}
 LEFT_BY |= {"yield.json": "synthesize", "alerts.jsonl": "watch", "run.json": "run"}
+# What other commands read of a run.
+OF_RUN = frozenset(["results.jsonl", "cases.jsonl", "times.jsonl", "labels.jsonl", "sent.jsonl"])
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",

@@ -89,8 +89,8 @@ class Traces:
             try:
                 self._joined = Joined(self._records())
             except sqlite3.OperationalError as error:
-                hint = "set SQLITE_TMPDIR to a folder with more room than the traces need"
-                raise InputError(f"a temporary file cannot be written ({error}): {hint}") from None
+                hint = "set SQLITE_TMPDIR to a folder with more"
+                raise InputError(f"no room for the traces ({error}): {hint}") from None
             if not self._joined.count() and not self._flaws:
                 raise InputError(f"{self._files[0]} has no spans; {_EXPECTED}")
         return self._joined

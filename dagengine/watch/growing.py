@@ -228,7 +228,4 @@ def mend_lines(path: Path, fits: Callable[[bytes, int], bool], most: float = mat
 def mend_and_read(path: Path, kind: type[T]) -> list[T]:
     """Remove the part of a line that a kill left, read the rest; raises InputError for damage."""
     mend_lines(path, lambda line, number: True)
-    try:
-        return list(read_models(path, kind, "as it was written", whole=True))
-    except InputError as error:
-        raise InputError(f"{error}; {_REMEDY}") from None
+    return list(read_models(path, kind, f"as it was written ({_REMEDY})", whole=True))

@@ -382,7 +382,11 @@ async def test_a_case_that_no_judge_can_answer_stops_no_other(tmp_path: Path, st
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("again.jsonl", '{"row": 1}', r"again.jsonl line 1: not as it was written: Field required"),
+        (
+            "again.jsonl",
+            '{"row": 1}',
+            r"again.jsonl line 1: not as it was written .restore it.*: Field required",
+        ),
         ("again.jsonl", "[1", "again.jsonl line 1: not as it was written"),
         ("alerts.jsonl", "[]", "alerts.jsonl line 1: not as it was written"),
         ("alerts.jsonl", '{"row": "x"}', "alerts.jsonl line 1: not as it was written"),

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from dagengine.cli.common.output import say
 from dagengine.errors import InputError
 from dagengine.system.file_locks import one_writer
-from dagengine.system.safe_files import LEFT_BY, require_own_folder, require_regular
+from dagengine.system.safe_files import LEFT_BY, OF_RUN, require_own_folder, require_regular
 from dagengine.system.terminal_text import replaced_line, wrap_lines
 
 Given = Mapping[str, Any]
@@ -88,11 +88,12 @@ def guard(marks: Marks, labels: Mapping[str, str], given: Given) -> None:
             )
     for file in written:
         if isinstance(file.mark, Writes):
-            if file.path.name in LEFT_BY:
-                folder = file.path.parent
-                names = [f.path.name for f in written
-                         if f.mark is file.mark and f.path.parent == folder]  # fmt: skip
+            folder, name = file.path.parent, file.path.name
+            names = {each.path.name for each in written if each.path.parent == folder}
+            if name in LEFT_BY:
                 require_own_folder(folder, names)
+            if name in OF_RUN and "run.json" not in names and (folder / "run.json").exists():
+                raise InputError(f"{file.option}: {file.path} is a file of a run; choose another")
             if not file.mark.opened:
                 require_writable(file.path)
 

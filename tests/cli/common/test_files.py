@@ -199,6 +199,17 @@ def test_other_commands_keep_their_files_apart_as_well(folder: Path, command: st
     assert "are the same file" in refused(*command.split())
 
 
+@pytest.mark.parametrize("name", ["results.jsonl", "cases.jsonl", "times.jsonl", "labels.jsonl"])
+def test_no_command_writes_over_a_file_of_a_run(folder: Path, name: str) -> None:
+    run = ("run", "m.py", "--data", "cases.jsonl", "--results", "out/results.jsonl")
+    for _ in range(2):  # a run itself may
+        assert CliRunner().invoke(app, run).exit_code == 0
+    before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
+    for command in ("show out --as-cases", "run m.py --data cases.jsonl --out new --junit"):
+        assert f"{name} is a file of a run" in refused(*command.split(), f"out/{name}")
+    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
+
+
 def test_results_in_another_file_leave_the_folder_for_data(folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "results.jsonl").write_text(CASE)

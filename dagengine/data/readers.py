@@ -278,7 +278,7 @@ def _rows_inside(value: Mapping[str, Any]) -> str:
     if value.keys() >= {"columns", "data"}:
         return '[dict(zip(o["columns"], row)) for row in o["data"]]'
     sides = [[*s.values()] if isinstance(s, dict) and "0" in s else s for s in value.values()]
-    if sides and all(isinstance(side, list) and not _are_objects(side) for side in sides):
+    if sides and all(isinstance(s, list) and s and dict not in map(type, s) for s in sides):
         return (
             "[dict(zip(o, r)) for r in zip(*(getattr(s, 'values', s.copy)() for s in o.values()))]"
         )
@@ -368,7 +368,7 @@ def _require_ended(path: Path, lines: Sequence[str], first: int, delimiter: str)
     cells = re.finditer(rf'(?:^|[\r\n{delimiter}])("[^"]*+(?:""[^"]*+)*+("?))', text)
     for cell in cells:
         closed = cell[2] and text[cell.end() :][:1] in ("", "\r", "\n", delimiter)
-        if not closed and (not cell[2] or "\n" in cell[1]):
+        if not closed and (not cell[2] or re.search(r"[\r\n]", cell[1])):
             opening = cell.start(1) + 1
             line = first + sum(end < opening for end in itertools.accumulate(map(len, lines)))
             raise InputError(

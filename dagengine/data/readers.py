@@ -348,7 +348,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
 def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bool) -> Any:
     """The cells of a row by column, or its flaw; `damaged` is a row before it."""
     cells = row if any(row[len(header) :]) else row[: len(header)]
-    if any(re.match(r'\s+"[^"]', cell) and cell in text for cell in cells):
+    if ' "' in text and any(re.match(r'\s+"[^"]', cell) and cell in text for cell in cells):
         # It would be a part of the text, and a delimiter behind it would end the cell.
         return FlawError("a quote that opens a cell must be its first character: remove the blanks")
     if len(cells) != len(header):
@@ -357,7 +357,7 @@ def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bo
         return FlawError("it may be the rest of a row with an invalid quote")
     if _FOREIGN.search(text):
         return FlawError(f"not UTF-8; {_UTF_8}")
-    if len(header) > 1 and [cells[0].lstrip("\ufeff"), *cells[1:]] == header:
+    if header[1:] and cells[1:] == header[1:] and cells[0].lstrip("\ufeff") == header[0]:
         return FlawError("the header again: remove this line")
     return dict(zip(header, [cell or None for cell in cells], strict=True))
 

@@ -410,6 +410,17 @@ async def test_a_damaged_file_of_a_watch_is_named_and_nothing_of_it_is_lost(
     assert path.read_text() == before
 
 
+async def test_blank_lines_in_the_files_of_a_watch_are_no_damage(tmp_path: Path) -> None:
+    write(tmp_path / "spans" / "a.jsonl", ["good"] * 20)
+    await watched(tmp_path, Judge(), settings(again=0.5))
+    for path in (tmp_path / "out").glob("*.jsonl"):
+        path.write_bytes(b"\n" + path.read_bytes().replace(b"\n", b"\n\r\n"))
+    write(tmp_path / "spans" / "b.jsonl", ["good"] * 20, first=21)
+    watch = await watched(tmp_path, Judge(), settings(again=0.5))
+    assert watch.counts == {"judged": 40}
+    assert [row.index for row in rows(tmp_path)] == list(range(40))
+
+
 async def test_the_end_says_which_share_of_the_judgements_escalated(tmp_path: Path) -> None:
     write(tmp_path / "spans" / "a.jsonl", ["good"] * 9 + ["bad"] * 3)
     better = ScriptedJudge(lambda question: True, name="better")

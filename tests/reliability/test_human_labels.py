@@ -203,7 +203,7 @@ def test_a_file_that_labels_no_case_says_where(tmp_path: Path, text: str, says: 
         labels_of(CASES, file)
 
 
-def test_a_file_of_any_suffix_is_read_or_named_as_what_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_no_table_is_read_or_named_as_what_it_is(tmp_path: Path) -> None:
     rows, table = tmp_path / "labels.ndjson", tmp_path / "labels.xlsx"
     rows.write_text('{"case": "two", "label": "yes"}\n')
     assert list(labels_of(CASES, rows).values()) == [("yes",)]

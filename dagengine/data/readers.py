@@ -279,19 +279,23 @@ def _rows_inside(value: Mapping[str, Any]) -> str:
         return '[dict(zip(o["columns"], row)) for row in o["data"]]'
     sides = [[*s.values()] if isinstance(s, dict) and "0" in s else s for s in value.values()]
     if sides and all(isinstance(s, list) and s and dict not in map(type, s) for s in sides):
-        return (
-            "[dict(zip(o, r)) for r in zip(*(getattr(s, 'values', s.copy)() for s in o.values()))]"
-        )
+        return "[dict(zip(o, r)) for r in zip(*(getattr(s,'values',s.copy)() for s in o.values()))]"
     if not _CASE.isdisjoint(value):
         return "[o]"
+    lists = [*_ways_to_rows(value)]
+    if _are_objects(sides):
+        lists.append((True, '[{"name": name, **row} for name, row in o.items()]'))
+    return min(lists, key=itemgetter(0), default=(True, ""))[1]  # the first, or one of cases
+
+
+def _ways_to_rows(value: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    """The lists of objects inside of an object `o`: whether they are no cases, and Python."""
     parts: list[tuple[str, Any]] = [("o", value)]
     for way, part in parts:  # grows while it is read
         if isinstance(part, dict) and way.count("[") < _DEEPEST:
             parts += [(f"{way}[{json.dumps(key)}]", inner) for key, inner in part.items()]
-    ways = [(_CASE.isdisjoint(rows[0]), way) for way, rows in parts if _are_objects(rows)]
-    if _are_objects(sides):
-        ways.append((True, '[{"name": name, **row} for name, row in o.items()]'))
-    return min(ways, key=itemgetter(0), default=(True, ""))[1]  # the first, or one of cases
+        elif _are_objects(part):
+            yield _CASE.isdisjoint(part[0]), way
 
 
 def _are_objects(value: Any) -> bool:

@@ -334,7 +334,7 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
         ("a.jsonl", b'{"input": "a\tb"}\n', "Invalid control character at column 13"),
         ("a.arrow", b"\xff\xff\xff\xff\x10", "of another format, a stream of Arrow"),
         ("a.gz", gzip.compress(b"input,name\na,\n", mtime=0), r"call it .*a\.csv\.gz$"),
-        ("a.json", b'{"input": {"0": "a"}}', "'values', s.copy"),
+        ("a.json", b'{"input": {"0": "a"}}', "'values',s.copy"),
         ("a.json", b'{"columns": ["input"], "data": [["a"]]}', r'zip\(o\["columns"\], row\)'),
         ("a.yaml", b"- input: a\n", "is YAML: write it as JSON"),
         ("a.jsonl", b"tests:\n  - input: a\n", "is YAML"),

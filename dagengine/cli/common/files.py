@@ -90,10 +90,8 @@ def guard(marks: Marks, labels: Mapping[str, str], given: Given) -> None:
         if isinstance(file.mark, Writes):
             folder, name = file.path.parent, file.path.name
             names = {each.path.name for each in written if each.path.parent == folder}
-            if name in LEFT_BY:
+            if name in LEFT_BY.keys() | OF_RUN:
                 require_own_folder(folder, names)
-            if name in OF_RUN and "run.json" not in names and (folder / "run.json").exists():
-                raise InputError(f"{file.option}: {file.path} is a file of a run; choose another")
             if not file.mark.opened:
                 require_writable(file.path)
 

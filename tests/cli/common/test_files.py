@@ -206,7 +206,7 @@ def test_no_command_writes_over_a_file_of_a_run(folder: Path, name: str) -> None
         assert CliRunner().invoke(app, run).exit_code == 0
     before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
     for command in ("show out --as-cases", "run m.py --data cases.jsonl --out new --junit"):
-        assert f"{name} is a file of a run" in refused(*command.split(), f"out/{name}")
+        assert "out is the folder of `dagengine run`" in refused(*command.split(), f"out/{name}")
     assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
 
 

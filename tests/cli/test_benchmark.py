@@ -293,7 +293,7 @@ def test_a_benchmark_without_a_case_is_refused_before_it_writes_a_card(folder: P
     (folder / "cases.jsonl").write_text("")
     result = benchmark(*MINE)
     assert isinstance(result.exception, InputError)
-    assert "cases.jsonl has no cases: there is nothing to measure" in str(result.exception)
+    assert "cases.jsonl has no test cases" in str(result.exception)
     assert not list(folder.glob("**/card.json"))
 
 

@@ -11,7 +11,7 @@ from dagengine.reliability.statistics.accuracy_and_kappa import (
     label_kappa,
     majority_baseline,
 )
-from dagengine.reliability.statistics.resampling import Interval
+from dagengine.reliability.statistics.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)

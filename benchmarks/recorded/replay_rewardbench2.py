@@ -29,8 +29,8 @@ from replays.rewardbench2 import (
 from rich.console import Console
 from rich.table import Table
 
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import Comparison
-from dagengine.reliability.statistics.resampling import Interval
 
 WIDTH_OF_A_FILE = 130
 Recorded = Mapping[tuple[str, str], Scored]

@@ -38,8 +38,8 @@ from dagengine.improvement.escalation import (
     fit_escalation,
     prove_escalation,
 )
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import Comparison
-from dagengine.reliability.statistics.resampling import Interval
 
 Drawn = Callable[[Random], TwoJudges]
 SEALED = 0.4

@@ -38,8 +38,8 @@ from dagengine.reliability.counterfactual import Reply
 from dagengine.reliability.human_labels import Labels
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.observed_runs import Run
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import Comparison
-from dagengine.reliability.statistics.resampling import Interval
 from dagengine.results import MetricResult, OutcomeKind, Step, Totals
 from dagengine.test_case import LLMTestCase, read_field
 

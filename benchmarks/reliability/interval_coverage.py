@@ -34,7 +34,7 @@ from dagengine.reliability.statistics.correlation_and_bias import (
     longer_wins,
     position_consistency,
 )
-from dagengine.reliability.statistics.resampling import bootstrap
+from dagengine.reliability.statistics.intervals import bootstrap
 from dagengine.reliability.statistics.stability import entropy, flip_rate, icc, missing_rate
 
 SIZES = ((20, 10), (50, 5), (50, 20), (200, 10))

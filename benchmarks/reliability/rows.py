@@ -18,7 +18,7 @@ from random import Random
 from rich.table import Table
 
 from dagengine.reliability.card.types import Figure
-from dagengine.reliability.statistics.resampling import Interval, Unknown
+from dagengine.reliability.statistics.intervals import Interval, Unknown
 
 Answer = Interval | Unknown | Figure | None
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dagengine.data.readers import table_of
+from dagengine.data.row_readers import table_of
 from dagengine.errors import InputError, did_you_mean
 from dagengine.prompts.evidence import as_text
 from dagengine.results import Verdict

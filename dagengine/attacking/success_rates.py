@@ -21,8 +21,8 @@ from dagengine.compiler.execution_plan import NONE, compile_metrics
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.observations import Observation
+from dagengine.reliability.statistics.intervals import Interval, bootstrap, mean_of
 from dagengine.reliability.statistics.paired_comparisons import more_often, prove_more_often
-from dagengine.reliability.statistics.resampling import Interval, bootstrap, mean_of
 from dagengine.reliability.statistics.sums import mean, mean_score, present
 from dagengine.results import OutcomeKind, Verdict
 from dagengine.results.pass_rules import passes, strict_score

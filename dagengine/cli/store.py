@@ -123,7 +123,7 @@ def export(
 
     On a terminal, hidden characters are written as JSON escapes.
     """
-    from dagengine.data.json_lines import line_of
+    from dagengine.data.written_lines import line_of
     from dagengine.store.maintenance import open_to_look, records
 
     def terminal_line(row: Any) -> bytes:

@@ -83,7 +83,7 @@ class SynthesizeOptions(shared.ReplayOptions):
 
     def quota_list(self) -> list[Quota]:
         """The quotas of --quotas, or one of --count; raises InputError for an invalid row."""
-        from dagengine.data.readers import table_of
+        from dagengine.data.row_readers import table_of
         from dagengine.errors import InputError
         from dagengine.synthesis import Quota
 
@@ -200,7 +200,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
 @contextmanager
 def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
     """A function that writes one golden per line; keeps an existing file until the first golden."""
-    from dagengine.data.json_lines import JsonLines
+    from dagengine.data.written_lines import JsonLines
 
     with ExitStack() as ended:
 

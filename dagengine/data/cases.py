@@ -16,7 +16,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from dagengine.data.column_mapping import Converter, Item, no_case, suggest_mapping
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.readers import Record, Table, table_by, table_of
+from dagengine.data.row_readers import Record, Table, table_by, table_of
 from dagengine.data.tool_presets import preset_called
 from dagengine.errors import InputError
 from dagengine.test_case import CASE_TYPES, InvalidCase, TestCase

@@ -18,10 +18,10 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.case_errors import field_like, likeness, sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.json_lines import finite, without_nulls
-from dagengine.data.readers import Record, name_of
+from dagengine.data.row_readers import Record, name_of
 from dagengine.data.strict_json import FlawError, read_json, read_written
 from dagengine.data.tool_presets import PRESETS, preset_called, text_of, turns_of
+from dagengine.data.written_lines import finite, without_nulls
 from dagengine.errors import InputError, near_hint
 from dagengine.system.terminal_text import few, plain, text_if
 from dagengine.test_case import (

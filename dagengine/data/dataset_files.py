@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from dagengine.data.cases import read_cases, valid_cases
 from dagengine.data.column_mapping import FIELD_OF
 from dagengine.data.golden import GOLDEN_TYPES
-from dagengine.data.json_lines import finite
-from dagengine.data.readers import table_of
+from dagengine.data.row_readers import table_of
+from dagengine.data.written_lines import finite
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
 from dagengine.system.safe_files import write_whole
 from dagengine.test_case import ConversationalTestCase, LLMTestCase

@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import LinesInOrder, adapter_of, values_in
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
+from dagengine.data.written_lines import LinesInOrder, adapter_of, values_in
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.results import CaseResult, implied_output

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from dagengine.data.json_lines import without_nulls
+from dagengine.data.written_lines import without_nulls
 from dagengine.errors import InputError
 from dagengine.system.entry_points import READERS, installed_words, load_offer, offers
 from dagengine.system.terminal_text import text_if

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from dagengine.compiler.execution_plan import Plan
-from dagengine.data.readers import CHECKED
+from dagengine.data.row_readers import CHECKED
 from dagengine.errors import InputError
 from dagengine.estimate.estimator import MOST_CASES
 from dagengine.estimate.lookahead import Lookahead

@@ -16,7 +16,7 @@ from dagengine.data.app import App, as_app
 from dagengine.data.cases import AsyncCases, Cases, read_cases
 from dagengine.data.column_mapping import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
-from dagengine.data.readers import CHECKED
+from dagengine.data.row_readers import CHECKED
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.cases_and_rows import RunObserver, Source
 from dagengine.execution.interrupts import JudgesOf

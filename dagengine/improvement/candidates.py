@@ -21,7 +21,7 @@ from dagengine.metrics.dag import DAGMetric
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError
 from dagengine.reliability.human_labels import Given, NodeAnswers, Vote
 from dagengine.reliability.observed_runs import Run
-from dagengine.reliability.statistics.resampling import Unknown
+from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.reliability.statistics.sums import present
 from dagengine.reliability.threshold_fitting import (
     FittedThreshold,

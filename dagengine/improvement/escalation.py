@@ -29,13 +29,13 @@ from dagengine.reliability.human_labels import HumanLabels, Vote, labels_for
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.observed_runs import Run, clusters, runs_of
 from dagengine.reliability.repetition import a_repeat
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, mean_of
 from dagengine.reliability.statistics.paired_comparisons import (
     Comparison,
     compare_repeated,
     is_gain,
     prove_more_often,
 )
-from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap, mean_of
 from dagengine.reliability.statistics.sums import mean, mean_score, numpy
 from dagengine.reliability.verdict_cases import Collected
 from dagengine.results import OutcomeKind

@@ -21,8 +21,8 @@ from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.human_labels import Labels
 from dagengine.reliability.observed_runs import Run, runs_of
 from dagengine.reliability.repetition import Experiment
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, clusters_of
 from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_repeated
-from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap, clusters_of
 from dagengine.reliability.statistics.sums import Groups, mean, numpy
 from dagengine.results import CaseResult, MetricResult, OutcomeKind
 from dagengine.test_case import TestCase

@@ -20,7 +20,7 @@ from dagengine.improvement.improvement_report import FORMAT, Candidate, Improvem
 from dagengine.improvement.source_patch import patch, program
 from dagengine.loading import TREE, Target, split_target
 from dagengine.metrics.common.base import BaseMetric
-from dagengine.reliability.statistics.resampling import Interval
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.report.pictures.drawing import draw
 from dagengine.results.html_tables import document
 from dagengine.system.safe_files import is_there, read_whole, remove, write_whole

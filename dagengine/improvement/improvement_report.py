@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from dagengine.improvement.experiment import Split
 from dagengine.improvement.faulty_node import LEAST_WRONG, MOST_LABELS, NodeBlame
+from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.reliability.statistics.paired_comparisons import Comparison, is_gain
-from dagengine.reliability.statistics.resampling import Interval, Unknown
 from dagengine.results import Totals
 from dagengine.system.terminal_text import counted, few
 

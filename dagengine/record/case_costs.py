@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from annotated_types import MinLen
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import adapter_of, index_of
+from dagengine.data.written_lines import adapter_of, index_of
 from dagengine.question import NO_USAGE
 from dagengine.record.run_json_types import Manifest
 from dagengine.results.metric_results import CaseResult, MetricResult

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.json_lines import JsonLines, line_of
+from dagengine.data.written_lines import JsonLines, line_of
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.results import Verdict

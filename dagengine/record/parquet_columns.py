@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.compiler.metric_hashes import digest
-from dagengine.data.json_lines import adapter_of, beside
 from dagengine.data.parquet import ParquetWriter
+from dagengine.data.written_lines import adapter_of, beside
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.record.case_costs import StepCosts, usage_of
 from dagengine.record.run_json_types import Manifest

@@ -16,8 +16,15 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import all_lines, early_lines, line_of, lines_in, value_of, values_in
 from dagengine.data.result_files import read_rows, row_of
+from dagengine.data.written_lines import (
+    all_lines,
+    early_lines,
+    line_of,
+    lines_in,
+    value_of,
+    values_in,
+)
 from dagengine.errors import InputError, first_flaw, require_format
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.record.case_costs import index_in, pair_lines, row_with_times

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from dagengine.compiler.execution_plan import NONE, Plan, PlanMetric, PlanSlot
 from dagengine.compiler.metric_hashes import definitions, digest
 from dagengine.data.cases import AsyncCases, Cases
-from dagengine.data.json_lines import without_nulls
+from dagengine.data.written_lines import without_nulls
 from dagengine.errors import DagengineError, InputError
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.data.cases import Shard
-from dagengine.data.json_lines import JsonLines, complete_lines, index_of
+from dagengine.data.written_lines import JsonLines, complete_lines, index_of
 from dagengine.errors import InputError
 from dagengine.record.parquet_columns import START, ColumnsWriter, columns_in
 from dagengine.record.reader import Run

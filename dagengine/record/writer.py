@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError
 
-from dagengine.data.json_lines import LinesInOrder, beside
 from dagengine.data.result_files import RowWriter
+from dagengine.data.written_lines import LinesInOrder, beside
 from dagengine.errors import InputError
 from dagengine.record.case_costs import times_of
 from dagengine.record.hidden_fields import Hiding

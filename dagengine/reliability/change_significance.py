@@ -14,8 +14,8 @@ from dagengine.errors import InputError, MissingExtraError
 from dagengine.record.changes.flip_causes import CAUSES, CaseChange, MetricComparison, RunComparison
 from dagengine.record.run_json_types import Manifest
 from dagengine.reliability.card.types import JudgeCard
+from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.reliability.statistics.paired_comparisons import compare_means, compare_shares, holm
-from dagengine.reliability.statistics.resampling import Unknown
 from dagengine.reliability.statistics.sums import present, stats
 from dagengine.system.terminal_text import counted, text_if
 

@@ -23,8 +23,8 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from dagengine.data.case_lookup import JUDGED, is_gap, named_cells
-from dagengine.data.json_lines import without_nulls
-from dagengine.data.readers import open_content, suffix_of, table_of
+from dagengine.data.row_readers import open_content, suffix_of, table_of
+from dagengine.data.written_lines import without_nulls
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.prompts.evidence import as_text
 from dagengine.prompts.json_in_text import shallow_value

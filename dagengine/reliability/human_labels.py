@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from dagengine.compiler.metric_hashes import definitions, digest
 from dagengine.data.case_lookup import Places, is_gap, named_cells
-from dagengine.data.readers import Record, suffix_of, table_of
+from dagengine.data.row_readers import Record, suffix_of, table_of
 from dagengine.errors import InputError
 from dagengine.record.label_file import Label, LabelFile, is_label_file
 from dagengine.reliability.counterfactual import Counterfactual

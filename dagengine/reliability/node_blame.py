@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.observed_runs import Answers, Run
-from dagengine.reliability.statistics.resampling import jackknife_variance, quantile_of_t
+from dagengine.reliability.statistics.intervals import jackknife_variance, quantile_of_t
 from dagengine.reliability.statistics.sums import SummedMeasure, Sums, Totals, present, quotient
 from dagengine.system.terminal_text import counted
 from dagengine.test_case import TestCase

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.data.case_lookup import Places, named_cells
-from dagengine.data.readers import Record, table_of
+from dagengine.data.row_readers import Record, table_of
 from dagengine.errors import InputError
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.results import OutcomeKind, Totals, Verdict

@@ -23,8 +23,8 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.prompts.evidence import as_text
 from dagengine.reliability.observations import Vote
+from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_means, is_gain
-from dagengine.reliability.statistics.resampling import Unknown
 from dagengine.reliability.statistics.sums import groups_of, indices, mean_score, numpy
 from dagengine.test_case import TestCase, read_field
 

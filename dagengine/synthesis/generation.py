@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dagengine.data.golden import ConversationalGolden, Golden
-from dagengine.data.json_lines import line_of
+from dagengine.data.written_lines import line_of
 from dagengine.errors import InputError
 from dagengine.estimate.estimate_types import Estimate
 from dagengine.estimate.estimator import estimate

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import pytest
 
-from dagengine.data.json_lines import line_of
+from dagengine.data.written_lines import line_of
 from dagengine.errors import InputError, JudgeFailure, RecordingMissError, did_you_mean
 from dagengine.gateway.gateway import Asks, Gateway, Resampled
 from dagengine.gateway.request import Request

@@ -28,8 +28,8 @@ from dagengine.record.reader import load_run
 from dagengine.record.run_json import judges_of, metrics_of
 from dagengine.record.run_json_types import JudgeRecord, Manifest, MetricRecord
 from dagengine.record.writer import RunWriter
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_shares
-from dagengine.reliability.statistics.resampling import Interval
 from dagengine.report.page.run_page import write_run_page
 from dagengine.results import CaseResult
 from dagengine.system.safe_files import noting_writes

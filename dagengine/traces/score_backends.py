@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from dagengine.data.json_lines import value_of, without_nulls
+from dagengine.data.written_lines import value_of, without_nulls
 from dagengine.errors import InputError, near_hint
 from dagengine.system.terminal_text import counted
 from dagengine.traces.formats import DAMAGES

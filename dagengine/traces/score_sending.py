@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from dagengine.data.json_lines import JsonLines, complete_lines, line_of, value_of
+from dagengine.data.written_lines import JsonLines, complete_lines, line_of, value_of
 from dagengine.errors import InputError, ProviderError
 from dagengine.judges.wire.response_bodies import BodyReader
 from dagengine.judges.wire.transport import BoundedClient

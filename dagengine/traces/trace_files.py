@@ -21,8 +21,8 @@ from typing import Any
 
 from dagengine.data.cases import Cases
 from dagengine.data.column_mapping import Converter
-from dagengine.data.json_lines import value_of
-from dagengine.data.readers import CHECKED, Record, Table, open_content, require_file, suffix_of
+from dagengine.data.row_readers import CHECKED, Record, Table, open_content, require_file, suffix_of
+from dagengine.data.written_lines import value_of
 from dagengine.errors import InputError
 from dagengine.system.terminal_text import counted
 from dagengine.test_case import ConversationalTestCase, InvalidCase, LLMTestCase, TestCase

@@ -24,8 +24,8 @@ from dagengine.errors import InputError
 from dagengine.record.label_file import Label
 from dagengine.record.run_json_types import MetricRecord
 from dagengine.reliability.statistics.accuracy_and_kappa import accuracy
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.paired_comparisons import labels_to_decide, labels_within
-from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap
 from dagengine.reliability.threshold_fitting import (
     Abstention,
     FittedThreshold,

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dagengine.data.json_lines import finite
+from dagengine.data.written_lines import finite
 from dagengine.errors import DagengineError, InputError, first_flaw
 from dagengine.prompts.json_in_text import shallow_value
 from dagengine.record.writer import MANIFEST

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dagengine.data.json_lines import value_of
+from dagengine.data.written_lines import value_of
 from dagengine.errors import InputError
 from dagengine.system.safe_files import open_to_read
 from dagengine.traces.formats import RawRecord, RawSpan, is_otlp, of_type, records_of

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from dagengine.data.json_lines import index_of, lines_in, read_models, value_of
 from dagengine.data.result_files import read_rows, row_of
+from dagengine.data.written_lines import index_of, lines_in, read_models, value_of
 from dagengine.errors import InputError
 from dagengine.gateway.budget import Account
 from dagengine.prompts.json_in_text import shallow_value

@@ -24,7 +24,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dagengine.data.json_lines import JsonLines, line_of, value_of
+from dagengine.data.written_lines import JsonLines, line_of, value_of
 from dagengine.system.local_server import listening, server_of
 from dagengine.traces.formats import is_otlp, records_of
 

@@ -29,7 +29,7 @@ import anyio
 import anyio.to_thread
 
 from dagengine.data.column_mapping import Item
-from dagengine.data.json_lines import JsonLines
+from dagengine.data.written_lines import JsonLines
 from dagengine.errors import InputError
 from dagengine.execution.cases_and_rows import OnRow, RunObserver
 from dagengine.execution.local_executor import LocalExecutor, Settings

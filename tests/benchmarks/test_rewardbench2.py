@@ -11,7 +11,7 @@ from recordings import DATA_VARIABLE, data_directory, how_to_get
 from replays import rewardbench2
 from replays.rewardbench2 import Scored, cascade, figures, gain, in_common, is_there, load, per_cent
 
-from dagengine.reliability.statistics.resampling import Interval
+from dagengine.reliability.statistics.intervals import Interval
 
 needs_data = pytest.mark.skipif(not is_there(data_directory()), reason=how_to_get(data_directory()))
 GPT = "base_both_k8", "gpt-5.4"

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from dagengine import evaluate
 from dagengine.attacking.attack_texts import read_attacks
 from dagengine.data.cases import read_cases
-from dagengine.data.json_lines import value_of
 from dagengine.data.parquet import ParquetWriter
 from dagengine.data.result_files import RowWriter, read_rows
+from dagengine.data.written_lines import value_of
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, CodeNode

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs.commands import start_command
 
-from dagengine.data.json_lines import beside
 from dagengine.data.result_files import RowWriter, read_rows
+from dagengine.data.written_lines import beside
 from dagengine.execution.cases_and_rows import OnRow, RowsInOrder
 from dagengine.results import CaseResult, MetricResult
 

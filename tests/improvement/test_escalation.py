@@ -33,8 +33,8 @@ from dagengine.improvement.escalation import (
     worse_segments,
 )
 from dagengine.loading import load_judge, load_metrics
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import Comparison
-from dagengine.reliability.statistics.resampling import Interval
 
 METRICS = """
 from dagengine.metrics import DAGMetric

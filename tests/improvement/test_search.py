@@ -26,8 +26,8 @@ from dagengine.question import Usage
 from dagengine.record.label_file import Label
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.human_labels import metric_hash
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import Comparison
-from dagengine.reliability.statistics.resampling import Interval
 from dagengine.results import Attempt
 
 pytestmark = pytest.mark.anyio

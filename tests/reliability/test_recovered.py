@@ -79,7 +79,7 @@ def test_a_row_fails_only_where_luck_is_no_reason() -> None:
 
 
 def test_an_estimator_that_is_off_shows() -> None:
-    from dagengine.reliability.statistics.resampling import Interval
+    from dagengine.reliability.statistics.intervals import Interval
 
     off = Trial("off", {"it": 0.5}, lambda _: {"it": Interval(0.7, 0.6, 0.8, 0.95, "t", 9)})
     (found,) = held(off, 30)

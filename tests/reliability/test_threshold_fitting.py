@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dagengine.errors import InputError
 from dagengine.graph.examples_and_quotes import Example
 from dagengine.metrics.dag import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
-from dagengine.reliability.statistics.resampling import Unknown
+from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.reliability.threshold_fitting import (
     Abstention,
     FittedThreshold,

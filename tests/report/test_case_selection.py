@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.data.json_lines import line_of, value_of
+from dagengine.data.written_lines import line_of, value_of
 from dagengine.report.case_selection import Selection
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 

@@ -36,7 +36,7 @@ from dagengine.metrics.dag import (
 )
 from dagengine.report import Picture, draw
 from dagengine.report.pictures.dot import laid_out
-from dagengine.report.pictures.views import clean, lines_of
+from dagengine.report.pictures.path_and_counts import clean, lines_of
 from dagengine.results import EvaluationResult
 from dagengine.test_case import LLMTestCase
 

@@ -18,7 +18,7 @@ from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.record.label_file import LABELS, LabelFile
 from dagengine.record.reader import load_run
-from dagengine.reliability.statistics.resampling import Unknown
+from dagengine.reliability.statistics.intervals import Unknown
 from dagengine.reliability.threshold_fitting import Abstention, FittedThreshold
 from dagengine.results import CaseResult
 from dagengine.view.compared_runs import OpenRun

@@ -28,9 +28,9 @@ from dagengine.reliability.statistics.corrected import (
     corrected_rate,
 )
 from dagengine.reliability.statistics.correlation_and_bias import debiased_calibration_error
+from dagengine.reliability.statistics.intervals import Unknown, bootstrap
 from dagengine.reliability.statistics.majority_votes import flips_of_votes
 from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_measures
-from dagengine.reliability.statistics.resampling import Unknown, bootstrap
 from dagengine.reliability.statistics.stability import flip_rate, icc, icc_interval
 from simulated.votes_needed import POPULATIONS, Odds, drawn, flips
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from rich.table import Table
 
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import (
     Comparison,
     compare_means,
     compare_shares,
 )
-from dagengine.reliability.statistics.resampling import Interval
 from dagengine.reliability.statistics.stability import flip_rate
 from simulated.votes_needed import flips
 

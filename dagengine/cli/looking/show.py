@@ -168,7 +168,7 @@ def _print_csv(run: Run, rows: Iterable[CaseResult], texts: bool) -> None:
 
 
 def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
-    from dagengine.data.json_lines import line_of
+    from dagengine.data.written_lines import line_of
     from dagengine.report.case_selection import fields_of
 
     cases = fields_of(run, [row.index for row in rows])

@@ -86,7 +86,7 @@ def attack(options: AttackOptions) -> None:
     from dagengine.attacking.attack_texts import read_attacks, select_families
     from dagengine.attacking.campaign import AttackPlan, forecasts
     from dagengine.data.cases import valid_cases
-    from dagengine.reliability.statistics.resampling import require_benchmark_extra
+    from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     conditions = [*map(parse_fail_if, options.fail_if or ())]
     own = () if options.attacks is None else read_attacks(options.attacks)

@@ -122,7 +122,7 @@ def _card_of_file(options: BenchmarkOptions) -> JudgeCard:
     from dagengine.reliability.card.best_of_n import contest_card
     from dagengine.reliability.card.card_maker import check_labels, make_card
     from dagengine.reliability.human_labels import labels_among
-    from dagengine.reliability.statistics.resampling import require_benchmark_extra
+    from dagengine.reliability.statistics.intervals import require_benchmark_extra
     from dagengine.reliability.verdict_cases import read_verdicts
 
     assert options.verdicts is not None

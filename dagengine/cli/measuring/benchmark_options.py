@@ -179,7 +179,7 @@ class BenchmarkOptions(
     def with_labels(self) -> BenchmarkOptions:
         """The options with the table of verdicts as that of labels, if it has such a column."""
         from dagengine.data.case_lookup import named_cells
-        from dagengine.data.readers import table_of
+        from dagengine.data.row_readers import table_of
 
         path = self.verdicts
         if self.labels is not None or path is None or not path.is_file():
@@ -234,7 +234,7 @@ class BenchmarkJob:
         """Raise the errors that show before the first call; print warnings."""
         from dagengine.estimate.case_warnings import example_lines
         from dagengine.reliability.card.card_maker import check_labels
-        from dagengine.reliability.statistics.resampling import require_benchmark_extra
+        from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
         require_benchmark_extra()
         warn(*example_lines(self._plan, enumerate(self.cases)))

@@ -75,7 +75,7 @@ def improve(options: ImproveOptions) -> None:
     from dagengine.improvement.rewriters import JudgeRewriter
     from dagengine.improvement.search_plan import Search, plan_lines
     from dagengine.loading import load_judge
-    from dagengine.reliability.statistics.resampling import require_benchmark_extra
+    from dagengine.reliability.statistics.intervals import require_benchmark_extra
 
     require_benchmark_extra()
     cases = list(options.cases_in(options.data))

@@ -17,7 +17,7 @@ from dagengine.cli.common.output import report, say
 from dagengine.system.terminal_text import counted, text_if
 
 if TYPE_CHECKING:
-    from dagengine.reliability.statistics.resampling import Unknown
+    from dagengine.reliability.statistics.intervals import Unknown
     from dagengine.reliability.threshold_fitting import Abstention
     from dagengine.view.label_queues import LabelPlan
 

@@ -38,9 +38,9 @@ from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.human_labels import Given, HumanLabels
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.observed_runs import Run, Runs, clusters
+from dagengine.reliability.statistics.intervals import clusters_of
 from dagengine.reliability.statistics.majority_votes import Picks, best_of, flips_of_votes
 from dagengine.reliability.statistics.paired_comparisons import compare_repeated
-from dagengine.reliability.statistics.resampling import clusters_of
 from dagengine.reliability.statistics.stability import majority
 from dagengine.reliability.statistics.sums import mean, numpy
 from dagengine.reliability.verdict_cases import Contests

@@ -16,8 +16,8 @@ from dagengine.reliability.card.repeats import outcome, score
 from dagengine.reliability.card.types import CaseSpread, Disagreement, Figure, Outcomes, Segment
 from dagengine.reliability.human_labels import Vote, outcome_name
 from dagengine.reliability.observed_runs import Runs
+from dagengine.reliability.statistics.intervals import LEAST_GROUPS, jackknife
 from dagengine.reliability.statistics.paired_comparisons import holm
-from dagengine.reliability.statistics.resampling import LEAST_GROUPS, jackknife
 from dagengine.reliability.statistics.stability import deviation_of, majority
 from dagengine.reliability.statistics.sums import Sums, difference, present, quotient, stats, total
 from dagengine.test_case import TestCase, case_label

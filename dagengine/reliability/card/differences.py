@@ -27,6 +27,7 @@ from dagengine.reliability.card.types import (
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.accuracy_and_kappa import label_kappa
 from dagengine.reliability.statistics.corrected import corrected_difference
+from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.paired_comparisons import (
     Comparison,
     compare_means,
@@ -35,7 +36,6 @@ from dagengine.reliability.statistics.paired_comparisons import (
     compare_unpaired,
     holm,
 )
-from dagengine.reliability.statistics.resampling import LEAST_GROUPS, Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.stability import flips_of, icc, missing_rate
 from dagengine.reliability.statistics.sums import Sums, by_row, mean_score, numpy, present, quotient
 from dagengine.system.terminal_text import text_if

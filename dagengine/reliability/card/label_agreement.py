@@ -22,8 +22,8 @@ from dagengine.reliability.human_labels import Kind, Labels, Vote, outcome_name
 from dagengine.reliability.observed_runs import Run, Runs
 from dagengine.reliability.statistics import accuracy_and_kappa, correlation_and_bias
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
+from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.majority_votes import flips_of_votes, majority_odds
-from dagengine.reliability.statistics.resampling import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.stability import majority
 from dagengine.reliability.statistics.sums import Groups, mean, mean_score, present
 from dagengine.system.terminal_text import counted, text_if

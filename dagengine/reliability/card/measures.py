@@ -12,7 +12,7 @@ from itertools import compress
 from typing import Literal, TypeVar
 
 from dagengine.reliability.card.types import Figure
-from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.sums import Groups, Sums, groups_of
 
 Unit = Literal["share", "number", "coefficient"]

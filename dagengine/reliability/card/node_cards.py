@@ -23,8 +23,8 @@ from dagengine.reliability.node_blame import flip_rate as node_flips
 from dagengine.reliability.observations import YES_OR_NO, plain_word
 from dagengine.reliability.observed_runs import Run, Runs
 from dagengine.reliability.statistics.accuracy_and_kappa import accuracy, krippendorff_alpha
+from dagengine.reliability.statistics.intervals import quantile_of_t
 from dagengine.reliability.statistics.majority_votes import steady_votes
-from dagengine.reliability.statistics.resampling import quantile_of_t
 from dagengine.reliability.statistics.stability import majority
 from dagengine.reliability.statistics.sums import Sums, indices, numpy, present
 from dagengine.results import Verdict

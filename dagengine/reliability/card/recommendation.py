@@ -27,8 +27,8 @@ from dagengine.reliability.card.types import (
     Voted,
 )
 from dagengine.reliability.statistics.accuracy_and_kappa import accuracy, labels_to_settle
+from dagengine.reliability.statistics.intervals import Unknown, bootstrap
 from dagengine.reliability.statistics.paired_comparisons import compare_shares, labels_within
-from dagengine.reliability.statistics.resampling import Unknown, bootstrap
 from dagengine.reliability.statistics.sums import present
 from dagengine.system.terminal_text import counted, text_if
 

@@ -35,7 +35,7 @@ from dagengine.reliability.observed_runs import Run, Runs
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.statistics import accuracy_and_kappa, correlation_and_bias, stability
 from dagengine.reliability.statistics.exchangeability import Departure, departures
-from dagengine.reliability.statistics.resampling import Interval, Unknown, clusters_of
+from dagengine.reliability.statistics.intervals import Interval, Unknown, clusters_of
 from dagengine.reliability.statistics.sums import (
     Sums,
     by_row,

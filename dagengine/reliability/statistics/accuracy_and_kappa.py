@@ -31,8 +31,7 @@ from statistics import NormalDist, pvariance
 from typing import Any, Literal
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.paired_comparisons import MORE_LABELS
-from dagengine.reliability.statistics.resampling import (
+from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     LEAST_WORTH,
     Interval,
@@ -41,6 +40,7 @@ from dagengine.reliability.statistics.resampling import (
     effective_groups,
     quantile_of_t,
 )
+from dagengine.reliability.statistics.paired_comparisons import MORE_LABELS
 from dagengine.reliability.statistics.stability import flip_rate
 from dagengine.reliability.statistics.sums import (
     Groups,

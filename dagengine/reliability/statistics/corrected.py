@@ -18,8 +18,7 @@ from statistics import NormalDist
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.paired_comparisons import changes_of
-from dagengine.reliability.statistics.resampling import (
+from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     Interval,
     Method,
@@ -28,6 +27,7 @@ from dagengine.reliability.statistics.resampling import (
     mean_of,
     quantile_of_t,
 )
+from dagengine.reliability.statistics.paired_comparisons import changes_of
 from dagengine.reliability.statistics.sums import (
     Groups,
     Vote,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.resampling import Interval, Unknown, jackknife
+from dagengine.reliability.statistics.intervals import Interval, Unknown, jackknife
 from dagengine.reliability.statistics.sums import (
     Groups,
     SummedMeasure,

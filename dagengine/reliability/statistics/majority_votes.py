@@ -18,7 +18,7 @@ from itertools import combinations_with_replacement, compress
 from typing import Any, Literal, TypeVar
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.resampling import Interval, Unknown, bootstrap, design_effect
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap, design_effect
 from dagengine.reliability.statistics.stability import hidden_flips, majority
 from dagengine.reliability.statistics.sums import (
     Groups,

@@ -17,7 +17,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.resampling import (
+from dagengine.reliability.statistics.intervals import (
     Interval,
     Unknown,
     jackknife,

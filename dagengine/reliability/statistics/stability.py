@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
-from dagengine.reliability.statistics.resampling import (
+from dagengine.reliability.statistics.intervals import (
     LEAST_GROUPS,
     Interval,
     Unknown,

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dagengine.data.json_lines import read_models
+from dagengine.data.written_lines import read_models
 from dagengine.record.judge_standing import standing_lines
 from dagengine.record.label_file import LABELS
 from dagengine.record.reader import Run

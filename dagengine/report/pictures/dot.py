@@ -20,7 +20,16 @@ import graphviz
 
 from dagengine.errors import MissingExtraError
 from dagengine.report.pictures.parts import Arrow, Model, Part, fill_of
-from dagengine.report.pictures.views import ANSWER, FONT, LIGHT, NAME, SMALL, TITLE, Words, clean
+from dagengine.report.pictures.path_and_counts import (
+    ANSWER,
+    FONT,
+    LIGHT,
+    NAME,
+    SMALL,
+    TITLE,
+    Words,
+    clean,
+)
 from dagengine.system.terminal_text import plain
 
 INCH = 72

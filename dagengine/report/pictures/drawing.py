@@ -23,8 +23,8 @@ from dagengine.report.pictures.dot import dot_text, laid_out
 from dagengine.report.pictures.mermaid import mermaid_text, questions_text
 from dagengine.report.pictures.metric_graph import MetricGraph
 from dagengine.report.pictures.parts import Model, ModelMaker
+from dagengine.report.pictures.path_and_counts import View, counts, one_path
 from dagengine.report.pictures.svg import svg_text
-from dagengine.report.pictures.views import View, counts, one_path
 from dagengine.report.tally import MetricTally, Tally
 from dagengine.results import CaseResult, MetricResult
 from dagengine.system.safe_files import write_whole

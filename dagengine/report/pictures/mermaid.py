@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from dagengine.report.pictures.parts import Model, Shape, Stroke
-from dagengine.report.pictures.views import clean, lines_of, plain
+from dagengine.report.pictures.path_and_counts import clean, lines_of, plain
 
 _WIDTH, _LINES = 40, 24  # characters of a line, lines of a text
 _SHAPES: dict[Shape, tuple[str, str]] = {

@@ -14,7 +14,7 @@ from typing import Literal
 
 from dagengine.report.pictures.folding import Folds, nodes_of
 from dagengine.report.pictures.metric_graph import Answer, Feed, MetricGraph, Node
-from dagengine.report.pictures.views import (
+from dagengine.report.pictures.path_and_counts import (
     LINE,
     NAME,
     NAME_LINE,

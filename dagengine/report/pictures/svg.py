@@ -8,7 +8,7 @@ from html import escape
 
 from dagengine.report.pictures.dot import Box, Layout, Point
 from dagengine.report.pictures.parts import SHAPES, Arrow, Frame, Model, Part, Shape, fill_of
-from dagengine.report.pictures.views import (
+from dagengine.report.pictures.path_and_counts import (
     ANSWER,
     DARK,
     FONT,

@@ -28,8 +28,8 @@ from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.data.golden import Golden
-from dagengine.data.json_lines import beside
 from dagengine.data.result_files import read_rows
+from dagengine.data.written_lines import beside
 from dagengine.errors import InputError, MissingExtraError, ProviderError
 from dagengine.evaluation import a_evaluate, evaluate, stream
 from dagengine.execution import Workers, sync
@@ -184,7 +184,7 @@ def asked(folder: Path) -> Counter[str]:
 def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
     folder: Path, either: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dagengine.data.readers.CHECKED", 201)  # beforehand
+    monkeypatch.setattr("dagengine.data.row_readers.CHECKED", 201)  # beforehand
     write_cases(folder, 201)
     with (folder / "cases.jsonl").open("a") as cases:
         cases.write('{"input": "nothing said"}\n[]\n')

@@ -25,7 +25,7 @@ from dagengine.reliability.statistics.accuracy_and_kappa import (
     label_rates,
     people_agreement,
 )
-from dagengine.reliability.statistics.resampling import (
+from dagengine.reliability.statistics.intervals import (
     Interval,
     Unknown,
     bootstrap,

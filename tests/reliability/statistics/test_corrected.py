@@ -19,7 +19,7 @@ from dagengine.reliability.statistics.corrected import (
     corrected_mean,
     corrected_rate,
 )
-from dagengine.reliability.statistics.resampling import Interval, Unknown
+from dagengine.reliability.statistics.intervals import Interval, Unknown
 
 pytest.importorskip("scipy")
 

@@ -14,8 +14,8 @@ from dagengine.reliability.statistics.accuracy_and_kappa import (
     kappa_interval,
 )
 from dagengine.reliability.statistics.corrected import Corrected, corrected_mean
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.paired_comparisons import Comparison, compare_shares, holm
-from dagengine.reliability.statistics.resampling import Interval
 from dagengine.reliability.statistics.stability import icc
 
 pytest.importorskip("statsmodels")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.accuracy_and_kappa import label_kappa
+from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.reliability.statistics.paired_comparisons import (
     Comparison,
     cases_needed,
@@ -23,7 +24,6 @@ from dagengine.reliability.statistics.paired_comparisons import (
     holm,
     visible_difference,
 )
-from dagengine.reliability.statistics.resampling import Interval, Unknown
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -20,7 +20,7 @@ from dagengine.reliability.statistics.correlation_and_bias import (
     pearson,
     spearman,
 )
-from dagengine.reliability.statistics.resampling import Interval, Unknown
+from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.reliability.statistics.stability import drift, icc, icc_interval
 
 stats = pytest.importorskip("scipy.stats")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.accuracy_and_kappa import kappa_interval
+from dagengine.reliability.statistics.intervals import Interval
 from dagengine.reliability.statistics.majority_votes import (
     Mixture,
     SteadyVotes,
@@ -22,7 +23,6 @@ from dagengine.reliability.statistics.majority_votes import (
     majority_odds,
     steady_votes,
 )
-from dagengine.reliability.statistics.resampling import Interval
 
 pytest.importorskip("scipy")
 

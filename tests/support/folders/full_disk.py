@@ -23,7 +23,7 @@ def on_full_device(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
             return cast(BinaryIO, open("/dev/full", "wb", buffering=0))
         return open_to_write(path, emptied=emptied)
 
-    monkeypatch.setattr("dagengine.data.json_lines.open_to_write", opened)
+    monkeypatch.setattr("dagengine.data.written_lines.open_to_write", opened)
 
 
 class SmallDisk(io.FileIO):
@@ -49,4 +49,4 @@ def on_small_disk(monkeypatch: pytest.MonkeyPatch, name: str, room: int) -> None
         file.room = room
         return cast(BinaryIO, file)
 
-    monkeypatch.setattr("dagengine.data.json_lines.open_to_write", opened)
+    monkeypatch.setattr("dagengine.data.written_lines.open_to_write", opened)

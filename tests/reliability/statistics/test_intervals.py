@@ -23,7 +23,7 @@ from dagengine.reliability.statistics.accuracy_and_kappa import (
     label_kappa,
 )
 from dagengine.reliability.statistics.correlation_and_bias import spearman
-from dagengine.reliability.statistics.resampling import Interval, bootstrap, variance_of
+from dagengine.reliability.statistics.intervals import Interval, bootstrap, variance_of
 from dagengine.reliability.statistics.stability import (
     entropy,
     flip_rate,

@@ -174,9 +174,9 @@ def _abstention_lines(fit: Abstention | Unknown | None) -> Iterator[str]:
 
     if isinstance(fit, Abstention):
         yield (
-            f"  call a verdict unsure below a confidence of {fit.below:.2f}: at most "
-            f"{100 * fit.promised:g} % of cases get a wrong one, and {100 * fit.answered:.0f} % of "
-            f"the {fit.items} random cases keep theirs"
+            f"  call a verdict unsure below a confidence of {fit.below:.2f}: on average at "
+            f"most {100 * fit.promised:g} % of cases get a wrong one, and {100 * fit.answered:.0f} "
+            f"% of the {fit.items} random cases keep theirs"
         )
     elif fit is not None and fit.needed is not None:
         yield _row("below which confidence a verdict is unsure", fit.needed - fit.items)

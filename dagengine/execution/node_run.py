@@ -38,7 +38,7 @@ Calls = list[tuple[JudgeCall, ...]]
 """The calls of each question of a node for which one call was not enough."""
 
 
-def judge_unit(
+def run_unit(
     gateway: Asks,
     judges: Sequence[Judge],
     rank: int,
@@ -60,6 +60,7 @@ def judge_unit(
         return await _run_isolated(unit, ask, read)
 
     async def poll_panel(poll: Poll) -> NodeValue | Failure:
+        # The poll yields the ballots of a round, is sent their outcomes, and returns the result.
         ballots = next(poll)
         while True:
             outcomes = await together(vote, ballots, participant=participant)
@@ -85,9 +86,10 @@ def read_inputs(unit: Unit, case: TestCase, state: CaseState) -> Given:
 def questions_of(
     unit: Unit, judge: Judge, case: TestCase, state: CaseState, most: int
 ) -> list[Question[Any]]:
-    """The questions to a judge with which a unit begins; none if its node has to run to tell.
+    """The questions with which a unit begins, if they go to this judge and not to its writer.
 
-    At most `most`, and one more, which says that there are more.
+    They are at most `most` + 1: the last only shows that there are more. The list is empty, too, if
+    only a run of the node can tell its questions.
     """
     try:
         reads = read_inputs(unit, case, state)
@@ -106,9 +108,9 @@ async def _run_isolated(
 ) -> NodeValue | Failure:
     """Run a unit, and return its value or failure. The one place that isolates a node."""
     try:
-        if not unit.foreign:  # only code of others measures metrics, which need a host
+        if not unit.foreign:
             value = await unit.node.work(read(), ask)
-        else:
+        else:  # code of users may measure other metrics, which reach the gateway through a host
             with ask.host() as host:
                 value = await unit.node.work(read(), ask)
             if host.usage is not NO_USAGE:
@@ -128,7 +130,8 @@ async def _run_isolated(
 
 def _failure(error: BaseException, node: str) -> Failure:
     """Failure of a node that raised an error."""
-    if isinstance(error, JudgeError | MetricFailedError):  # or a metric that its code measured
+    # A judge failed, or a metric that the node's own code measured.
+    if isinstance(error, JudgeError | MetricFailedError):
         raw = error.raw if isinstance(error, UnparseableError) else None
         kind = next((kind for kind in OutcomeKind if kind == error.kind), OutcomeKind.CODE_ERROR)
         lasting = isinstance(error, JudgeError) and error.lasting
@@ -149,15 +152,15 @@ def sole_error(error: BaseException) -> BaseException:
 
 @dataclass(slots=True, eq=False, repr=False)
 class GatewayAsk:
-    """One running node's way to a judge (`graph.node_values.Ask`): through the gateway.
+    """The way of one running node to its judge, an `Ask` of `graph.node_values`: by the gateway.
 
-    Questions are counted for `asker`, a metric and one of its nodes; those of a case with a smaller
-    `rank` go first. With a `ballot` every question is one vote of several, with a `participant`
-    decisions travel with others of the case. `shares` are the fields that other questions of the
-    plan begin with, too. `calls` gets those of questions that needed several.
+    Questions are counted for `asker`, a metric and one of its nodes. Those of a case with a smaller
+    `rank` go first. With a `ballot`, each is one vote of several; with a `participant`, decisions
+    share requests with others of the case. `shares` are the fields that other questions of the plan
+    begin with, too. `calls` collects the calls of each question that needed more than one.
 
-    In the end `usage` is that of its questions, `answers` are their raw texts, and `asked` the keys
-    under which a store has them.
+    In the end `usage` is that of all questions, `answers` are the raw texts of their answers, and
+    `asked` the keys under which a store has them.
     """
 
     _gateway: Asks
@@ -208,18 +211,18 @@ class GatewayAsk:
 
     def host(self) -> Host:
         """Host of the node's own code: the same gateway, the same kind of vote."""
-        return Host(self._gateway, self._judge, self._own, self._rank, self._participant)
+        return Host(self._gateway, self._judge, self._own_question, self._rank, self._participant)
 
     def _request(self, question: Question[Any], item: int | None = None) -> Request:
         """The question with its context; raises UnsupportedError where nobody can answer it."""
-        judge, own = self._judge, self._own(question, item)
+        judge, question = self._judge, self._own_question(question, item)
         if judge.capabilities.decides:
-            judge, own = address_question(judge, own)
+            judge, question = address_question(judge, question)
         # Questions of a judge that takes one at a time, as a writer does, always go alone.
         participant = None if judge.capabilities.packs is None else self._participant
-        return Request(judge, own, self._rank, participant)
+        return Request(judge, question, self._rank, participant)
 
-    def _own(self, question: Question[T], item: int | None = None) -> Question[T]:
+    def _own_question(self, question: Question[T], item: int | None = None) -> Question[T]:
         """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
             question = self._ballot.question(question, item)
@@ -247,8 +250,10 @@ async def together(
 ) -> list[R]:
     """Results of `work` on every (index, item), in the order of the items.
 
-    At most so many strands work in parallel. Each takes the next item when it is done with one, so
-    an item is made when there is room for its work. The `participant` is told of every strand.
+    At most `most` strands (None: one for each item) work at the same time. Each takes its next item
+    when it is done with one. So an item is made only when there is room for its work.
+
+    The `participant` counts the strands still at work. It counts the caller as one already.
     """
     results: dict[int, R] = {}
     queue = enumerate(items)
@@ -259,7 +264,7 @@ async def together(
         nonlocal strands
         for index, item in itertools.chain([start], queue):
             results[index] = await work(index, item)
-        # The last strand to end is not told: the caller goes on in it.
+        # The strand that ends last is still counted: the caller goes on in its place.
         if participant is not None and strands > 1:
             strands -= 1
             participant.split(-1)
@@ -276,6 +281,6 @@ async def together(
                 participant.split(strands - 1)
             await run_strand(starts[0])
     finally:
-        if participant is not None and strands > 1:  # an error stopped some of them
+        if participant is not None and strands > 1:  # an error stopped all but the caller
             participant.split(1 - strands)
     return [results[index] for index in range(len(results))]

@@ -9,7 +9,7 @@ from functools import partial
 import anyio
 
 from dagengine.compiler.execution_plan import Plan, Unit
-from dagengine.execution.node_run import judge_unit
+from dagengine.execution.node_run import run_unit
 from dagengine.gateway.call_priorities import FIRST
 from dagengine.gateway.gateway import Asks
 from dagengine.gateway.single_flight import SingleFlight
@@ -60,7 +60,7 @@ class RunOnce:
                 inputs.append((label, read.value))
             reads = Given((), tuple(inputs))
             made = await self.get(
-                unit, partial(judge_unit, gateway, judges, FIRST, unit, lambda: reads)
+                unit, partial(run_unit, gateway, judges, FIRST, unit, lambda: reads)
             )
             outcomes[unit.index] = made
             return made

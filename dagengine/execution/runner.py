@@ -32,7 +32,7 @@ from dagengine.execution.cases_and_rows import (
     RowsInOrder,
     RunObserver,
 )
-from dagengine.execution.node_run import Calls, GatewayAsk, judge_unit, questions_of, read_inputs
+from dagengine.execution.node_run import Calls, GatewayAsk, questions_of, read_inputs, run_unit
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.worker_tasks import Work, WorkerScope, WorkerTasks
@@ -117,7 +117,7 @@ class Runner:
         self._app = app
         self._gateway = gateway
         self._judges = judges
-        self._judge_unit = partial(judge_unit, gateway, judges)
+        self._run_unit = partial(run_unit, gateway, judges)
         self._constants = constants
         self._source: CaseSource[Item | Caller] = PulledSource(())
         most = gateway.run.limits.max_in_flight
@@ -376,7 +376,7 @@ class Runner:
         if state.finished:
             work = self._explain(active)
             results = await (work if terms.context is None else in_context(terms.context, work))
-            ask = partial(self._judge_unit, active.index)
+            ask = partial(self._run_unit, active.index)
             self._observer.case_judged(JudgedCase(active.index, active.case, active.state, ask))
             self._finish(active, results)
 
@@ -407,9 +407,9 @@ class Runner:
         read = partial(read_inputs, unit, active.case, active.state)
         if unit.constant:  # all cases wait for it
             return self._constants.get(
-                unit, partial(self._judge_unit, FIRST, unit, read), self._gateway.run.resting
+                unit, partial(self._run_unit, FIRST, unit, read), self._gateway.run.resting
             )
-        return self._judge_unit(active.index, unit, read, participant, calls)
+        return self._run_unit(active.index, unit, read, participant, calls)
 
     async def _explain(self, active: _ActiveCase) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

@@ -41,18 +41,18 @@ class ScoreRequest:
 class Backend(ABC):
     """A place that takes scores.
 
-    `repeatable` says whether writing twice leaves one score, `passing` which statuses are worth
-    another attempt, and `answers` the names in an answer of its own (with an empty name: it may be
-    without a body).
+    `repeatable` says whether writing twice leaves one score. Another attempt may help after
+    the `transient` statuses. An answer of the place has one of the `answer_fields`; with an empty
+    name among them, it may be without a body.
     """
 
     repeatable: ClassVar[bool] = True
-    passing: ClassVar[frozenset[int]] = frozenset({408, 429, 500, 502, 503, 504})
-    answers: ClassVar[frozenset[str]] = frozenset()
-    default: ClassVar[str] = ""
-    # Environment variables that name the address; the first that is set counts.
+    transient: ClassVar[frozenset[int]] = frozenset({408, 429, 500, 502, 503, 504})
+    answer_fields: ClassVar[frozenset[str]] = frozenset()
+    # The address: of the first of these environment variables that is set, or else this one.
     addresses: ClassVar[tuple[str, ...]] = ()
-    # Those of a token, or else of a name and a password.
+    default: ClassVar[str] = ""
+    # The environment variables of a token, or else of a name and a password.
     bearer: ClassVar[str] = ""
     basic: ClassVar[tuple[str, ...]] = ()
 
@@ -81,13 +81,13 @@ class Backend(ABC):
     @property
     def headers(self) -> dict[str, str]:
         """Headers of every request, with the key if there is one."""
-        pair = list(map(self._key, self.basic))
         if token := self._key(self.bearer):
             return {"Authorization": f"Bearer {token}"}
+        pair = list(map(self._key, self.basic))
         if None in pair or not pair:
             return {}
-        token = base64.b64encode(":".join(map(str, pair)).encode()).decode()
-        return {"Authorization": f"Basic {token}"}
+        credentials = base64.b64encode(":".join(map(str, pair)).encode()).decode()
+        return {"Authorization": f"Basic {credentials}"}
 
     @abstractmethod
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
@@ -103,16 +103,16 @@ class Backend(ABC):
         None if this is not an answer of the place, but for instance a page to log in.
         """
         try:
-            is_empty = "" in self.answers and not text.strip()
+            is_empty = "" in self.answer_fields and not text.strip()
             answer = {} if is_empty else value_of(text.encode())
-            if isinstance(answer, dict) and (not answer or answer.keys() & self.answers):
+            if isinstance(answer, dict) and (not answer or answer.keys() & self.answer_fields):
                 return self._read_rejection(request, answer)
         except DAMAGES:
             pass
         return None
 
     def _read_rejection(self, request: ScoreRequest, answer: Mapping[str, Any]) -> tuple[int, str]:
-        """The same of an answer with the names of the place; raises one of DAMAGES for another."""
+        """The same, of an answer with a field of the place; raises one of DAMAGES if damaged."""
         return 0, ""
 
     def absent(self, request: ScoreRequest, answer: str) -> list[Score]:
@@ -137,11 +137,11 @@ def _batches(scores: Iterable[Score]) -> Iterator[tuple[Score, ...]]:
 
 
 def _batches_by_level(scores: Iterable[Score]) -> Iterator[tuple[str, tuple[Score, ...]]]:
-    """Scores of spans, of traces and of sessions, each as many as one request has."""
-    level = attrgetter("level")
-    for name, group in groupby(sorted(scores, key=level), key=level):
+    """Batches of scores of one level (span, trace or session), each after its level."""
+    level_of = attrgetter("level")
+    for level, group in groupby(sorted(scores, key=level_of), key=level_of):
         for batch in _batches(group):
-            yield name, batch
+            yield level, batch
 
 
 def _metadata(score: Score) -> dict[str, str]:
@@ -161,7 +161,7 @@ class Phoenix(Backend):
     default = "http://localhost:6006"
     addresses = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_HOST_URL")
     bearer = "PHOENIX_API_KEY"
-    answers = frozenset({"data"})
+    answer_fields = frozenset({"data"})
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for level, batch in _batches_by_level(scores):
@@ -183,7 +183,7 @@ class Phoenix(Backend):
             yield ScoreRequest("POST", f"/v1/{level}_annotations?sync=true", {"data": data}, batch)
 
     def _read_rejection(self, request: ScoreRequest, answer: Mapping[str, Any]) -> tuple[int, str]:
-        # Every annotation that was written has an id.
+        # Every annotation that was written has an id; an empty answer says nothing of them.
         ids = answer.get("data", request.scores)
         return max(0, len(request.scores) - len(ids)), "Phoenix gave no ids for them"
 
@@ -198,7 +198,7 @@ class Langfuse(Backend):
 
     addresses = ("LANGFUSE_BASE_URL", "LANGFUSE_HOST")
     basic = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
-    answers = frozenset({"id"})
+    answer_fields = frozenset({"id"})
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for score in scores:
@@ -228,7 +228,7 @@ class MLflow(Backend):
     addresses = ("MLFLOW_TRACKING_URI",)
     bearer = "MLFLOW_TRACKING_TOKEN"
     basic = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-    answers = frozenset({"assessment"})
+    answer_fields = frozenset({"assessment"})
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for score in scores:
@@ -240,13 +240,13 @@ class MLflow(Backend):
                 feedback: dict[str, Any] = {"error": error}
             else:
                 feedback = {"value": score.label if score.value is None else score.value}
-            own = {
+            change = {
                 "assessment_id": f"a-{score.id}",
                 "trace_id": trace,
                 "feedback": feedback,
                 "rationale": score.reason or "",
             }
-            whole = own | {
+            assessment = change | {
                 "assessment_name": score.name,
                 "source": {
                     "source_type": {"LLM": "LLM_JUDGE", "CODE": "CODE"}[score.source],
@@ -255,11 +255,12 @@ class MLflow(Backend):
                 "metadata": _metadata(score),
             }
             if score.span_id is not None:
-                whole["span_id"] = score.span_id
-            # A second POST of one id is an error of the server: it is changed, if it is there.
-            post = ScoreRequest("POST", path, {"assessment": whole}, (score,))
-            change = {"assessment": own, "update_mask": "feedback,rationale"}
-            yield ScoreRequest("PATCH", f"{path}/a-{score.id}", change, (score,), post)
+                assessment["span_id"] = score.span_id
+            # A second POST of one id is an error of the server. So an assessment is changed, and
+            # only if it is not there yet, it is posted.
+            post = ScoreRequest("POST", path, {"assessment": assessment}, (score,))
+            patch = {"assessment": change, "update_mask": "feedback,rationale"}
+            yield ScoreRequest("PATCH", f"{path}/a-{score.id}", patch, (score,), post)
 
     def unwritable(self, score: Score) -> str | None:
         return "MLflow has no scores of sessions" if score.trace_id is None else None
@@ -270,7 +271,7 @@ class Opik(Backend):
 
     addresses = ("OPIK_URL_OVERRIDE",)
     bearer = "OPIK_API_KEY"
-    answers = frozenset({""})
+    answer_fields = frozenset({""})
 
     @property
     def headers(self) -> dict[str, str]:
@@ -291,9 +292,8 @@ class Opik(Backend):
                     "project_name": self._key("OPIK_PROJECT_NAME"),
                 }
                 rows.append(without_nulls(row))
-            yield ScoreRequest(
-                "PUT", f"/v1/private/{level}s/feedback-scores", {"scores": rows}, batch
-            )
+            path = f"/v1/private/{level}s/feedback-scores"
+            yield ScoreRequest("PUT", path, {"scores": rows}, batch)
 
     def unwritable(self, score: Score) -> str | None:
         if score.trace_id is None:
@@ -309,11 +309,11 @@ class Otlp(Backend):
     """
 
     repeatable = False
-    passing = frozenset({429, 502, 503, 504})
-    answers = frozenset({"", "partialSuccess", "partial_success"})
+    transient = frozenset({429, 502, 503, 504})
+    answer_fields = frozenset({"", "partialSuccess", "partial_success"})
     default = "http://localhost:4318"
     addresses = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    bearer = "OTEL_EXPORTER_OTLP_HEADERS"
+    bearer = "OTEL_EXPORTER_OTLP_HEADERS"  # no token alone, but whole headers
 
     @property
     def headers(self) -> dict[str, str]:
@@ -367,9 +367,8 @@ class Otlp(Backend):
 
 def _pairs(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Attributes as OTLP writes them."""
-    return [
-        {"key": key, "value": _typed_value(value)} for key, value in without_nulls(values).items()
-    ]
+    pairs = without_nulls(values).items()
+    return [{"key": key, "value": _typed_value(value)} for key, value in pairs]
 
 
 def _typed_value(value: Any) -> dict[str, Any]:

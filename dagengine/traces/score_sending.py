@@ -1,7 +1,4 @@
-"""The scores of a run written to where its traces are: `send`.
-
-The journal, a file in the folder of the run, says which of them were written where.
-"""
+"""Scores of a run written to where its traces are; a journal in its folder says which are there."""
 
 from __future__ import annotations
 
@@ -38,22 +35,24 @@ _LONGEST_WAIT = 60.0
 _AT_ONCE = 2000  # scores that are in memory
 _REFUSED = frozenset({401, 403})
 SENT = "sent.jsonl"
-BEGUN, DONE, FAILED, PARTLY = "begun", "sent", "failed", "partly"
-"""How a request stands: it must not be made twice and nobody saw its end; it was written; nothing
-of it is there; or some of its scores were rejected, nobody knows which."""
+# How a request stands, as the journal notes it.
+BEGUN = "begun"  # it must not be made twice, and its end is not known
+DONE = "sent"
+FAILED = "failed"  # nothing of it is there
+PARTLY = "partly"  # some of its scores were rejected, nobody knows which
 
 Sleep = Callable[[float], None]
 
 
 @dataclass(slots=True)
 class Sent:
-    """What became of the scores of a run at one place.
+    """The scores of a run at one place, counted by what became of them.
 
-    `written` now, `earlier` by an earlier call, `absent` have no span there (yet), `failed` were
-    not taken; those two are sent again the next time. `uncertain` were in a request whose end
-    nobody saw, where a second write would be a second score: they are not sent again. Nor are those
-    of a request of which a part was `rejected`: which ones, the place does not say. `unwritable`
-    are what the place has no form for. `problems` says why, by message.
+    They were `written` now, or by an `earlier` call. Those without a span there yet (`absent`) and
+    those that were not taken (`failed`) are sent again the next time. Two kinds are not, for a
+    second write could be a second score. `uncertain` ones were in a request whose end nobody saw.
+    Of a request that was `rejected` in part, the place does not say in which. For `unwritable` ones
+    it has no form. `problems` counts scores by message.
     """
 
     to: str
@@ -133,9 +132,9 @@ class SentJournal:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The end of a request: a status and a text; without a status it had no answer.
+    """The end of a request: the status (0 without an answer) and a text.
 
-    It `arrived` unless it is certain that the place did nothing with it.
+    `arrived` is False only if it is certain that the place did nothing with the request.
     """
 
     text: str
@@ -166,7 +165,7 @@ def send(
 
 
 def send_run(run: Run, backend: Backend, sleep: Sleep = time.sleep) -> Sent:
-    """The same, of a run that was read, to a place."""
+    """Write the scores of a run that was read to a backend, as `send` does."""
     import httpx2
 
     to = f"{backend.name} {public_text(backend.url)}"
@@ -206,7 +205,7 @@ def _unsent(run: Run, backend: Backend, journal: SentJournal, sent: Sent) -> Ite
             if score.key in journal.keys[DONE]:
                 sent.earlier += 1
             elif score.key in journal.keys[PARTLY]:
-                # Which ones were rejected is not known; only their number is right.
+                # Which ones were rejected is not known: the first are counted as such.
                 sent.rejected += rejected > 0
                 sent.earlier += rejected <= 0
                 rejected -= 1
@@ -237,23 +236,23 @@ class _Courier:
             if self.stopped:
                 self.sent.failed += len(request.scores)
             else:
-                self._make(request)
+                self._send(request)
 
-    def _make(self, request: ScoreRequest) -> None:
+    def _send(self, request: ScoreRequest) -> None:
         """Make a request, and note how many of its scores were written."""
         backend, sent, count = self.backend, self.sent, len(request.scores)
-        answer = self._answer(request)
+        answer = self._last_answer(request)
         if answer.status == 404 and request.otherwise is not None:
-            self._make(request.otherwise)
+            self._send(request.otherwise)
             return
         rejected, text = count, answer.text[:300]
         if 200 <= answer.status < 300:
             rejection = backend.rejection(request, answer.text)
             self.stopped = rejection is None
             rejected, text = rejection or (count, f"is no answer of {backend.name}: {text!r}")
-            # Its own answer, which is damaged: some scores may be there.
-            own = any(name and name in answer.text for name in backend.answers)
-            answer = replace(answer, arrived=self.stopped and own)
+            # A text with a field of the place is a damaged answer of it: some scores may be there.
+            has_field = any(name and name in answer.text for name in backend.answer_fields)
+            answer = replace(answer, arrived=rejection is None and has_field)
         sent.written += count - rejected
         problem = public_text(f"{answer.status or ''} {text}".strip(), backend.secrets)
         if rejected:
@@ -269,7 +268,8 @@ class _Courier:
         """Note that scores were not taken; write those again that were refused for others."""
         backend, sent, status = self.backend, self.sent, answer.status
         sent.problems[problem] += rejected
-        self.stopped |= status // 100 in (0, 3, 5) or status in backend.passing
+        # Without an answer (0), redirected or in trouble, the place will take no others either.
+        self.stopped |= status // 100 in (0, 3, 5) or status in backend.transient
         if not backend.repeatable:
             if rejected < len(request.scores):
                 self.journal.note(PARTLY, request.scores, rejected=rejected)
@@ -291,10 +291,10 @@ class _Courier:
         keys = {score.key for score in absent}
         scores = [score for score in request.scores if score.key not in keys]
         sent.problems[problem] -= len(scores)
-        for again in backend.requests(scores):
-            self._make(again)
+        for smaller_request in backend.requests(scores):
+            self._send(smaller_request)
 
-    def _answer(self, request: ScoreRequest) -> _Answer:
+    def _last_answer(self, request: ScoreRequest) -> _Answer:
         """The last answer to a request, which is made again if that may help and does no harm."""
         import httpx2
 
@@ -306,21 +306,21 @@ class _Courier:
         while True:
             if not backend.repeatable:
                 self.journal.note(BEGUN, request.scores)
-            pause, again = 0.0, backend.repeatable
+            pause, may_help = 0.0, backend.repeatable
             try:
                 response = self.portal.call(self._exchange, request)
             except not_connected as error:
-                answer, again = _Answer(f"no connection: {error}", arrived=False), True
+                answer, may_help = _Answer(f"no connection: {error}", arrived=False), True
             except ProviderError:
                 answer = _Answer(f"the answer is damaged, or longer than {_LONGEST:,} bytes")
-                again = False
+                may_help = False
             except (httpx2.HTTPError, TimeoutError) as error:
                 answer = _Answer(f"the server ended in between: {error!r:.200}")
             else:
                 status = response.status_code
-                again = status in backend.passing
+                may_help = status in backend.transient
                 # Of other errors of a server nobody knows what came before them.
-                arrived = not again and (status == 408 or status >= 500)
+                arrived = not may_help and (status == 408 or status >= 500)
                 answer = _Answer(response.text, status, arrived)
                 if (target := response.headers.get("location")) and response.is_redirect:
                     hint = f"log in again, or write --to {backend.name}=ADDRESS"
@@ -328,7 +328,7 @@ class _Courier:
                 with suppress(ValueError):  # it asks for a date, or for nothing
                     pause = float(response.headers.get("retry-after", ""))
             wait = next(waits, None)
-            if not again or wait is None:
+            if not may_help or wait is None:
                 return answer
             if not backend.repeatable:
                 self.journal.note(FAILED, request.scores)

@@ -25,7 +25,7 @@ def errors_or_others(case: LLMTestCase) -> str:
 
 
 def trace_share(trace_id: str) -> float:
-    """The place of a trace in [0, 1), the same in every process."""
+    """The number in [0, 1) that decides for a trace; the same in every process."""
     digest = hashlib.sha256(f"dagengine watch {trace_id}".encode()).digest()
     # 53 bits, which are all that a float holds: one more could be rounded up to 1.
     return (int.from_bytes(digest[:7]) >> 3) / 2**53
@@ -81,7 +81,8 @@ class Sampling:
             if name in rates:
                 raise InputError(f"--sample gives two rates for {name or 'all strata'}")
             rates[name] = rate
-        return cls(rates.pop("", 1.0), rates, stratify or errors_or_others)
+        rate = rates.pop("", 1.0)  # the one without a stratum
+        return cls(rate, rates, stratify or errors_or_others)
 
     def stratum(self, case: LLMTestCase) -> str:
         """The stratum of a case; raises InputError if the function gives no name."""
@@ -96,17 +97,17 @@ class Sampling:
 
     @property
     def least(self) -> float:
-        """The lowest rate: traces whose place is below it are judged whatever their stratum."""
+        """The lowest rate: traces whose share is below it are judged whatever their stratum."""
         return min([self.rate, *self.rates.values()])
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedTrace:
-    """What the laws of alarms read of a row.
+    """A judged trace, as the laws of alarms read it from its row.
 
-    `share` is the place of the trace in [0, 1): it was judged because that is below the
-    `probability` of its `stratum`. `characters` is the length of its input. `scores` and `paths`
-    are by metric; a metric without a score is in neither. Cases of one `group` count together.
+    `share` is that of `trace_share`: the trace was judged because it is below the `probability` of
+    its `stratum`. `characters` is the length of its input. `scores` and `paths` are by metric; a
+    metric without a score is in neither. Cases of one `group` count together.
     """
 
     row: int
@@ -120,7 +121,7 @@ class JudgedTrace:
 
     @classmethod
     def of(cls, row: CaseResult) -> Self | None:
-        """None for a row that no watch wrote."""
+        """Read a row; None if no watch wrote it."""
         ids = row.trace or {}
         if not ids.keys() >= {"trace_id", *WATCHED}:
             return None

@@ -1,4 +1,4 @@
-"""The rungs of the ladder: which changes are tried at a metric, and copies of it with them."""
+"""Changes of each kind ("rung") that may improve a metric, and copies of the metric with them."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def asking_node(metric: Metric, title: str) -> AskingNode | None:
 
 
 def changed(metric: BaseMetric, rung: str, where: str, **detail: Any) -> BaseMetric:
-    """A copy of the metric with one change of the ladder, at a node by its title.
+    """A copy of the metric with the change of one rung, at the node with the title `where`.
 
-    `detail` has the words of the change, as a candidate has them.
+    `detail` is the change as data: what a `Proposal` has.
     """
     if rung == "threshold":
         return with_threshold(metric, detail["threshold"])
@@ -104,12 +104,9 @@ def escalation_of(metric: BaseMetric) -> Escalation | None:
     return next((node.panel for node in nodes if isinstance(node.panel, Escalation)), None)
 
 
-# Threshold and scores: replayed from the answers.
-
-
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """As a rewriting: another threshold, and nothing else."""
+    """A rewriting that sets another threshold, and nothing else."""
 
     threshold: float
 
@@ -143,7 +140,7 @@ def with_score(metric: BaseMetric, leaf: Leaf, score: int) -> BaseMetric:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change to try: what it is, at which node, and its words as data, or why there is none.
+    """A change to try: what it is, at which node, and its `detail` as data, or why there is none.
 
     `right` are shares of right results by case; None where the changed metric has to be asked.
     """
@@ -155,9 +152,9 @@ class Proposal:
 
 
 def fitted_threshold(judged: Judged, split: Split) -> Proposal:
-    """The threshold that the labels ask for."""
+    """The threshold that the labels ask for, by the scores that are there."""
     threshold_now, asking = judged.metric.spec().threshold, judged.asking
-    refused = partial(Proposal, "another threshold", "whole metric")
+    no_proposal = partial(Proposal, "another threshold", "whole metric")
     assert threshold_now is not None
 
     def fit(numbers: Sequence[int]) -> FittedThreshold | Unknown:
@@ -170,12 +167,12 @@ def fitted_threshold(judged: Judged, split: Split) -> Proposal:
 
     scores = {run.score for run in chain(*judged.runs.values())}
     if len(scores - {None}) < 3:
-        return refused("no other threshold would change a result")
+        return no_proposal("no other threshold would change a result")
     whole = fit(split.tried)
     if isinstance(whole, Unknown):
-        return refused(whole.detail or whole.reason)
+        return no_proposal(whole.detail or whole.reason)
     if whole.threshold == threshold_now:
-        return refused("the present one fits best")
+        return no_proposal("the present one fits best")
 
     def right_by(numbers: Sequence[int]) -> Mapping[int, float]:
         outside = fit(numbers)
@@ -190,9 +187,9 @@ def fitted_threshold(judged: Judged, split: Split) -> Proposal:
 def _held_out(
     split: Split, right_by: Callable[[Sequence[int]], Mapping[int, float]]
 ) -> dict[int, float]:
-    """The shares of right results of each fold, by what is fitted to the cases of the others.
+    """The shares of right results, each by what is fitted to the cases of the other folds.
 
-    What is fitted to all cases would be measured on what it was fitted to.
+    A fit to all cases would be measured on the same cases.
     """
     shares: dict[int, float] = {}
     for index, fold in enumerate(split.folds):
@@ -202,40 +199,40 @@ def _held_out(
 
 
 def fitted_score(judged: Judged, split: Split) -> Proposal:
-    """The verdict whose other score mends most."""
+    """The verdict whose other score mends most, replayed from the answers that are there."""
     spec = judged.metric.spec()
     assert spec.threshold is not None
     right_before = judged.right()
-    options: dict[Leaf, tuple[int, int, dict[int, float]]] = {}
+    scores: dict[Leaf, tuple[int, int]] = {}  # before and after
+    shares: dict[Leaf, Mapping[int, float]] = {}
     if not spec.expected:  # an expectation follows from scores of all verdicts at once
-        for end, old, score in _other_scores(judged, spec.threshold):
-            options[end] = old, score, _shares_with_score(judged, end, score)
+        for leaf, old, new in _other_scores(judged, spec.threshold):
+            scores[leaf], shares[leaf] = (old, new), _shares_with_score(judged, leaf, new)
 
     def best(numbers: Sequence[int]) -> Leaf | None:
         def gain(leaf: Leaf) -> float:
-            right = options[leaf][2]
-            return statistics.fmean(right[n] - right_before[n] for n in numbers)
+            return statistics.fmean(shares[leaf][n] - right_before[n] for n in numbers)
 
-        leaf = max(options, key=gain, default=None)
+        leaf = max(shares, key=gain, default=None)
         return None if leaf is None or gain(leaf) <= 0 else leaf
 
-    leaf = best(list(right_before))
-    if leaf is None:
+    best_leaf = best(list(right_before))
+    if best_leaf is None:
         why = "no verdict has a score that most people contradict"
         return Proposal("another score", "whole metric", why)
 
     def right_by(numbers: Sequence[int]) -> Mapping[int, float]:
         choice = best([*filter(right_before.__contains__, numbers)])
-        return right_before if choice is None else options[choice][2]
+        return right_before if choice is None else shares[choice]
 
-    (node, verdict), (old, score, _) = leaf, options[leaf]
-    detail = {"verdict": verdict, "before": old, "score": score}
+    (node, verdict), (old, new) = best_leaf, scores[best_leaf]
+    detail = {"verdict": verdict, "before": old, "score": new}
     right = _held_out(split, right_by)
-    return Proposal(f"score of {verdict}: {old:g} → {score}", node, detail, right)
+    return Proposal(f"score of {verdict}: {old:g} → {new}", node, detail, right)
 
 
 def _other_scores(judged: Judged, threshold: float) -> Iterator[tuple[Leaf, int, int]]:
-    """Verdicts with a score that most people contradict: its score, and one on the other side."""
+    """Verdicts whose score most people contradict: this score, and one that agrees with them."""
     outcomes: defaultdict[Leaf, list[bool]] = defaultdict(list)
     for number, runs in judged.runs.items():
         for run in runs:
@@ -259,11 +256,11 @@ def _other_scores(judged: Judged, threshold: float) -> Iterator[tuple[Leaf, int,
 
 
 def _shares_with_score(judged: Judged, leaf: Leaf, score: int) -> dict[int, float]:
-    """The shares that are right with another score, by what the nodes said."""
+    """The shares of right results with another score of a verdict, replayed from the answers."""
     assert isinstance(judged.metric, BaseMetric)
     replay = Counterfactual(with_score(judged.metric, leaf, score))
 
-    def again(number: int, run: Run) -> Run:
+    def replay_run(number: int, run: Run) -> Run:
         if run.score is None:
             return run
         try:
@@ -271,11 +268,8 @@ def _shares_with_score(judged: Judged, leaf: Leaf, score: int) -> dict[int, floa
         except NoReplyError:
             return run
 
-    runs = {number: [again(number, run) for run in own] for number, own in judged.runs.items()}
+    runs = {n: [replay_run(n, run) for run in case_runs] for n, case_runs in judged.runs.items()}
     return replace(judged, runs=runs).right()
-
-
-# Examples.
 
 
 def examples_for(judged: Judged, title: str, answers: Given, shown: Sequence[int]) -> list[Example]:
@@ -298,11 +292,8 @@ def examples_for(judged: Judged, title: str, answers: Given, shown: Sequence[int
     return [pick.example for pick in pick_examples(solved, EXAMPLES)]
 
 
-# The rival.
-
-
 def holistic(metric: BaseMetric) -> BaseMetric | None:
-    """The whole tree as one question; None for a metric that only one question asks."""
+    """The rival of a tree: one question in its place. None for a metric that asks only one."""
     spec = metric.spec()
     nodes = [node for node in spec.graph.nodes() if isinstance(node, AskingNode)]
     fields = tuple(dict.fromkeys(path for node in nodes for path in node.evaluation_params))
@@ -327,20 +318,20 @@ def holistic(metric: BaseMetric) -> BaseMetric | None:
 
 
 def answers_of_one(metric: BaseMetric, labels: Mapping[int, Vote]) -> NodeAnswers:
-    """Answers of a metric's only node by final labels, if a side of the threshold is one verdict.
+    """Answers of people to a metric's only node, which follow from their labels of the result.
 
-    Empty for other metrics.
+    They follow if one verdict passes and one fails. Empty for other metrics.
     """
-    replay = Counterfactual(metric)
-    nodes = [speaker.node for speaker in replay.speakers]
-    threshold, ends = metric.spec().threshold, defaultdict[bool, list[Verdict]](list)
-    if len(nodes) != 1 or len(replay.asking) != 1 or threshold is None:
+    replay, threshold = Counterfactual(metric), metric.spec().threshold
+    if len(replay.speakers) != 1 or len(replay.asking) != 1 or threshold is None:
         return {}
-    node = next(n for n in metric.spec().graph.nodes() if n.title == nodes[0])
+    title = replay.speakers[0].node
+    node = next(node for node in metric.spec().graph.nodes() if node.title == title)
+    by_side: dict[bool, list[Verdict]] = {True: [], False: []}
     for verdict, target in targets(node).items():
         if isinstance(target, int) and verdict is not None:
-            ends[target / 10 >= threshold].append(verdict)
-    if sorted(map(len, ends.values())) != [1, 1]:
+            by_side[target / 10 >= threshold].append(verdict)
+    if any(len(verdicts) != 1 for verdicts in by_side.values()):
         return {}
-    verdicts = {n: (ends[vote][0],) for n, vote in labels.items() if isinstance(vote, bool)}
-    return {nodes[0]: verdicts}
+    answers = {n: (by_side[vote][0],) for n, vote in labels.items() if isinstance(vote, bool)}
+    return {title: answers}

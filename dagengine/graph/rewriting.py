@@ -22,7 +22,8 @@ Change = Callable[[BaseNode], None]
 
 # Attributes of nodes that hold what verdicts lead to.
 _TARGETS = ("then", "child")
-# How many metrics under verdicts are rewritten before a run: each may contain further ones.
+# How many metrics under verdicts are rewritten before a run. Each may have further ones below it,
+# without end if its `spec` makes new ones every time.
 _NESTED = 100
 
 
@@ -53,32 +54,32 @@ class Rewriting:
     def spec(self, spec: MetricSpec) -> MetricSpec:
         """The specification with its graph rewritten."""
         rewritten = self.without_nested(spec)
-        self._look()
+        self._rewrite_nested()
         return rewritten
 
     def graph(self, graph: G) -> G:
         """A copy of a graph; of the same graph the same copy."""
         copied = self._copy(graph, False)
-        self._look()
+        self._rewrite_nested()
         return copied
 
     def without_nested(self, spec: MetricSpec) -> MetricSpec:
-        """The specification rewritten, except for metrics under verdicts."""
+        """The specification rewritten; metrics under its verdicts are rewritten when looked at."""
         model = spec.model if self._model is None else self._model
         return replace(spec, graph=self._copy(spec.graph, spec.strict), model=model)
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
-        """Change the copies of a graph's nodes; those of `new` were just made."""
+        """Change the copies of `new` nodes; subclasses also use the graph and `strict`."""
         for node in new:
             for change in self._changes:
                 change(self.copies[node])
 
-    def _look(self) -> None:
+    def _rewrite_nested(self) -> None:
         """Rewrite the metrics under verdicts now: their errors are then raised before the run."""
-        for seen in range(_NESTED):
-            if len(self._nested) <= seen:
+        for index in range(_NESTED):
+            if index == len(self._nested):
                 break
-            list(self._nested.values())[seen].spec()
+            list(self._nested.values())[index].spec()  # which may add others after it
 
     def _copy(self, graph: G, strict: bool) -> G:
         if not isinstance(graph, Graph):
@@ -91,8 +92,8 @@ class Rewriting:
             #     A ─▶ n ◀─ B    becomes    A' ─▶ n' ◀─ B'
             new = self._new_nodes(graph)
             self.copies.update({node: copy.copy(node) for node in new})
-            made = self._graphs[graph] = copy.copy(graph)
-            made.root_nodes, made.original = self._copy_value(graph.root_nodes), graph
+            copied = self._graphs[graph] = copy.copy(graph)
+            copied.root_nodes, copied.original = self._copy_value(graph.root_nodes), graph
             for node in new:
                 for name, value in vars(self.copies[node]).items():
                     setattr(self.copies[node], name, self._copy_value(value, name))

@@ -275,7 +275,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         result = yield
     except KeyboardInterrupt:
         if _BUFFER in stash:
-            stash[_BUFFER].interrupt()
+            stash[_BUFFER].flush()
         if _WORKERS in stash:
             stash[_WORKERS].drain(session.config)
         raise

@@ -58,8 +58,8 @@ class Buffer:
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Run one test, unless an earlier one that is reported now stops the session."""
         self.retire()
-        # Subtests are reported past this buffer, in the midst of the body. Those of unittest are
-        # seen only in the names that the body calls.
+        # A subtest is reported past this buffer, in the midst of the body: then no test may wait
+        # before it. Those of pytest are a fixture, those of unittest a name that the body calls.
         code = getattr(getattr(item, "function", None), "__code__", None)
         has_subtests = "subtests" in getattr(item, "fixturenames", ()) or (
             code is not None and "subTest" in code.co_names
@@ -97,8 +97,7 @@ class Buffer:
             self._phase(held, "teardown", nextitem=rest)
         finally:
             if has_request:
-                # pytest lets go of fixtures here, too; the report of a late verdict needs them once
-                # more.
+                # As pytest, let go of the fixtures; the report of a late verdict needs them again.
                 held.funcargs = item.funcargs
                 item._request = False
                 item.funcargs = None
@@ -110,7 +109,7 @@ class Buffer:
         return report
 
     def _emit(self, held: Held, event: pytest.TestReport | str) -> None:
-        """Log an event at once if nothing is before it, as pytest would; else keep it."""
+        """Log an event at once, as pytest would, if its test waits for nothing; else keep it."""
         if held is self._queue[0] and not held.verdicts and not held.reruns:
             self._log(held, event)
         else:
@@ -180,7 +179,7 @@ class Buffer:
             if pending.future.exception() is None:
                 self.evaluations.count_verdict(head.item, pending.future.result())
             if failure is not None and pending is failure[0] and not _is_excused(failure[1]):
-                break  # verdicts behind it were given up
+                break  # `_first_failure` gave up the verdicts after it
         for event in head.events:
             if failure is not None and not isinstance(event, str) and event.when == "call":
                 event = self._failed_report(head, *failure, event)
@@ -200,9 +199,10 @@ class Buffer:
                 self._log(head, report)
 
     def _first_failure(self, head: Held) -> tuple[Pending, BaseException] | None:
-        """The first failing verdict in the order of the test's calls, and its error.
+        """Return the first failing verdict in the order of the test's calls, and its error.
 
-        A verdict that is excused, since a gate decides about it, comes only if nothing else failed.
+        The verdicts after it are given up. A verdict that is excused, since a gate decides about
+        it, is returned only if nothing else failed.
         """
         excused: tuple[Pending, BaseException] | None = None
         for index, pending in enumerate(head.verdicts):
@@ -234,7 +234,8 @@ class Buffer:
         item: Any = held.item
         call = item.stash[CALL]
         body_error = call.excinfo
-        # Not of a test whose later verdicts were given up: it is noted as cut off.
+        # Else `Evaluations.note_end` notes that not all was asked: so it is where later verdicts
+        # were given up.
         if pending is held.verdicts[-1] or _is_excused(error):
             self.evaluations.raised = error
         error.__traceback__ = pending.traceback
@@ -272,14 +273,14 @@ class Buffer:
                 self._session._setupstate.teardown_exact(None)
             self.retire(down_to=0)
         except KeyboardInterrupt:
-            self.interrupt()
+            self.flush()
             raise
-        self.interrupt()  # what is left ended the session inside its body
+        self.flush()  # a test that ended the session inside its body is still at the head
 
-    def interrupt(self) -> None:
+    def flush(self) -> None:
         """Report every test whose verdicts are there, also behind one without; drop the rest."""
         for held in list(self._queue):
-            if held.is_judged and held in self._queue:
+            if held.is_judged and held in self._queue:  # a report may have dropped it
                 self._queue.remove(held)
                 self._queue.appendleft(held)  # `_report` takes the test at the head
                 self._report(held)
@@ -299,16 +300,16 @@ def _is_excused(error: BaseException) -> bool:
 def evaluation_of(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> EvaluationFailed | AnswerMissingError | None:
-    """The error of a verdict that made a call fail; pytest then leaves out the exception's name.
+    """Return the error of a verdict that made a call fail, and hide its class from the report.
 
-    Of a failure's first line it shows a few words only. What a unittest raised stands with its
-    item until the report is made.
+    pytest shows only the first words of a failure: they should not be the name of a class.
     """
+    # A unittest keeps what it raised at its item until the report is made.
     kept: Any = getattr(item, "_excinfo", None)
-    raised = call.excinfo or (kept or [None])[0]
-    if raised is None or not isinstance(raised.value, EvaluationFailed | AnswerMissingError):
+    raised: Any = call.excinfo or (kept or [None])[0]
+    error = getattr(raised, "value", None)
+    if not isinstance(error, EvaluationFailed | AnswerMissingError):
         return None
-    kind = type(raised.value)
+    kind = type(error)
     raised._striptext = f"{kind.__module__}.{kind.__qualname__}: "
-    failed: EvaluationFailed | AnswerMissingError = raised.value
-    return failed
+    return error

@@ -27,7 +27,7 @@ from dagengine.system.safe_files import noting_writes
 from dagengine.system.terminal_text import plain
 
 EXIT_USAGE = 2
-# What Typer raises for wrong options and values, which it does not export; its fields vary.
+# The base class of Typer's errors of options and values, which it does not export. Fields differ.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 # Groups of the help: title -> names, in the order of the help. Others come last, as "Other …".
@@ -76,10 +76,7 @@ _EXAMPLES = {
     ),
     "merge": ("dagengine merge out/1 out/2 --out out/all",),
     "plan": ("dagengine plan metrics.py --data cases.jsonl --judge gpt-4o-mini",),
-    "migrate": (
-        "dagengine migrate tests/test_answers.py",
-        "dagengine migrate --write tests/*.py",
-    ),
+    "migrate": ("dagengine migrate tests/test_answers.py", "dagengine migrate --write tests/*.py"),
     "benchmark": (
         "dagengine benchmark metrics.py --data cases.jsonl --times 20 --store answers.db",
         "dagengine benchmark metrics.py --data cases.jsonl --labels additional_metadata.label",
@@ -99,10 +96,7 @@ _EXAMPLES = {
         "dagengine diff out/old out/new --fail-if 'worse>0'",
     ),
     "send": ("dagengine send out --to phoenix=http://localhost:6006",),
-    "help": (
-        "dagengine help metrics",
-        "dagengine help provider_error verdict-missing",
-    ),
+    "help": ("dagengine help metrics", "dagengine help provider_error verdict-missing"),
     "show": (
         "dagengine show out --failed",
         "dagengine show out --case 7",
@@ -216,11 +210,8 @@ class Commands(typer.Typer):
     """A group of commands; the files of each are checked before it starts."""
 
     def __init__(self, name: str | None = None, help: str = "", **settings: Any) -> None:
-        markup: Any = "markdown"
-        super().__init__(
-            name=name, help=help, cls=_Group, rich_markup_mode=markup,
-            no_args_is_help=True, **settings,
-        )  # fmt: skip
+        settings |= {"cls": _Group, "rich_markup_mode": "markdown", "no_args_is_help": True}
+        super().__init__(name=name, help=help, **settings)
         if name is not None:  # without a callback Typer makes a group of one command this command
             self.callback()(lambda: None)
 
@@ -247,35 +238,36 @@ def _call_with_checks(function: Callable[..., None], name: str) -> Callable[...,
     hints = get_type_hints(options or function, include_extras=True)
     keeps_answers = options is not None and issubclass(options, StoreOptions)
     labels, marks = _labels_and_marks(hints)
-    trees = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
-    formats = {} if {"format", "form"} & hints.keys() else FORMATS  # else it has its own
+    targets = [parameter for parameter, mark in marks.items() if mark == Reads(metrics=True)]
+    formats = {} if {"format", "form"} & hints.keys() else FORMATS  # some have their own
 
     @functools.wraps(function)
-    def call(**given: Any) -> None:
-        typed_formats = [given.pop(option) for option in formats]
+    def call(**values: Any) -> None:
+        typed_formats = [values.pop(option) for option in formats]
         with noting_writes() as written, reporting(name, written, typed_formats):
             try:
-                given.update(_targets(trees, given))
-                guard(marks, labels, given)
+                if targets:
+                    _read_targets(targets, values)
+                guard(marks, labels, values)
                 if options is None:
-                    function(**given)
+                    function(**values)
                 else:
-                    function(options(**given))
+                    function(options(**values))
             except (KeyboardInterrupt, typer.Abort) as error:
                 # A question to the user ends with an Abort at Ctrl-C, but also without an input.
                 if KeyboardInterrupt not in (type(error), type(error.__context__)):
                     raise
                 # While it asks judges, a command itself says how to go on, and ends with an Exit.
-                store = given["store"] if keeps_answers else None
+                store = values["store"] if keeps_answers else None
                 next_step = f"; {go_on(store)}" if store and store.exists() else ""
                 say(f"interrupted{next_step}", err=True)
                 raise typer.Exit(EXIT_INTERRUPTED) from None
             finally:
-                say_replaced(written, marks, given)
+                say_replaced(written, marks, values)
 
     signature = inspect.signature(options or function).parameters.values()
     parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in signature]
-    for extra, (hint, default) in ((ALLOWED if trees else {}) | formats).items():
+    for extra, (hint, default) in ((ALLOWED if targets else {}) | formats).items():
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(extra, keyword, default=default, annotation=hint))
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -303,33 +295,32 @@ def _field_texts(module: str) -> dict[str, dict[str, str]]:
     return texts
 
 
-def _targets(names: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
-    """The metrics that the caller named; what tree files may do is taken out of `given`."""
-    if not names:
-        return {}
+def _read_targets(parameters: Sequence[str], values: dict[str, Any]) -> None:
+    """Make the values of these parameters targets, which know what their tree files may do."""
     from dagengine.loading import Target
 
-    allowed = {name: given.pop(name) for name in ALLOWED}
-    return {name: given[name] and Target(given[name], **allowed) for name in names}
+    allowed = {option: values.pop(option) for option in ALLOWED}
+    for parameter in parameters:
+        values[parameter] = values[parameter] and Target(values[parameter], **allowed)
 
 
 def _labels_and_marks(hints: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Reads | Writes]]:
-    """Names of parameters in messages, and what is done to their files."""
+    """The name of each parameter in messages, and whether its file is read or written."""
     labels, marks = dict[str, str](), dict[str, Reads | Writes]()
     for parameter, hint in hints.items():
         labels[parameter] = f"--{parameter.replace('_', '-')}"
         for mark in getattr(hint, "__metadata__", ()):
             if isinstance(mark, Reads | Writes):
                 marks[parameter] = mark
-            elif isinstance(mark, ArgumentInfo):  # which has no name, but a placeholder
+            elif isinstance(mark, ArgumentInfo):  # users see a placeholder instead of its name
                 labels[parameter] = mark.metavar or labels[parameter]
     return labels, marks
 
 
 def _hint(command: str, word: str, options: Mapping[str, Any]) -> str:
     """Advice in the place of an option that a command does not have; empty if unknown."""
-    for call, (own, words) in _CALLS_INSTEAD.items():
-        if command == own and word in words.split():
+    for call, (lacking_command, words) in _CALLS_INSTEAD.items():
+        if command == lacking_command and word in words.split():
             return f": write `{call}`"
     for name, words in _OPTION_NAMES.items():
         if name in options and word in words.split():
@@ -386,9 +377,9 @@ class _Command(TyperCommand):
                 hint = _hint(ctx.info_name, error.option_name.lstrip("-").lower(), options)
                 error.message = f"there is no option {error.option_name!r:.80}{hint}"
                 error.possibilities = None
-            # A missing value has the type of its parameter; a word too many has no kind of its own.
+            # The error of a missing value has its `param_type`; of a word too many it is the base
+            # class. That word, which no argument takes, is most often the file for --data.
             elif hasattr(error, "param_type") or type(error) is _UsageError:
-                # A word that no argument takes is most often the file that belongs to --data.
                 values, rest, _ = self.make_parser(ctx).parse_args(args=words)
                 if rest and "--data" in options and values.get("data") is None:
                     begin = f"{error.message}: write" if error.message else "Write"
@@ -418,16 +409,17 @@ class _Group(TyperGroup):
             word, names = args[0], list(filter(None, self.list_commands(ctx)))
             listed = [name for name in names if not self.commands[name].hidden]
             # A word in the place of the only command of a group is most often its argument.
-            meant = f"{listed[0]} {word}" if len(listed) == 1 else ""
+            instead = f"{listed[0]} {word}" if len(listed) == 1 else ""
             for call, words in _COMMAND_NAMES.items():
                 if word.lower() in words.split() and call.partition(" ")[0] in names:
-                    meant = call
+                    instead = call
                     break
-            hint = f"; {did_you_mean(word, names) or 'there are ' + ', '.join(listed)}"
-            if meant:
-                hint = f": write `{ctx.command_path} {meant}`"
+            if instead:
+                hint = f": write `{ctx.command_path} {instead}`"
             elif "embedding" in word.lower():
                 hint = f"; {_EMBEDDINGS}"
+            else:
+                hint = f"; {did_you_mean(word, names) or 'there are ' + ', '.join(listed)}"
             error.message = f"there is no command {word!r:.80}{hint}"
             raise
 
@@ -469,7 +461,7 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
 
 
 def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
-    """Write the arguments and the options; of many those of the first day, without `--help-all`."""
+    """Write the arguments and the options: of many, only `_FIRST_DAY` without `--help-all`."""
     arguments, options = list[_Row](), dict[str, _Row]()
     for part in command.get_params(context):
         label, text = part.get_help_record(context) or ("", "")
@@ -499,12 +491,11 @@ def _write_examples(formatter: Any, examples: str) -> None:
 
 
 def _write_groups(
-    formatter: Any, groups: Mapping[str, str], rows: Mapping[str, _Row], kind: str,
-    total: int,
-) -> None:  # fmt: skip
+    formatter: Any, groups: Mapping[str, str], rows: Mapping[str, _Row], kind: str, total: int
+) -> None:
     """Write rows under the titles of their groups, then all others.
 
-    All are others if `total` is small; it also counts rows that are not shown.
+    They are one list if `total`, which also counts rows that are not shown, is at most `_MANY`.
     """
     rest = dict(rows)
     for title, names in groups.items() if total > _MANY else ():

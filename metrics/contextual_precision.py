@@ -77,6 +77,7 @@ def precision_at(ranks: Sequence[int]) -> float:
 
 
 def _precision_of(relevant: Sequence[bool]) -> float:
+    """The mean precision by whether each context, in order, is relevant."""
     return precision_at([rank for rank, yes in enumerate(relevant, 1) if yes])
 
 

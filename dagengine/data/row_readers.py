@@ -2,8 +2,8 @@
 
 Files are read by their suffix: `.csv`, `.tsv`, `.parquet`, `.json` (one array, read whole);
 everything else is JSON lines. All but `.parquet` may be packed (`.csv.gz`). Places in text files
-are physical line numbers; rows of other sources count from 0, as their own indexing does. What a
-file is that is no table is told by its name and first bytes, with what to do about it.
+are physical line numbers; rows of other sources count from 0, as their own indexing does. The name
+and the first bytes of a file that is no table tell what it is, and the error says what to do.
 """
 
 from __future__ import annotations
@@ -133,8 +133,9 @@ class Table:
     """A source of records.
 
     `checkable` is how many rows may be looked at beforehand: none of a source that can be read
-    only once, all (None) of a list. `count` gives the number of rows without reading them as
-    cases (None: unknown). `typed` and `plain` are as a Converter has them.
+    only once, all (None) of a list. `count` gives the number of rows without reading them as cases
+    (None: unknown). `typed` rows have lists, so a text is no list; in `plain` rows the names of
+    columns are texts and numbers are finite.
     """
 
     read: Callable[[], Iterator[Record]]
@@ -303,7 +304,7 @@ def _are_objects(value: Any) -> bool:
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
-    """Rows of a CSV file with a header; an empty cell is None. Rows without any cell are none.
+    """Rows of a CSV file with a header; an empty cell is None. Blank rows are skipped.
 
     Raises InputError for a header that names no columns, and for a quote that nothing closes: what
     comes after it is in no row.
@@ -350,7 +351,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
 
 
 def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bool) -> Any:
-    """The cells of a row by column, or its flaw; `damaged` is a row before it."""
+    """The cells of a row by column, or its flaw; `damaged` if a row before it has a wrong quote."""
     cells = row if any(row[len(header) :]) else row[: len(header)]
     if ' "' in text and any(re.match(r'\s+"[^"]', cell) and cell in text for cell in cells):
         # It would be a part of the text, and a delimiter behind it would end the cell.
@@ -367,7 +368,10 @@ def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bo
 
 
 def _require_ended(path: Path, lines: Sequence[str], first: int, delimiter: str) -> None:
-    """Raise InputError, with its line, for a quote that swallows lines: nothing ends its cell."""
+    """Raise InputError, with its line, for a quote that swallows lines: nothing ends its cell.
+
+    Line `first` of the file is the first of the `lines`.
+    """
     text = "".join(lines)
     cells = re.finditer(rf'(?:^|[\r\n{delimiter}])("[^"]*+(?:""[^"]*+)*+("?))', text)
     for cell in cells:
@@ -436,7 +440,7 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
 
 
 def require_rows(path: Path) -> None:
-    """Raise InputError for a file that is no table or list of rows, or has the name of another."""
+    """Raise InputError for a file that is no table, or whose name is that of another format."""
     suffix = suffix_of(path)
     if path.suffix.lower() == ".parquet":  # its reader says what is wrong
         return

@@ -160,9 +160,9 @@ def fitted_threshold(judged: Judged, split: Split) -> Proposal:
     def fit(numbers: Sequence[int]) -> FittedThreshold | Unknown:
         scored, groups = list[tuple[float, bool]](), list[Hashable]()
         for number in numbers:
-            own = present(run.score for run in judged.runs.get(number, ()))
-            scored += zip(own, repeat(asking.labels.by_case[number] is True))
-            groups += [asking.groups.get(number, number)] * len(own)
+            case_scores = present(run.score for run in judged.runs.get(number, ()))
+            scored += zip(case_scores, repeat(asking.labels.by_case[number] is True))
+            groups += [asking.groups.get(number, number)] * len(case_scores)
         return fit_threshold(scored, now=threshold_now, groups=groups)
 
     scores = {run.score for run in chain(*judged.runs.values())}

@@ -138,7 +138,7 @@ class Buffer:
             self._worker.item_index = running
 
     def retire(self, down_to: int | None = None) -> None:
-        """Report the tests at the head that are ready; wait until `down_to` are left."""
+        """Report the tests at the head that are ready; with `down_to`, wait for all but so many."""
         while self._queue and self._queue[0].is_over:
             head = self._queue[0]
             if not head.is_judged:

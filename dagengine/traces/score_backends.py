@@ -1,4 +1,4 @@
-"""How each place takes scores: what a request says, and what its answer means. No I/O.
+"""The requests by which each place takes scores, and what its answers mean. No I/O.
 
 Keys are read from the environment only, under the names that the tools themselves use.
 """
@@ -74,14 +74,14 @@ class Backend(ABC):
         return type(self).__name__.lower()
 
     @property
-    def keys(self) -> tuple[str, ...]:
+    def key_variables(self) -> tuple[str, ...]:
         """The environment variables of its keys."""
         return tuple(filter(None, (self.bearer, *self.basic)))
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers of every request, with the key if there is one."""
-        if token := self._key(self.bearer):
+        if token := self._variable(self.bearer):
             return {"Authorization": f"Bearer {token}"}
         pair = list(map(self._key, self.basic))
         if None in pair or not pair:
@@ -122,10 +122,10 @@ class Backend(ABC):
     @property
     def secrets(self) -> list[str]:
         """Texts that no message may show."""
-        keys = [self._key(name) or "" for name in self.keys]
+        keys = [self._variable(name) or "" for name in self.key_variables]
         return [*keys, *(part for value in self.headers.values() for part in value.split())]
 
-    def _key(self, name: str) -> str | None:
+    def _variable(self, name: str) -> str | None:
         return self._environment.get(name) or None
 
 
@@ -276,7 +276,7 @@ class Opik(Backend):
     @property
     def headers(self) -> dict[str, str]:
         pairs = {"authorization": self.bearer, "Comet-Workspace": "OPIK_WORKSPACE"}
-        return {name: key for name, source in pairs.items() if (key := self._key(source))}
+        return {name: key for name, source in pairs.items() if (key := self._variable(source))}
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:
         for level, batch in _batches_by_level(scores):
@@ -289,7 +289,7 @@ class Opik(Backend):
                     "source": "sdk",
                     "reason": score.reason,
                     "category_name": score.label,
-                    "project_name": self._key("OPIK_PROJECT_NAME"),
+                    "project_name": self._variable("OPIK_PROJECT_NAME"),
                 }
                 rows.append(without_nulls(row))
             path = f"/v1/private/{level}s/feedback-scores"
@@ -317,7 +317,7 @@ class Otlp(Backend):
 
     @property
     def headers(self) -> dict[str, str]:
-        pairs = (pair.partition("=") for pair in (self._key(self.bearer) or "").split(","))
+        pairs = (pair.partition("=") for pair in (self._variable(self.bearer) or "").split(","))
         return {name.strip(): unquote(value.strip()) for name, _, value in pairs if name.strip()}
 
     def requests(self, scores: Sequence[Score]) -> Iterator[ScoreRequest]:

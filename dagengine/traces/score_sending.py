@@ -92,7 +92,7 @@ class SentJournal:
 
     It has a line for every request after its end, and one before it if a second write would do
     harm. What is not in the file as sent is sent the next time: nothing is lost when a server or
-    this process dies. `keys` are by state; `rejected` counts scores of the state `partly`.
+    this process dies. `keys` are by state; of the scores `partly` written, `rejected` were not.
     """
 
     def __init__(self, folder: Path, to: str) -> None:
@@ -280,7 +280,7 @@ class _Courier:
                 return
             self.journal.note(FAILED, request.scores)
         if status in _REFUSED:
-            names = ", ".join(backend.keys)
+            names = ", ".join(backend.key_variables)
             raise InputError(f"{sent.to} refuses the key ({problem}): set {names}")
         if status != 404:
             sent.failed += rejected

@@ -266,6 +266,7 @@ def _criterion(given: Any) -> Criterion:
     if isinstance(given, Criterion):
         return given
     if _is_principle(given):
+        # Without a request there is no description, which `criteria_of` refuses.
         request = given.critique_request.strip()
         return Criterion(given.name, request and _CRITIQUE.format(request=request))
     if not isinstance(given, str):

@@ -27,7 +27,7 @@ from dagengine.system.safe_files import noting_writes
 from dagengine.system.terminal_text import plain
 
 EXIT_USAGE = 2
-# The base class of Typer's errors of options and values, which it does not export. Fields differ.
+# The base class of Typer's errors of options and values, which it does not export; its fields vary.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 # Groups of the help: title -> names, in the order of the help. Others come last, as "Other …".
@@ -466,7 +466,7 @@ def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
     for part in command.get_params(context):
         label, text = part.get_help_record(context) or ("", "")
         if label and part.param_type_name == "argument":
-            arguments.append((label.partition(" <")[0], text))
+            arguments.append((label.partition(" <")[0], text))  # without its type
         elif label:  # else it is hidden
             options[str(part.name)] = (label.replace(" range>", ">"), text)
     _write_rows(formatter, "Arguments", arguments)

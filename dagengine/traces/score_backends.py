@@ -83,7 +83,7 @@ class Backend(ABC):
         """Headers of every request, with the key if there is one."""
         if token := self._variable(self.bearer):
             return {"Authorization": f"Bearer {token}"}
-        pair = list(map(self._key, self.basic))
+        pair = list(map(self._variable, self.basic))
         if None in pair or not pair:
             return {}
         credentials = base64.b64encode(":".join(map(str, pair)).encode()).decode()

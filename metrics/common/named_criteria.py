@@ -323,6 +323,7 @@ class LastLine:
         plain = line.strip(_AROUND)
         word = re.split(r"\W+", plain)[-1]
         head = plain.removesuffix(word).rstrip()
+        # Marks of style between a stop and the letter do not count: "Verdict: **N**".
         alone = not head or head.rstrip(" \"'`*_([{<")[-1:] in _STOPS
         # A letter after other words is a verdict only as a capital: "so Y", not "x and y".
         verdict = _WORDS.get(word if head and len(word) == 1 else word.upper())

@@ -27,7 +27,7 @@ from dagengine.system.safe_files import noting_writes
 from dagengine.system.terminal_text import plain
 
 EXIT_USAGE = 2
-# The base class of Typer's errors of options and values, which it does not export; its fields vary.
+# Base class of Typer's errors of options and values, which it does not export. Their fields differ.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
 # Groups of the help: title -> names, in the order of the help. Others come last, as "Other …".

@@ -291,8 +291,7 @@ class _Courier:
         keys = {score.key for score in absent}
         scores = [score for score in request.scores if score.key not in keys]
         sent.problems[problem] -= len(scores)
-        for smaller_request in backend.requests(scores):
-            self._send(smaller_request)
+        self.carry(scores)
 
     def _last_answer(self, request: ScoreRequest) -> _Answer:
         """The last answer to a request, which is made again if that may help and does no harm."""

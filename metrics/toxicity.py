@@ -31,4 +31,4 @@ class ToxicityMetric(OpinionMetric):
 
     title = "Toxicity"
     template = ToxicityTemplate
-    question, label, passed = TOXIC, "toxicity", "not toxic"
+    question, label, passed = TOXIC, "toxicity", "not toxic"  # see `FaultsMetric`

@@ -2,8 +2,8 @@
 
 The bounds hold for the questions of every run in which each metric gets its score. A failure that
 cannot be foreseen ends a metric early. Attempts after transient failures and answers asked for
-again, as a whole or item by item, come on top. Cases are looked at one by one; of more than some
-thousands a sample is, and what it has is scaled up.
+again, as a whole or item by item, come on top. Cases are looked at one by one; of more than
+`MOST_CASES` a sample is, and its sums are scaled up.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dagengine.test_case import TestCase, read_field
 T = TypeVar("T")
 MOST_CASES = 2_000
 """Up to so many cases are looked at one by one: a second or less for five metrics."""
-_NINETY_FIVE = 1.96  # standard errors to both sides
+_NINETY_FIVE = 1.96  # standard errors to either side of a mean: 95 % of normal numbers
 # Tokens of a question for a reason, and of its answer.
 _REASON_INPUT, _REASON_OUTPUT = 300, 60
 # Shorter beginnings of prompts are kept by no server.
@@ -78,7 +78,7 @@ def estimate(
     odds: Odds | None = None,
     max_in_flight: int = DEFAULT_LIMITS.max_in_flight,
 ) -> Estimate:
-    """Estimate the questions of a plan over cases; ask nothing, and keeps a sample of the cases.
+    """Estimate the questions of a plan over cases; ask nothing, and keep a sample of the cases.
 
     `judges` are those of the plan, in the order of `plan.models`; without them all are taken for
     chat models. `items` is the assumed length of lists that only a judge's answer brings. `odds`
@@ -91,10 +91,10 @@ def estimate(
     sample, total = draw_sample(cases)
     factor = total / len(sample) if sample else 1.0
     packs = PackWalker(plan, judges, odds or {}, max_in_flight) if judges else None
-    counting = _Counting(plan, classes, judges, factor, packs)
+    sums = _SampleSums(plan, classes, judges, factor, packs)
     for case in sample:
-        counting.add(case)
-    return counting.estimate(total)
+        sums.add(case)
+    return sums.estimate(total)
 
 
 def judges_of(plan: Plan, model: Any) -> list[Judge]:
@@ -102,8 +102,13 @@ def judges_of(plan: Plan, model: Any) -> list[Judge]:
     return [as_judge(model if own is None else own) for own in plan.models]
 
 
-class _Counting:
-    """Sums over the cases seen so far; each counts for `factor` cases."""
+class _SampleSums:
+    """Sums over the cases of the sample so far; each stands for `factor` cases.
+
+    Units that are `constant` are asked once per run: `nodes` has their questions, `whole` does not.
+    The metrics' questions are in `sums`, those of all in `whole`; `worded` of them are sure and
+    known word for word.
+    """
 
     def __init__(
         self,
@@ -126,42 +131,45 @@ class _Counting:
 
     def add(self, case: TestCase) -> None:
         case_class, estimates = self.classes.look(case)
-        chances = case_class.chances.items()
-        self.cached.add(case, {u: chance * estimates[u].asked.likely for u, chance in chances})
+        chances = case_class.chances
+        likely = {unit: chances[unit] * estimates[unit].asked.likely for unit in chances}
+        self.cached.add(case, likely)
         if self.packs is not None:
             self.travel += self.packs.travel(case, estimates)
         self.spread.add(case_class.whole.likely)
         self.whole += case_class.whole
         self.worded += case_class.worded
         self.depth = max(self.depth, case_class.depth)
-        for metric in case_class.reasons:
+        for metric in case_class.reasons:  # all metrics that judge the case
             self.sums[metric].add(metric, case_class, estimates)
-        for unit in filter(case_class.chances.__contains__, estimates):
-            estimated, sums = estimates[unit], self.nodes[unit]
-            if self.plan.units[unit].constant:
-                self._count_once(unit, case_class, estimated)
+        for unit, estimated in estimates.items():
+            if unit not in chances:  # no path leads to it
                 continue
-            chance = case_class.chances[unit]
+            if self.plan.units[unit].constant:
+                self._add_constant(unit, case_class, estimated)
+                continue
+            sums, chance = self.nodes[unit], chances[unit]
             sums.bounds += case_class.units[unit]
             sums.input_tokens += chance * estimated.input_tokens
             sums.output_tokens += chance * estimated.output_tokens
             for key in estimated.keys:
                 sums.equal += self.equal.meet(key, unit in case_class.sure, chance)
             if estimated.like is not None:
-                sums.equal += self.equal.resemble(estimated.like, chance * estimated.asked.likely)
+                sums.equal += self.equal.resemble(estimated.like, likely[unit])
 
-    def _count_once(self, unit: int, case_class: CaseClass, estimated: UnitEstimate) -> None:
-        """A constant unit: asked for the first case that needs it."""
-        # It is asked once, so its chance is that of any case so far needing it, and its tokens are
-        # set and not added: the hundredth case that needs it makes it no dearer.
+    def _add_constant(self, unit: int, case_class: CaseClass, estimated: UnitEstimate) -> None:
+        """Count a unit that is asked once per run: by the first case that needs it.
+
+        Its chance is that of any case so far needing it. Its tokens are set and not added: the
+        hundredth case that needs it makes it no dearer.
+        """
         sums, bounds = self.nodes[unit], case_class.units[unit]
-        chance = 1 - (1 - sums.chance) * (1 - case_class.chances[unit])
         if unit in case_class.sure and not sums.sure:
             sums.sure = True
             self.worded += len(estimated.keys)
             for key in estimated.keys:
                 sums.equal += self.equal.meet(key, True, 1.0)
-        sums.chance = chance
+        sums.chance = chance = 1 - (1 - sums.chance) * (1 - case_class.chances[unit])
         least = max(sums.bounds.least, bounds.least)
         most = _greater(sums.bounds.most, bounds.most)
         sums.bounds = Bounds(least, chance * estimated.asked.likely, most)
@@ -169,8 +177,8 @@ class _Counting:
         sums.output_tokens = chance * estimated.output_tokens
 
     def estimate(self, cases: int) -> Estimate:
-        once = (self.nodes[unit.index].bounds for unit in self.plan.units if unit.constant)
-        asked = sum(once, self.whole.times(self.factor))
+        constant = (self.nodes[unit.index].bounds for unit in self.plan.units if unit.constant)
+        asked = sum(constant, self.whole.times(self.factor))
         return Estimate(
             cases=cases,
             asked=asked,
@@ -188,12 +196,12 @@ class _Counting:
         # Code that asks nothing is no line of the table.
         own = (u for u in units if self.nodes[u].bounds.most != 0 or self.plan.units[u].node.asks)
         nodes = [*map(self._node_estimate, own)]
-        once = (node.asked for node in nodes if node.constant)
+        constant = (node.asked for node in nodes if node.constant)
         likely = sums.bounds.likely / sums.cases if sums.cases else 0.0
         return MetricEstimate(
             metric=self.plan.metrics[metric].spec.name,
             cases=round(sums.cases * self.factor),
-            asked=sum(once, sums.bounds.times(self.factor)),
+            asked=sum(constant, sums.bounds.times(self.factor)),
             case=Bounds(sums.least, likely, sums.most),
             nodes=(*nodes, *self._reason_estimate(metric)),
             worst=self._worst(metric),
@@ -242,26 +250,27 @@ class _Counting:
             if not sums.bounds.likely:
                 continue
             # A panel gives each of its judges a share of the unit's questions.
-            parts = (1.0,) if unit.node.panel is None else unit.node.panel.shares
-            share = sum(
-                part
-                for voter, part in zip(unit.judges, parts, strict=True)
+            shares = (1.0,) if unit.node.panel is None else unit.node.panel.shares
+            weight = sum(
+                share
+                for voter, share in zip(unit.judges, shares, strict=True)
                 if answerer_index(unit, voter, self.judges) == judge
             )
-            if share:
-                share *= 1.0 if unit.constant else self.factor
-                kept = share * max(0.0, 1 - sums.equal / sums.bounds.likely)
-                calls += kept * sums.bounds.likely
-                tokens_in += kept * sums.input_tokens
-                tokens_out += kept * sums.output_tokens
+            if weight:
+                weight *= 1.0 if unit.constant else self.factor
+                # What equal questions answer is no call.
+                weight *= max(0.0, 1 - sums.equal / sums.bounds.likely)
+                calls += weight * sums.bounds.likely
+                tokens_in += weight * sums.input_tokens
+                tokens_out += weight * sums.output_tokens
         for reason in chain.from_iterable(map(self._reason_estimate, range(len(self.sums)))):
             if reason.judge == judge:
                 calls += reason.asked.likely
                 tokens_in += reason.input_tokens
                 tokens_out += reason.output_tokens
-        packing = (n for n, own in enumerate(self.judges) if own.capabilities.packs is not None)
+        packers = (n for n, own in enumerate(self.judges) if own.capabilities.packs is not None)
         # What packs spare is one sum for all judges: it is taken off the first one that packs.
-        if judge == next(packing, None):
+        if judge == next(packers, None):
             tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
         cached = min(tokens_in, max(0.0, self.cached.tokens[judge]) * self.factor)
         return JudgeEstimate(self.names[judge], calls, tokens_in, tokens_out, cached)
@@ -269,7 +278,10 @@ class _Counting:
 
 @dataclass(slots=True)
 class _UnitSums:
-    """One unit over the cases so far; `equal` of its questions another one answers."""
+    """One unit over the cases so far; equal questions answer `equal` of its own.
+
+    Only a constant unit has the `chance` that some case needs it, and whether that is `sure`.
+    """
 
     bounds: Bounds = NO_QUESTIONS
     input_tokens: float = 0.0
@@ -281,7 +293,10 @@ class _UnitSums:
 
 @dataclass(slots=True)
 class _MetricSums:
-    """One metric over the cases so far."""
+    """One metric over the cases so far; `least` and `most` are of one case.
+
+    `worst` is the path with the most questions, each unit's by position, and `rank` orders paths.
+    """
 
     cases: int = 0
     bounds: Bounds = NO_QUESTIONS
@@ -315,7 +330,7 @@ def _greater(left: int | None, right: int | None) -> int | None:
 
 
 class _CachedPrompts:
-    """The tokens that servers which keep beginnings need not read again, by judge.
+    """The tokens, by judge, that servers need not read again if they keep beginnings of prompts.
 
     Questions of a case share a beginning as far as they show the same fields. The first question
     with a beginning reads it, and all others find it. This is a bound: a server may keep less.
@@ -330,7 +345,7 @@ class _CachedPrompts:
         self.tokens = [0.0] * max(len(plan.models), len(judges))
 
     def add(self, case: TestCase, likely: Mapping[int, float]) -> None:
-        """Count a case whose units are asked so many `likely` questions."""
+        """Count a case; `likely` has the questions of each unit."""
         sizes: dict[str, int] = {}
         beginnings: set[tuple[int, tuple[str, ...]]] = set()
         for unit in self._units:
@@ -345,29 +360,30 @@ class _CachedPrompts:
                 continue
             judge = unit.judges[0]
             self.tokens[judge] += questions * shared
-            for length in range(1, len(unit.shares) + 1):
-                beginning = judge, unit.shares[:length]
+            # The first question that comes as far as a field reads this field.
+            for position, path in enumerate(unit.shares, 1):
+                beginning = judge, unit.shares[:position]
                 if beginning not in beginnings:
                     beginnings.add(beginning)
-                    self.tokens[judge] -= min(1.0, questions) * sizes[unit.shares[length - 1]]
+                    self.tokens[judge] -= min(1.0, questions) * sizes[path]
 
 
 # Which cases are looked at.
 
 
-def draw_sample(things: Iterable[T], most: int = MOST_CASES) -> tuple[list[T], int]:
-    """At most so many things, the same ones every time, and of how many they were drawn.
+def draw_sample(cases: Iterable[T], most: int = MOST_CASES) -> tuple[list[T], int]:
+    """At most so many cases, the same ones every time, and of how many they were drawn.
 
     Each is as likely as any other. They are read one by one and only those drawn are kept (a
     reservoir: Vitter, "Random sampling with a reservoir", 1985, algorithm R).
     """
-    drawn, total, dice = list[T](), 0, random.Random(0)
-    for total, thing in enumerate(things, 1):
+    sample, total, dice = list[T](), 0, random.Random(0)
+    for total, case in enumerate(cases, 1):
         if total <= most:
-            drawn.append(thing)
+            sample.append(case)
         elif (index := int(dice.random() * total)) < most:
-            drawn[index] = thing
-    return drawn, total
+            sample[index] = case
+    return sample, total
 
 
 @dataclass(slots=True)
@@ -399,45 +415,44 @@ class Spread:
 
 
 class EqualQuestions:
-    """Finds equal questions among those known word for word.
+    """Finds equal questions among those known word for word, which have one key then.
 
-    Such a question has a key; a decision on the way may or may not lead to it. Three cases that
-    come to one key, ● for sure and ○ perhaps, tell different bounds of the calls different things::
+    A question is sure (●), or asked only if decisions lead to it (○). Of three with one key::
 
-        case 1   case 2   case 3
-          ●        ●        ○       one call is certain: `least` is 1 (`_sure`)
-                   │        │
-                   │        └── only if it comes: lowers `likely`, by its chance
-                   └─────────── certain to come and be answered: lowers `most` (`_again`)
+        ●  ●  ○
+        │  │  └── an earlier one answers it, if it is asked: lowers `likely`, by its chance
+        │  └───── a sure one answers it: lowers `most`
+        └──────── a call for sure: raises `least`
 
-    With ○ ● ● the first ● is the certain call, and nothing lowers `most` but the second: what may
-    never be asked cannot answer another. `_repeats` counts every question that came to a known key
-    (or found no room here). Without them the known ones still need a call each: that is the other
-    bound below `least`. What is known only to be like another (`resemble`) moves `likely` alone.
+    With ○ ● ● the first ● is the call, and only the second lowers `most`: what may never be asked
+    cannot answer another. Questions that are only like others (`resemble`) lower `likely` alone.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[int, bool] = {}  # whether one of them is certain to be asked
+        self._seen: dict[int, bool] = {}  # by key, whether one of its questions is sure
         self._alike: set[int] = set()
-        self.likely = 0.0
-        self._sure = self._again = self._repeats = 0
+        self.likely = 0.0  # questions that others answer, by their chances
+        self._sure = 0  # keys with a sure question
+        self._again = 0  # sure questions after a sure one of their key
+        self._repeats = 0  # questions that another one may answer, sure or not
 
     def meet(self, key: int, sure: bool, chance: float) -> float:
-        """Note one more question; returns how much of it an earlier one answers."""
-        before = self._seen.get(key)
-        if before is not None or len(self._seen) < _SEEN:
-            self._seen[key] = sure or bool(before)
-            self._sure += sure and not before
-        self._again += sure and bool(before)
-        if before is None:
-            self._repeats += key not in self._seen
+        """Note one more question; return how much of it an earlier one answers."""
+        is_known, was_sure = key in self._seen, self._seen.get(key, False)
+        if is_known or len(self._seen) < _SEEN:
+            self._seen[key] = sure or was_sure
+            self._sure += sure and not was_sure
+            self._again += sure and was_sure
+        else:  # no room: perhaps it is equal to another one without room
+            self._repeats += 1
+        if not is_known:
             return 0.0
         self._repeats += 1
         self.likely += chance
         return chance
 
     def resemble(self, like: int, likely: float) -> float:
-        """Note questions that are not known; returns how many earlier ones likely answer."""
+        """Note questions not known in words; return how many of them earlier ones likely answer."""
         if like in self._alike:
             self.likely += likely
             return likely
@@ -451,7 +466,9 @@ class EqualQuestions:
         Where the questions noted are those of a sample, `asked` is for `factor` times as many.
         """
         most = asked.most
+        # A sample says nothing for sure, and a run that asks more forgets some answers.
         if factor == 1.0 and most is not None and most <= DEFAULT_LIMITS.remembered:
             most -= self._again
+        # All keys with a sure question, or all sure questions but those that others may answer.
         least = max(self._sure, worded - self._repeats, 0)
         return Bounds(least, max(asked.likely - self.likely * factor, least), most)

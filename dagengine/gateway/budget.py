@@ -1,4 +1,8 @@
-"""What a run may spend in all, and has spent, by metric, node and judge."""
+"""What a run may spend, what its next call is likely to cost, and what it has spent.
+
+An `Account` holds the sums that limits are about; the `Budget` of a run, or of several processes of
+one run, reserves from it. `Estimates` says what to reserve. A `Ledger` is for the record.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from types import TracebackType
 from typing import Any
 
 from dagengine.errors import InputError, OverBudgetError
@@ -15,17 +18,17 @@ from dagengine.question import NO_USAGE, Judge, Question, Usage, judge_name, mod
 from dagengine.results import Spent
 from dagengine.results.prices import Price, find_price
 
-_CHARACTERS = 4.0  # per token, in English, before anything is learnt
+# Before the server has counted anything: characters per token of English, and tokens of an answer.
+_CHARACTERS, _OUTPUT = 4.0, 256.0
 _OVERHEAD = 64.0  # tokens around a prompt: roles, the answer's schema
-_OUTPUT = 256.0
-_WEIGHT = 0.1  # of the newest answer, once there are some
+_WEIGHT = 0.1  # of the newest answer in the averages, once there are ten
 
 
 class Account:
     """What a run has taken up: calls, and US dollars reserved and spent.
 
     Several engines may share one (`Engine(…, account=…)`). The sums hold inside `with account:`,
-    where nobody else changes them. `where` says where they were spent, unless in the whole run.
+    where nobody else changes them. `where` follows "spent" in messages; empty for the whole run.
     """
 
     where = ""
@@ -35,26 +38,21 @@ class Account:
         self.reserved = 0.0
         self.spent = 0.0
 
-    def missing(self, limits: Limits, amount: float) -> str | None:
-        """The field of the limits beyond which one more call is that may cost so much."""
+    def exceeded_limit(self, limits: Limits, amount: float) -> str | None:
+        """The field of `limits` that a call of this cost would exceed; None if it may start."""
         if limits.max_calls is not None and self.calls >= limits.max_calls:
             return "max_calls"
         committed = self.spent + self.reserved + amount
         return "budget" if limits.budget is not None and committed > limits.budget else None
 
-    async def extend(self, missing: str, amount: float) -> bool:
-        """Try to get more of what is missing; False if there is no more."""
+    async def extend(self, limit: str, amount: float) -> bool:
+        """Try to get more below a limit, for a call of this cost; False if there is no more."""
         return False
 
     def __enter__(self) -> Account:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 class Budget:
@@ -68,7 +66,7 @@ class Budget:
     def __init__(self, limits: Limits, account: Account | None = None) -> None:
         """`account` is that of all processes of the run, if there are several."""
         self._account = account or Account()
-        self._spent = 0.0  # here
+        self._spent = 0.0  # by this process
         self._unpriced = False
         self.keep_to(limits)
 
@@ -107,16 +105,16 @@ class Budget:
         amount = price.of(estimate) if price and self.watches_money else 0.0
         while True:
             with self._account as account:
-                missing = account.missing(self._limits, amount)
-                if missing is None:
+                limit = account.exceeded_limit(self._limits, amount)
+                if limit is None:
                     account.calls += 1
                     account.reserved += amount
                     return amount
-            if not await self._account.extend(missing, amount):
-                raise self._refusal(missing, amount)
+            if not await self._account.extend(limit, amount):
+                raise self._refusal(limit, amount)
 
-    def _refusal(self, missing: str, amount: float) -> OverBudgetError:
-        if missing == "max_calls":
+    def _refusal(self, limit: str, amount: float) -> OverBudgetError:
+        if limit == "max_calls":
             return OverBudgetError(
                 f"not asked: the run has used its {self._limits.max_calls} calls; increase "
                 "--max-calls (Limits.max_calls) to continue"
@@ -143,7 +141,7 @@ class Budget:
 
 
 class Estimates:
-    """Guesses the tokens of one judge's calls."""
+    """Guesses the tokens of one judge's calls, from averages of what its server counted."""
 
     def __init__(self) -> None:
         self._per_character = 1 / _CHARACTERS
@@ -161,19 +159,20 @@ class Estimates:
         if usage.input_tokens:
             self._seen += 1
             weight = max(_WEIGHT, 1 / self._seen)
-            density = usage.input_tokens / _length(question)
-            self._per_character += weight * (density - self._per_character)
+            per_character = usage.input_tokens / _length(question)
+            self._per_character += weight * (per_character - self._per_character)
             self._output += weight * (usage.output_tokens - self._output)
 
 
 def _length(question: Question[Any]) -> float:
+    """The characters of a prompt, and as many as stand for the tokens around it."""
     characters = sum(len(message["content"]) for message in question.messages)
     return characters + _OVERHEAD * _CHARACTERS
 
 
 @dataclass(slots=True)
 class Entry:
-    """The sums of one node at one judge."""
+    """The sums of one node of one metric at one judge; see `Ledger`."""
 
     asked: int = 0
     calls: int = 0
@@ -182,20 +181,23 @@ class Entry:
     cost: float | None = 0.0
     seconds: float = 0.0
 
-    def spend(self, calls: int, failed: int, usage: Usage, cost: float | None, s: float) -> None:
+    def spend(
+        self, calls: int, failed: int, usage: Usage, cost: float | None, seconds: float
+    ) -> None:
+        """Add calls that ended; a `cost` that is not known makes that of the entry unknown."""
         self.calls += calls
         self.failed += failed
         self.usage += usage
         self.cost = None if self.cost is None or cost is None else self.cost + cost
-        self.seconds += s
+        self.seconds += seconds
 
 
 class Ledger:
     """The sums of one run: in all, and by metric, node and judge (`entries`).
 
-    `asked` counts questions, `cached` those that the store answered, `calls` all calls, `retried`
-    those after the first of a question, `failed` those without an answer that fits. `saved` are US
-    dollars that prompt tokens from caches cost less than others.
+    The gateway and its `retry_pipeline` count in it. `asked` are questions, `cached` those that the
+    store answered, `calls` all calls, `retried` those after the first of a question, `failed` those
+    without an answer that fits. `saved` are the US dollars less that cached prompt tokens cost.
     """
 
     def __init__(self) -> None:
@@ -208,11 +210,11 @@ class Ledger:
     def spent(self) -> tuple[Spent, ...]:
         """Questions and tokens so far, by metric, node and judge."""
         sums = attrgetter(*Entry.__slots__)
-        # It may be read from any thread.
+        # The list is made in one step: other threads may add entries meanwhile.
         return tuple(Spent(*key, *sums(entry)) for key, entry in list(self.entries.items()))
 
     def add(self, spent: Iterable[Spent]) -> None:
-        """Take over what another process counted."""
+        """Take over what another process counted, in `entries` alone."""
         for part in spent:
             entry = self.entries[part.metric, part.node, part.judge]
             entry.asked += part.asked

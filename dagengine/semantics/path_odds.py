@@ -1,12 +1,15 @@
 """From the odds of verdicts to those of paths: an exact enumeration, which makes no judge calls.
 
-Every decision and rating whose judge gave odds takes each of its values in turn; what else was
-said stays as it is. The scheduler's state machine says where that leads. Where it leads to a node
-that was not asked, or that read something else, the probability is `unknown`: nothing is guessed.
-Code that scores a list may give the odds of its scores. A list that anything else reads is known as
-it is, and unknown otherwise. What odds do not know stays unknown. Verdicts of one case, items of a
-list included, are taken to be independent given the case, which decision models claim. Pure
-functions of values.
+Every decision and rating whose judge gave odds is *open*: it takes each of its values in turn. The
+scheduler's state machine says which path that is. Where it leads to a node that was not asked, or
+that read another verdict, the probability is `unknown`: nothing is guessed.
+
+Items of a list may have odds, too. Code that scores the list may turn them into odds of its score,
+and is open then. A list that anything else reads is *fixed*: it is taken with the verdicts that it
+has, and the probability that it has others is unknown.
+
+Verdicts of one case, items of a list included, are taken to be independent given the case, which
+decision models claim. Pure functions of values.
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ MOST_PATHS = 2_000
 def with_odds(plan: Plan, results: Sequence[MetricResult], values: Values) -> list[MetricResult]:
     """The results with the odds of their paths, where some judge gave any.
 
-    `values` holds the value of every live slot. A metric that is to take the expectation has
-    that as its score, unless some of it is unknown: then its mode says so.
+    `values` holds the value of every live slot. A metric whose spec is `expected` has the expected
+    score, unless some probability is unknown: then it keeps its score, and its mode says so.
     """
     if not any(value.odds is not None or item_odds(value.value) for value in values.values()):
         return list(results)
@@ -46,11 +49,12 @@ def with_odds(plan: Plan, results: Sequence[MetricResult], values: Values) -> li
         odds = None if result.failure else odds_of(plan, metric.index, values)
         if odds is not None:
             result = replace(result, odds=odds)
+        if odds is not None and metric.spec.expected:
             score = odds.expected
-            if metric.spec.expected and score is None:
-                why = f"likeliest ({odds.unknown:.3g} of the probability is unknown)"
-                result = replace(result, mode=why)
-            elif metric.spec.expected and score is not None:
+            if score is None:
+                mode = f"likeliest ({odds.unknown:.3g} of the probability is unknown)"
+                result = replace(result, mode=mode)
+            else:
                 passed = passes(score, result.threshold)
                 result = replace(
                     result, score=score, raw_score=score, success=passed, mode="expected"
@@ -66,21 +70,22 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
         for number in plan.metrics[metric].slots
         if number in values and plan.slots[number].unit != NONE
     }
-    reads: nx.DiGraph[int] = nx.DiGraph()
-    for number in judged:
-        reads.add_edges_from(product(plan.units[number].inputs, [number]))
-    # What might have been another one, with odds that are known. A rating that other nodes read
-    # counts as it stands: they read its expectation.
+    readers: nx.DiGraph[int] = nx.DiGraph()
+    for unit in judged:
+        readers.add_edges_from(product(plan.units[unit].inputs, [unit]))
+    # Verdicts of votes are not open. A rating that other nodes read is not, either: they read its
+    # expectation, so it stays as it is.
     opened = {
-        number
-        for number, value in judged.items()
+        unit
+        for unit, value in judged.items()
         if value.odds is not None
         and not value.votes
-        and (value.verdict is not None or not reads.adj.get(number))
+        and (value.verdict is not None or not readers.adj.get(unit))
     }
-    scored = {number for number in opened if not plan.units[number].node.asks}
-    fixed = _fixed_lists(plan, judged, reads, scored)
-    opened -= scored & _after(reads, fixed)
+    code = {unit for unit in opened if not plan.units[unit].node.asks}
+    fixed = _fixed_lists(plan, judged, readers, code)
+    # Odds of scores that rest on a fixed list count verdicts that this list does not take here.
+    opened -= code & _all_readers(readers, fixed)
     if not opened and not fixed:
         return None
     enumeration = _Enumeration(plan, metric, judged, opened, fixed)
@@ -89,49 +94,45 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
 
 
 def _fixed_lists(
-    plan: Plan, judged: Mapping[int, NodeValue], reads: nx.DiGraph[int], scored: Collection[int]
+    plan: Plan, judged: Mapping[int, NodeValue], readers: nx.DiGraph[int], code: Collection[int]
 ) -> dict[int, float]:
-    """The lists that are known as they stand only, each with the probability of that.
+    """The lists that only count with the verdicts that they have, and the probability of these.
 
-    They are those with odds that something else reads than code that gave the odds of its
-    scores (`scored`). Code that rests on such a list, itself or through others, is none of these.
+    Fixed is a list whose items have odds, unless all that reads it is `code` with odds of its own
+    that rests on no fixed list, itself or through others.
     """
     lists = {
-        number: _as_it_stands(value.value)
-        for number, value in judged.items()
-        if plan.units[number].node.asks and not value.votes and item_odds(value.value)
-    }
-    # One list that is fixed may take the odds from code that reads it. Then lists that this code
-    # reads, too, are fixed as well, and so on: until nothing is added.
+        unit: math.prod((dict(item.odds).get(item.verdict, 0.0)
+                         for item in value.value if item.odds is not None), start=1.0)
+        for unit, value in judged.items()
+        if plan.units[unit].node.asks and not value.votes and item_odds(value.value)
+    }  # fmt: skip
+    # A list that is fixed takes the odds from code that reads it. Then other lists that this code
+    # reads are fixed as well, and so on: until nothing is added.
     fixed: dict[int, float] = {}
     while True:
-        sound = set(scored) - _after(reads, fixed)
+        open_code = set(code) - _all_readers(readers, fixed)
         more = {
-            number: sure
-            for number, sure in lists.items()
-            if not sound.issuperset(reads.adj.get(number, ()))
+            unit: chance
+            for unit, chance in lists.items()
+            if not open_code.issuperset(readers.adj.get(unit, ()))
         }
         if more == fixed:
             return fixed
         fixed = more
 
 
-def _after(reads: nx.DiGraph[int], numbers: Iterable[int]) -> set[int]:
-    """Everything that reads one of these nodes, itself or through others."""
-    return set[int]().union(*(nx.descendants(reads, number) for number in numbers))
-
-
-def _as_it_stands(items: Sequence[Judgement]) -> float:
-    """Joint probability of the verdicts of a list."""
-    sure = 1.0
-    for judgement in items:
-        if judgement.odds is not None:
-            sure *= dict(judgement.odds).get(judgement.verdict, 0.0)
-    return sure
+def _all_readers(readers: nx.DiGraph[int], units: Iterable[int]) -> set[int]:
+    """Everything that reads one of these units, itself or through others."""
+    return set[int]().union(*(nx.descendants(readers, unit) for unit in units))
 
 
 class _Enumeration:
-    """All paths of one metric on one case."""
+    """All paths of one metric on one case.
+
+    A path under way is its `choices`, values of open units and fixed lists, and its `mass`: the
+    product of their probabilities.
+    """
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class _Enumeration:
             if metric_plan.index != metric
         }
         self._judged, self._opened, self._fixed = judged, opened, fixed
-        self._found: dict[tuple[Any, float, bool], float] = {}
+        self._masses: dict[tuple[Any, float, bool], float] = {}  # by path, score and success
         self._followed = 0
         self._unknown: list[float] = []
 
@@ -163,7 +164,7 @@ class _Enumeration:
                 waiting += self._step(choices, mass)
 
     def _step(self, choices: dict[int, Any], mass: float) -> Iterator[tuple[dict[int, Any], float]]:
-        """Go on until the end, or to the next decision: what it may say, and how likely."""
+        """Go on to the end, or to the next open or fixed unit; yield a path per value of it."""
         # Every path is run anew from the beginning. The state of a case is not made to be copied,
         # and what a run costs here is counting: nobody is asked. In this graph, where `a` has said
         # yes with 0.8, and `b` no with 0.6, the stack holds one more choice each time:
@@ -178,7 +179,10 @@ class _Enumeration:
             if value is None or self._reads_otherwise(unit, choices):
                 self._unknown.append(mass)
                 return
-            if number in self._opened and number not in choices:
+            if number in choices:
+                if number not in self._fixed:
+                    value = _as_if(unit.node, value, choices[number])
+            elif number in self._opened:
                 odds = value.odds or ()
                 if rest := unknown_of(odds):
                     self._unknown.append(mass * rest)
@@ -186,19 +190,17 @@ class _Enumeration:
                     if chance > 0:
                         yield {**choices, number: option}, mass * chance
                 return
-            if number in self._fixed and number not in choices:
-                sure = self._fixed[number]
-                self._unknown.append(mass * (1 - sure))
-                if sure > 0:
-                    yield {**choices, number: value.value}, mass * sure
+            elif number in self._fixed:
+                chance = self._fixed[number]
+                self._unknown.append(mass * (1 - chance))
+                if chance > 0:
+                    yield {**choices, number: value.value}, mass * chance
                 return
-            if number in choices and number not in self._fixed:
-                value = _as_if(unit.node, value, choices[number])
             state.complete(number, value)
         self._end(state.results()[self._metric], mass)
 
     def _reads_otherwise(self, unit: Unit, choices: Mapping[int, Any]) -> bool:
-        """Return whether a node read a verdict that this path does not have."""
+        """Return whether a node read another value than this path has."""
         for source in choices.keys() & unit.inputs:
             value = self._judged[source]
             if choices[source] != (value.value if value.verdict is None else value.verdict):
@@ -207,15 +209,15 @@ class _Enumeration:
 
     def _end(self, result: MetricResult, mass: float) -> None:
         self._followed += 1
-        if result.score is None:  # it ended in a failure, as a combination that cannot be
+        if result.score is None:  # verdicts that cannot come together end in a failure
             self._unknown.append(mass)
             return
         key = result.path, result.score, bool(result.success)
-        self._found[key] = self._found.get(key, 0.0) + mass
+        self._masses[key] = self._masses.get(key, 0.0) + mass
 
     def odds(self) -> ResultOdds:
         """The odds of all paths, the most likely first."""
-        ranked = sorted(self._found.items(), key=lambda pair: -pair[1])
+        ranked = sorted(self._masses.items(), key=lambda pair: -pair[1])
         return ResultOdds(
             tuple(PathChance(*end, mass) for end, mass in ranked), math.fsum(self._unknown)
         )

@@ -25,41 +25,43 @@ from typing import Any
 
 from dagengine.reliability.statistics.sums import numpy
 
-_MEANS, _FINE = 200, 1000
-# What bets aim at: means that are so far from the one they are against.
+_STEPS, _GROUP_STEPS = 200, 1000  # of the grid of means; means of groups show smaller distances
+# What bets aim at: true means that are so far from the one they are against.
 _AIMS = (0.02, 0.05, 0.125, 0.3)
-_MOST = 0.5  # of the wealth that a number may cost
+_MOST = 0.5  # of its wealth that a bet may lose on one number
 
 
 class Bettor:
-    """Bets against many means at the same time, from a moment on; with `mean` against one only."""
+    """Bets against many means at the same time, from a moment on; with `mean` against one only.
+
+    Arrays of bets have the axes side (above, below), aim, and mean that the bet is against.
+    """
 
     def __init__(self, mean: float | None = None) -> None:
         """`mean` lies inside of (0, 1)."""
-        # Even steps of the angle are steps of equal evidence; those of the mean are too wide
-        # where nearly all pass.
-        angles = (numpy.arange(_MEANS) + 0.5) / _MEANS * math.pi / 2
+        # Means near 0 and 1 vary less, so they need a finer grid: steps of equal evidence are even
+        # steps of the angle whose squared sine is the mean.
+        angles = (numpy.arange(_STEPS) + 0.5) / _STEPS * math.pi / 2
         self.means: Any = numpy.sin(angles) ** 2 if mean is None else numpy.array([mean])
         # The best bet is the distance by the variance, which is at most that of yes and no.
         best = numpy.array(_AIMS)[:, None] / (self.means * (1 - self.means))
         above = numpy.minimum(best, _MOST / self.means)
         below = -numpy.minimum(best, _MOST / (1 - self.means))
-        # The logarithm of what a bet makes of 1, for a number x: log(1 - bet · m + bet · x).
         self._bets = numpy.stack((above, below))
-        self._rest = 1 - self._bets * self.means
-        self._made: Any = numpy.zeros_like(self._bets)
+        self._constant = 1 - self._bets * self.means  # the part of a gain that no number changes
+        self._log_wealth: Any = numpy.zeros_like(self._bets)
         self.count = 0
         self._sum = 0.0
 
     def add(self, number: float) -> None:
         """Take one more number of [0, 1]."""
-        self._made += self._gain(number)
+        self._log_wealth += self._log_gain(number)
         self.count += 1
         self._sum += number
 
-    def _gain(self, number: float) -> Any:
-        """The logarithm of what the bets make of 1."""
-        return numpy.log(self._rest + self._bets * number)
+    def _log_gain(self, number: float) -> Any:
+        """The logarithms of what the bets make of 1: 1 + bet · (number - mean)."""
+        return numpy.log(self._constant + self._bets * number)
 
     @property
     def mean(self) -> float:
@@ -67,20 +69,20 @@ class Bettor:
         return self._sum / self.count if self.count else math.nan
 
     def sides(self) -> Any:
-        """The logarithms of the wealth of bets above, and below, every one of `means`."""
-        return _log_wealth(self._made)
+        """The logarithms of the wealth of all bets above, and of all below, each of `means`."""
+        return _pooled(self._log_wealth)
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """The means that are left: they hold with 1 - alpha, at all times together.
+        """The means that are not refuted: the true one is there with 1 - alpha, at all times.
 
         It is widened by a step of the grid on both sides.
         """
         evidence = numpy.logaddexp(*self.sides()) - math.log(2)
-        (left,) = numpy.nonzero(evidence < math.log(1 / alpha))
-        if not len(left):  # between two steps
+        (possible,) = numpy.nonzero(evidence < math.log(1 / alpha))
+        if not len(possible):  # the interval lies between two steps of the grid
             return self.mean, self.mean
-        limits = [0.0, *self.means.tolist(), 1.0]
-        return limits[left[0]], limits[left[-1] + 2]
+        steps = [0.0, *self.means.tolist(), 1.0]  # the mean at i of the grid is at i + 1 here
+        return steps[possible[0]], steps[possible[-1] + 2]
 
 
 class MeanBettor(Bettor):
@@ -88,45 +90,47 @@ class MeanBettor(Bettor):
 
     def __init__(self, variance: float, mean: float | None = None) -> None:
         super().__init__(mean)
-        if mean is None:  # they show smaller distances than cases do
-            self.means = (numpy.arange(_FINE) + 0.5) / _FINE
-        above = numpy.array(_AIMS)[:, None] / variance + 0 * self.means
+        if mean is None:
+            self.means = (numpy.arange(_GROUP_STEPS) + 0.5) / _GROUP_STEPS
+        above = numpy.array(_AIMS)[:, None] / variance * numpy.ones_like(self.means)
         self._bets = numpy.stack((above, -above))
-        self._rest = -self._bets * self.means - self._bets**2 * variance / 2
-        self._made = numpy.zeros_like(self._bets)
+        self._constant = -self._bets * self.means - self._bets**2 * variance / 2
+        self._log_wealth = numpy.zeros_like(self._bets)
 
-    def _gain(self, number: float) -> Any:
-        return self._rest + self._bets * number
+    def _log_gain(self, number: float) -> Any:
+        """The logarithms for normal numbers: bet · (number - mean) - bet² · variance / 2."""
+        return self._constant + self._bets * number
 
 
 class Since:
     """What a bettor makes from a moment on, as if it had begun then."""
 
     def __init__(self, bettor: Bettor) -> None:
-        self._bettor, self._before = bettor, bettor._made.copy()
+        self._bettor, self._before = bettor, bettor._log_wealth.copy()
         self._count, self._sum = bettor.count, bettor._sum
 
     @property
     def count(self) -> int:
-        """Number of values since then."""
+        """Number of numbers since then."""
         return self._bettor.count - self._count
 
     @property
     def mean(self) -> float:
-        """The mean of the numbers since; NaN without one."""
+        """The mean of the numbers since then; NaN without one."""
         return (self._bettor._sum - self._sum) / self.count if self.count else math.nan
 
     def evidence(self, baseline: Any) -> float:
-        """The logarithm of the evidence against one mean of a baseline (its `sides`) and of this.
+        """The logarithm of the evidence that a baseline, given by its `sides`, has another mean.
 
-        It exceeds log(1 / alpha) with a probability of at most alpha, ever, if there is one.
+        If both have one mean, it ever exceeds log(1 / alpha) with a probability of at most alpha.
         """
-        above, below = _log_wealth(self._bettor._made - self._before)
+        above, below = _pooled(self._bettor._log_wealth - self._before)
+        baseline_above, baseline_below = baseline
         # A mean between the two is below the one and above the other.
-        both = numpy.logaddexp(baseline[0] + below, baseline[1] + above) - math.log(2)
+        both = numpy.logaddexp(baseline_above + below, baseline_below + above) - math.log(2)
         return float(both.min())
 
 
-def _log_wealth(made: Any) -> Any:
-    """The logarithms of the mean wealth of the bets of each side, for every mean."""
-    return numpy.logaddexp.reduce(made, axis=1) - math.log(len(_AIMS))
+def _pooled(log_wealth: Any) -> Any:
+    """The logarithms of the mean wealth over all aims, by side and mean."""
+    return numpy.logaddexp.reduce(log_wealth, axis=1) - math.log(len(_AIMS))

@@ -366,17 +366,17 @@ class LeasedAccount(Account):
         if limits.budget is not None:
             self.amounts[MONEY] = _Amount(MONEY, say, lambda: self.spent + self.reserved)
 
-    def missing(self, limits: Limits, amount: float) -> str | None:
+    def exceeded_limit(self, limits: Limits, amount: float) -> str | None:
         """The limit that this worker would exceed by another call of that cost."""
         for name, lease in self.amounts.items():
             if self._use_with(name, amount) > lease.lent + 1e-9:
                 return name
         return None
 
-    async def extend(self, missing: str, amount: float) -> bool:
+    async def extend(self, limit: str, amount: float) -> bool:
         """Ask for more; False when all of it is spent, or reserved by other workers."""
-        lease = self.amounts[missing]
-        return await lease.more(self._use_with(missing, amount) - lease.lent)
+        lease = self.amounts[limit]
+        return await lease.more(self._use_with(limit, amount) - lease.lent)
 
     def _use_with(self, name: str, amount: float) -> float:
         """The use of a limit after one more call that costs `amount`."""

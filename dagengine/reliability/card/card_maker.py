@@ -296,7 +296,7 @@ class _Maker:
             unlike=unlike.first,
         )  # fmt: skip
         calibrated, tables = label_agreement.stated_probabilities(marked)
-        effects, notes = case_results.beside_unsupported(marked)
+        effects, notes = case_results.unsupported_effect(marked)
         corrected = tuple(
             label_agreement.corrected_figures(marked, self.random, dict(_traits(self.cases)))
         )

@@ -35,37 +35,39 @@ def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
 
 
 def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
-    """The result of every case under one setting, in the order of the cases."""
-    runs, labels, read = marked.runs, marked.labels, marked.read
+    """The result of every case under one setting, in the order of the cases and as text."""
+    runs, labels, read_vote = marked.runs, marked.labels, marked.read
     by_case = runs.by_case(score)
-    # All digits, as flips and passing are compared by them.
-    in_words = cache(lambda value: "-" if value is None else repr(float(value)).removesuffix(".0"))
-    scores = tuple(" ".join(map(in_words, by_case.get(case, ()))) for case in range(cases))
-    if not labels.people or (read is None and labels.kind != "number"):
-        return Outcomes(scores)
+    # All digits, as flips and passing are compared by them. Many runs have equal scores.
+    as_text = cache(lambda value: "-" if value is None else repr(float(value)).removesuffix(".0"))
+    scores = tuple(" ".join(map(as_text, by_case.get(case, ()))) for case in range(cases))
+    if not labels.people or (read_vote is None and labels.kind != "number"):
+        return Outcomes(scores)  # nobody labelled, or pass and fail need a threshold
     people = [*map(labels.by_case.get, range(cases))]
     labelled = tuple("" if label is None else outcome_name(label) for label in people)
-    if read is None or not cases:
+    if read_vote is None or not cases:
         return Outcomes(scores, labels=labelled)
-    rows, against = runs.by_case(read), cache(_against)
-    right, hits, verdicts = zip(*(
-        against(rows.get(case, ()), label, marked.first_runs) for case, label in enumerate(people)
+    votes, compared = runs.by_case(read_vote), cache(_compared)
+    columns = zip(*(
+        compared(votes.get(case, ()), label, marked.first_runs) for case, label in enumerate(people)
     ), strict=True)  # fmt: skip
+    right, hits, verdicts = columns
     return Outcomes(scores, right, "".join(hits), labelled, verdicts)
 
 
-def _against(
-    row: Sequence[Vote | None], label: Vote | None, first_runs: int | None
+def _compared(
+    votes: Sequence[Vote | None], label: Vote | None, first_runs: int | None
 ) -> tuple[str, str, str]:
-    """Runs of a case that meet its label, whether their majority does, and what that says."""
-    if not row:
+    """The `right`, the `hits` and the verdict that `Outcomes` has for the votes of a case."""
+    if not votes:
         return "", "-", ""
-    scored = present(row[:first_runs])
-    most = majority(scored)
+    answers = present(votes[:first_runs])
+    most = majority(answers)
     if label is None:
         return "", "-", outcome_name(most)
-    right = ("-" if vote is None else "01"[vote == label] for vote in row)
-    return "".join(right), "01"[most == label] if scored else "-", outcome_name(most)
+    right = "".join("-" if vote is None else "01"[vote == label] for vote in votes)
+    hit = "01"[most == label] if answers else "-"
+    return right, hit, outcome_name(most)
 
 
 def disagreements(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Disagreement]:
@@ -77,9 +79,9 @@ def disagreements(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Disag
         if 2 * wrong.total() < answers or not answers:
             continue
         ((most, count),) = wrong.most_common(1)
-        paths = (run.path[-1] for run, vote in zip(marked.runs.of(case), row, strict=True)
-                 if run.path and vote == most)  # fmt: skip
-        node, verdict = next(paths, ("", ""))
+        ends = (run.path[-1] for run, vote in zip(marked.runs.of(case), row, strict=True)
+                if run.path and vote == most)  # fmt: skip
+        node, verdict = next(ends, ("", ""))
         path = f"{node} → {outcome_name(verdict)}" if node else ""
         differing.append(Disagreement(case_label(cases[case], case), outcome_name(label),
                                       outcome_name(most), count, answers, path))  # fmt: skip
@@ -90,6 +92,8 @@ def disagreements(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Disag
 
 SEGMENTS = 8
 """Fields with more values than this make no segments."""
+LEAST_CASES = 5
+"""Labelled cases that a segment has at least, and so have the others."""
 
 
 def segments(
@@ -97,34 +101,38 @@ def segments(
 ) -> list[Segment]:
     """Segments in which the judge is right less often: long answers, tags, fields with few values.
 
-    `hits` are the labelled cases, right or wrong. Only what differs by more than chance (p < 0.05
-    after Holm's correction for all that was looked at). Cases of one group count as one: a group is
-    right if most of its cases are.
+    `hits` says of each labelled case whether the judge is right. Only what differs by more than
+    chance is a segment (p < 0.05 after Holm's correction for all that was tested). Cases of one
+    group count as one: a group is right if at least half of its cases are.
     """
     tested: list[Segment] = []
-    for name, members in _parts(cases, hits):
-        if min(len(members), len(hits) - len(members)) < 5:
+    for name, members in _named_parts(cases, hits):
+        outside = set(hits) - members
+        if min(len(members), len(outside)) < LEAST_CASES:
             continue
-        counts = (*_hits_of(group, hits, members), *_hits_of(group, hits, set(hits) - members))
-        right, size, right_outside, outside = counts
-        table = [[right, size - right], [right_outside, outside - right_outside]]
-        tested.append(Segment(name, *counts, float(stats.fisher_exact(table, "less").pvalue)))
+        right, size = _right_and_all(group, hits, members)
+        others_right, others = _right_and_all(group, hits, outside)
+        table = [[right, size - right], [others_right, others - others_right]]
+        p = float(stats.fisher_exact(table, "less").pvalue)
+        tested.append(Segment(name, right, size, others_right, others, p))
     ps = holm([part.p for part in tested])
     return [replace(part, p=p) for part, p in zip(tested, ps, strict=True) if p < 0.05]
 
 
-def _hits_of(
+def _right_and_all(
     group: Callable[[int], Hashable], hits: Mapping[int, bool], chosen: Iterable[int]
 ) -> tuple[int, int]:
-    """Groups that are right, and all of them."""
+    """The number of groups that are right, and of all groups, of the chosen cases."""
     groups = defaultdict[Hashable, list[bool]](list)
     for case in chosen:
         groups[group(case)].append(hits[case])
     return sum(2 * sum(row) >= len(row) for row in groups.values()), len(groups)
 
 
-def _parts(cases: Sequence[TestCase], hits: Mapping[int, bool]) -> Iterator[tuple[str, set[int]]]:
-    """Segments of the labelled cases, by name."""
+def _named_parts(
+    cases: Sequence[TestCase], hits: Mapping[int, bool]
+) -> Iterator[tuple[str, set[int]]]:
+    """The parts of the labelled cases that may become segments, each with its name."""
     lengths = {case: len(getattr(cases[case], "actual_output", None) or "") for case in hits}
     if len({*lengths.values()}) > 1:
         middle = statistics.median(lengths.values())
@@ -132,29 +140,31 @@ def _parts(cases: Sequence[TestCase], hits: Mapping[int, bool]) -> Iterator[tupl
     values = defaultdict[str, defaultdict[str, set[int]]](lambda: defaultdict(set))
     for case in hits:
         for tag in getattr(cases[case], "tags", None) or ():
-            values[f"tag {tag}"][""].add(case)
+            values[f"tag {tag}"][""].add(case)  # a tag is there or not: its only value has no name
         for name, value in (getattr(cases[case], "additional_metadata", None) or {}).items():
             if isinstance(value, str | bool):
                 values[name][str(value)].add(case)
-    for name, kinds in values.items():
-        for value, chosen in kinds.items() if len(kinds) <= SEGMENTS else ():
-            yield f"{name} {value}".strip(), chosen
+    for name, parts in values.items():
+        if len(parts) <= SEGMENTS:
+            for value, members in parts.items():
+                yield f"{name} {value}".strip(), members
 
 
 LEAST_RESULTS = 10
 """Results on either side, below which it is not known how the sides differ."""
 
 
-def beside_unsupported(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
+def unsupported_effect(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
     """The accuracy of results that rest on an unsupported verdict, minus that of the others.
 
-    The text says it in words. Neither if no result rests on such a verdict. The interval is the
-    jackknife of the difference, over cases or their groups, with t for those of the smaller side.
-    It is not given where that has few, or a side no error or no hit.
+    The text says it in words. Both lists are empty if no result rests on such a verdict. The
+    interval is the jackknife of the difference, over cases or their groups, with t for those of the
+    smaller side. It is missing where a side has few of them, no error or no hit.
     """
     sides = [_accuracy_of_results(marked, unsupported) for unsupported in (True, False)]
-    counts = [int(total(side.items)[key]) for side in sides for key in ("right", "results")]
-    right, results, plain_right, plain = counts
+    totals = [total(side.items) for side in sides]
+    right, plain_right = (int(sums["right"]) for sums in totals)
+    results, plain = (int(sums["results"]) for sums in totals)
     if not results:
         return [], []
     words = (
@@ -165,16 +175,17 @@ def beside_unsupported(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
         undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
         measure = figure_of("unsupported-effect", None, note=undecided)
         return [measure], [f"{words}. Whether they are worse is not known: {undecided}."]
-    change, groups = difference(*sides), marked.groups
-    sizes = [len(set(compress(groups, sums.adds))) for sums in (*sides, change)]
+    effect, groups = difference(*sides), marked.groups
+    # The groups that have a result on the first side, on the second, and on any.
+    sizes = [len(set(compress(groups, sums.adds))) for sums in (*sides, effect)]
     level = measure_of("unsupported-effect").level
-    measure = Figure("unsupported-effect", change.value(), items=sizes[-1], level=level)
+    measure = Figure("unsupported-effect", effect.value(), items=sizes[-1], level=level)
     # A side that is all right, or all wrong, hides its variance.
     mixed = 0 < right < results and 0 < plain_right < plain
     if mixed and min(sizes) >= LEAST_GROUPS:
-        ends = jackknife(change, groups=groups, telling=min(sizes))
-        if ends is not None:
-            measure = replace(measure, low=max(ends[0], -1.0), high=min(ends[1], 1.0))
+        limits = jackknife(effect, groups=groups, telling=min(sizes))
+        if limits is not None:
+            measure = replace(measure, low=max(limits[0], -1.0), high=min(limits[1], 1.0))
     return [measure], [f"{words}."]
 
 
@@ -189,15 +200,15 @@ def _accuracy_of_results(marked: LabelledRuns, unsupported: bool) -> Sums:
 
 
 def next_labels(marked: LabelledRuns) -> list[int]:
-    """The cases to label next, ten: half drawn at random, half those whose runs differ most.
+    """The cases to label next, ten at most: half drawn at random, half whose runs differ most.
 
     Only the random half says how right the judge is over all cases; the others find its mistakes.
     """
-    # The share of the commonest outcome of each case without a label.
+    # By case without a label, the share of runs that have its commonest outcome.
     shares = {case: max(Counter(row).values()) / len(row)
               for case, row in marked.runs.by_case(outcome(marked.threshold)).items()
               if case not in marked.by_case}  # fmt: skip
-    # Always the same ones: asking again is no way to choose among samples.
+    # The draw is always the same: nobody can repeat it until they like the sample.
     sample = Random(0).sample([*shares], min(5, len(shares)))
     split = sorted(shares.keys() - {*sample}, key=lambda case: (shares[case], case))
     return [*sample, *(case for case in split[:5] if shares[case] < 1)]

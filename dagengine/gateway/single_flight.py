@@ -20,14 +20,14 @@ class WithdrawnError(JudgeError):
 
 
 class _Flight(Generic[V]):
-    """A computation in progress; `error` and `value` are set when it has landed."""
+    """A computation in progress; one of `error` and `value` is set unless it was cancelled."""
 
     __slots__ = ("error", "landed", "urgency", "value")
 
     def __init__(self, urgency: Urgency | None) -> None:
         self.urgency = urgency
         self.landed: anyio.Event | None = None  # made by the first who waits
-        self.value: list[V] = []
+        self.value: list[V] = []  # of one, as the value itself may be None
         self.error: DagengineError | None = None
 
 
@@ -55,7 +55,8 @@ class SingleFlight(Generic[V]):
     ) -> V:
         """The value for `key`, computed by `make` unless it is there or in progress.
 
-        What is in progress becomes as urgent as `urgency` says, and is waited for inside `waiting`.
+        A computation in progress becomes at least as urgent as `urgency`. The wait for it is inside
+        `waiting`.
         """
         while True:
             if key in self._kept:
@@ -82,7 +83,7 @@ class SingleFlight(Generic[V]):
         flight = self._open[key] = _Flight(urgency)
         try:
             value = await make()
-        except WithdrawnError:
+        except WithdrawnError:  # not handed on: the others do wait, so one of them asks
             raise
         except DagengineError as error:
             flight.error = error

@@ -1,9 +1,9 @@
 """Spans and log records as files have them: OTLP as JSON, and exports of other tools.
 
-Ids are hex in OTLP's JSON and base64 in protobuf's; the length tells which. Names are in camel or
-in snake case, numbers of 64 bits are texts, and enums are numbers or names. The specification:
-https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
-Exports of Jaeger, Phoenix and Langfuse become spans in the attributes of OpenInference.
+OTLP's own JSON has ids in hex, JSON of generic protobuf libraries in base64; the length tells
+which. Names are in camel or in snake case, numbers of 64 bits are texts, and enums are numbers or
+names. The specification: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
+Exports of Jaeger, Phoenix and Langfuse become spans with the attributes of OpenInference.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dagengine.prompts.json_in_text import shallow_value
 DAMAGES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 # Lengths of the ids: hex digits, and the characters that base64 needs for as many bytes.
 _TRACE_ID, _SPAN_ID = (32, 24), (16, 12)
-# Attributes that Phoenix gives as lists, and OpenInference writes flat.
-_SPREAD = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
+# Attributes that Phoenix gives as lists, and OpenInference writes flat; see `_flat`.
+_LISTS = ("llm.input_messages", "llm.output_messages", "retrieval.documents")
 _snake = cache(to_snake)  # protobuf's JSON has names in camel case, and some write snake case
 # Lists at the top of an export, of which it has at least one, in both spellings.
 _TOP_LISTS = ("resourceSpans", "resourceLogs", "resourceMetrics")
@@ -67,30 +67,30 @@ class RawLog:
 
 RawRecord = RawSpan | RawLog
 LeaveOut = Callable[[Exception], object]
-"""Takes note of the error of something that is damaged, and so left out."""
+"""A function that notes the error of something damaged, which is left out."""
 T = TypeVar("T")
 
 
 def records_of_any(value: Any, leave_out: LeaveOut) -> Iterator[RawRecord]:
-    """The records in a value of a file, or in an array of such values.
+    """The records in a value of a file: an export of any tool, or an array of exports.
 
-    Left out, each alone, are damaged records, errors in the place of values, and what is no span of
-    a tool that is known.
+    Left out, each alone, are damaged records, and what is no export of a tool that is known. A
+    `value` that could not be read is its error.
     """
     if isinstance(value, Exception):
         leave_out(value)
         return
     items = of_type(value, list, [value])
     if isinstance(value, Mapping) and isinstance(value.get("data"), list):
-        items = value["data"]
+        items = value["data"]  # as servers of these tools answer
     for records in readable(items, partial(_records_in, leave_out=leave_out), leave_out):
         yield from records
 
 
 def _records_in(item: Any, leave_out: LeaveOut) -> Iterable[RawRecord]:
-    """The records in an export of any tool; raises one of DAMAGES for anything else."""
+    """The records in one export, by the keys of its tool; raises one of DAMAGES for others."""
     if is_otlp(item):
-        return records_of(item, leave_out)
+        return otlp_records(item, leave_out)
     if not isinstance(item, Mapping):
         raise ValueError(f"{item!r:.60} is no span")
     if "traceID" in item:
@@ -109,12 +109,12 @@ def is_otlp(value: Any) -> bool:
     return isinstance(value, Mapping) and not value.keys().isdisjoint(_TOP_KEYS)
 
 
-def records_of(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawRecord]:
+def otlp_records(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawRecord]:
     """The spans and the log records of an OTLP export, without those that are damaged."""
     # Lists in lists: resourceSpans, in each of these scopeSpans, and in each of these spans.
     readers: dict[str, tuple[str, Callable[[Any], RawRecord]]] = {
-        "Spans": ("spans", span_of),
-        "Logs": ("logRecords", _log_of),
+        "Spans": ("spans", _otlp_span),
+        "Logs": ("logRecords", _otlp_log),
     }
     for signal, (name, read) in readers.items():
         resources = _items_of_lists([value], f"resource{signal}", leave_out)
@@ -130,8 +130,9 @@ def _items_of_lists(holders: Iterable[Any], name: str, leave_out: LeaveOut) -> I
     def items_of(holder: Mapping[str, Any]) -> list[Any]:
         items = _list(holder, name)
         lists = [key for key, value in holder.items() if value and isinstance(value, list)]
-        # The lists at the top of an export are of several signals, and any of them may be missing.
-        if lists and not items and not name.startswith("resource"):
+        # At the top each signal has a list of its own, and any of them may be missing.
+        is_top = name.startswith("resource")
+        if lists and not items and not is_top:
             raise ValueError(f"{lists[0]} stands where {name} must be")
         return items
 
@@ -150,40 +151,41 @@ def readable(items: Iterable[Any], read: Callable[[Any], T], leave_out: LeaveOut
             yield result
 
 
-def span_of(value: Mapping[str, Any]) -> RawSpan:
+def _otlp_span(value: Mapping[str, Any]) -> RawSpan:
     """One span of an export; raises ValueError without ids."""
     status = value.get("status") or {}
     parent = _id(_field(value, "parentSpanId"), _SPAN_ID)
     trace, span = _id(_field(value, "traceId"), _TRACE_ID), _id(_field(value, "spanId"), _SPAN_ID)
     if not trace or not span:
         raise ValueError("a span has no traceId or no spanId")
+    events = [
+        (_text(event, "name"), attributes_of(event.get("attributes")))
+        for event in _list(value, "events")
+    ]
     return RawSpan(
         trace,
         span,
-        parent or None,
-        _text(value, "name"),
-        int(_field(value, "startTimeUnixNano") or 0),
-        int(_field(value, "endTimeUnixNano") or 0),
-        status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR"),
-        _text(status, "message"),
-        attributes_of(value.get("attributes")),
-        [
-            (_text(event, "name"), attributes_of(event.get("attributes")))
-            for event in _list(value, "events")
-        ],
+        parent_id=parent or None,
+        name=_text(value, "name"),
+        start=int(_field(value, "startTimeUnixNano") or 0),
+        end=int(_field(value, "endTimeUnixNano") or 0),
+        failed=status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR"),
+        message=_text(status, "message"),
+        attributes=attributes_of(value.get("attributes")),
+        events=events,
     )
 
 
-def _log_of(value: Mapping[str, Any]) -> RawLog:
+def _otlp_log(value: Mapping[str, Any]) -> RawLog:
     attributes = attributes_of(value.get("attributes"))
     body = _plain(value.get("body"))
     time, observed = _field(value, "timeUnixNano"), _field(value, "observedTimeUnixNano")
     return RawLog(
         _id(_field(value, "traceId"), _TRACE_ID),
         _id(_field(value, "spanId"), _SPAN_ID),
-        str(_field(value, "eventName") or attributes.get("event.name") or ""),
-        int(time or 0) or int(observed or 0),  # old exporters write only the second
-        {**attributes, **of_type(body, dict, {})},
+        event=str(_field(value, "eventName") or attributes.get("event.name") or ""),
+        time=int(time or 0) or int(observed or 0),  # old exporters write only the second
+        attributes={**attributes, **of_type(body, dict, {})},
     )
 
 
@@ -199,7 +201,7 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, Mapping) or not value:
         return None
     kind, inner = next(iter(value.items()))
-    match kind.replace("_v", "V").replace("_V", "V"):  # also int_value
+    match kind.replace("_v", "V").replace("_V", "V"):  # int_value is intValue in snake case
         case "intValue":
             return int(inner)
         case "arrayValue":
@@ -267,18 +269,18 @@ def _jaeger(value: Mapping[str, Any]) -> RawSpan:
         if reference.get("refType") == "CHILD_OF" and parent is None:
             parent = str(reference["spanID"]).lower().zfill(16)
     events = [_tags(log.get("fields")) for log in value.get("logs") or ()]
-    start = int(value["startTime"]) * 1000
+    start = int(value["startTime"]) * 1000  # its times are microseconds
     return RawSpan(
         id_text(value["traceID"]).lower().zfill(32),  # Jaeger leaves out zeros at the beginning
         id_text(value["spanID"]).lower().zfill(16),
-        parent,
-        _text(value, "operationName"),
-        start,
-        start + int(value.get("duration") or 0) * 1000,
-        tags.get("error") in (True, "true") or tags.get("otel.status_code") == "ERROR",
-        _text(tags, "otel.status_description"),
-        tags,
-        [(_text(event, "event"), event) for event in events],
+        parent_id=parent,
+        name=_text(value, "operationName"),
+        start=start,
+        end=start + int(value.get("duration") or 0) * 1000,
+        failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") == "ERROR",
+        message=_text(tags, "otel.status_description"),
+        attributes=tags,
+        events=[(_text(event, "event"), event) for event in events],
     )
 
 
@@ -295,14 +297,14 @@ def _phoenix(value: Mapping[str, Any]) -> RawSpan:
     """A span of Phoenix: from its table of spans, or as its server answers."""
     context = value.get("context") or {}
     attributes = dict(of_type(value.get("attributes"), Mapping, {}))
-    attributes |= {
+    attributes |= {  # columns of the table
         name.removeprefix("attributes."): cell
         for name, cell in value.items()
         if name.startswith("attributes.") and cell is not None
     }
-    for name in _SPREAD:
+    for name in _LISTS:
         if isinstance(attributes.get(name), list | tuple):
-            attributes |= _spread(name, attributes.pop(name))
+            attributes |= _flat(name, attributes.pop(name))
     if value.get("span_kind"):
         attributes.setdefault("openinference.span.kind", value["span_kind"])
     events = [
@@ -312,25 +314,25 @@ def _phoenix(value: Mapping[str, Any]) -> RawSpan:
     return RawSpan(
         id_text(context.get("trace_id") or value["context.trace_id"]),
         id_text(context.get("span_id") or value["context.span_id"]),
-        value.get("parent_id") or None,
-        _text(value, "name"),
-        _nanoseconds(value.get("start_time")),
-        _nanoseconds(value.get("end_time")),
-        value.get("status_code") == "ERROR",
-        _text(value, "status_message"),
-        attributes,
-        events,
+        parent_id=value.get("parent_id") or None,
+        name=_text(value, "name"),
+        start=_nanoseconds(value.get("start_time")),
+        end=_nanoseconds(value.get("end_time")),
+        failed=value.get("status_code") == "ERROR",
+        message=_text(value, "status_message"),
+        attributes=attributes,
+        events=events,
     )
 
 
-def _spread(name: str, value: Any) -> dict[str, Any]:
+def _flat(name: str, value: Any) -> dict[str, Any]:
     """Attributes of one level from nested lists and mappings: `name.0.message.role`."""
     parts = dict(enumerate(value)) if isinstance(value, list | tuple) else value
     if not isinstance(parts, Mapping):
         return {} if value is None else {name: value}
     flat: dict[str, Any] = {}
     for key, inner in parts.items():
-        flat |= _spread(f"{name}.{key}", inner)
+        flat |= _flat(f"{name}.{key}", inner)
     return flat
 
 
@@ -346,8 +348,9 @@ def _langfuse(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawSpan
     if value.get("sessionId"):
         attributes["session.id"] = str(value["sessionId"])
     end = max([start, *(span.end for span in observations)])
-    # The trace becomes the root span, under its own id: by that `scores_of` knows a trace.
-    yield RawSpan(trace, trace, None, _text(value, "name"), start, end, False, "", attributes)
+    name = _text(value, "name")
+    # The trace is the root span, with its own id, so that scores of this span go to the trace.
+    yield RawSpan(trace, trace, name=name, start=start, end=end, attributes=attributes)
     for span in observations:
         span.parent_id = span.parent_id or trace
         yield span
@@ -359,6 +362,7 @@ def _observation(value: Mapping[str, Any]) -> RawSpan:
     attributes["langfuse.observation.type"] = kind
     if kind == "generation":
         prompt, reply = _cell_value(value.get("input")), _cell_value(value.get("output"))
+        # A request with its messages, these alone, one message, or its text.
         prompt = of_type(prompt, Mapping, {}).get("messages", prompt)
         if isinstance(prompt, str):
             prompt = [{"role": "user", "content": prompt}]
@@ -372,13 +376,13 @@ def _observation(value: Mapping[str, Any]) -> RawSpan:
     return RawSpan(
         id_text(value["traceId"]),
         id_text(value["id"]),
-        value.get("parentObservationId") or None,
-        _text(value, "name"),
-        _nanoseconds(value.get("startTime")),
-        _nanoseconds(value.get("endTime")),
-        value.get("level") == "ERROR",
-        _text(value, "statusMessage"),
-        attributes,
+        parent_id=value.get("parentObservationId") or None,
+        name=_text(value, "name"),
+        start=_nanoseconds(value.get("startTime")),
+        end=_nanoseconds(value.get("endTime")),
+        failed=value.get("level") == "ERROR",
+        message=_text(value, "statusMessage"),
+        attributes=attributes,
     )
 
 
@@ -410,5 +414,5 @@ def _nanoseconds(value: Any) -> int:
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return round(moment.timestamp() * 1e6) * 1000
+        return round(moment.timestamp() * 1e6) * 1000  # a datetime has no more than microseconds
     return int(of_type(value, int | float, 0))

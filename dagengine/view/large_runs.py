@@ -1,10 +1,9 @@
 """A run that is too large to send whole: a page without data, and what it reads from the server.
 
 Its index is one sqlite file, made of the rows, and made again if needed. It is in a private folder
-and never in that of the run: whoever made the run could have put another one there, which tells
-other figures. It holds the columns that a page reads, in chunks of rows, and the words of texts
-(FTS5). Where a run has only grown, the new index begins as the old one did: rows keep their places,
-and kinds their numbers. So a page that was handed out before reads on.
+and never in that of the run: whoever made the run could have put a false one there. It holds the
+columns that a page reads, in chunks of rows, and the words of texts (FTS5). When a run grows, rows
+keep their places in a new index, and kinds of results their numbers. So open pages can go on.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from dagengine.system.safe_files import is_there, private_folders
 from dagengine.view.compared_runs import OpenRun
 from dagengine.view.label_queues import Queue
 
-_GROWN = 1.1  # an index is made again for so many times the rows: it takes seconds to minutes
+_GROWN = 1.1  # an index takes seconds to minutes: it is made again for so many times the bytes
 _WORDS = 30  # of a search: every one is looked up in the index of all texts
 _FORMAT = 11  # of the index: one of an earlier format is made again
 _NAMES = "view-{}.sqlite"
 # No journal: what a kill leaves is made again, not repaired. Words are collected in 32 MB before
-# they are written: of the parts of one MB, as FTS5 does it by itself, there are too many to merge.
+# they are written: FTS5 would write parts of 1 MB by itself, too many to be merged.
 _TABLES = """
     PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -20000;
     CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -53,12 +52,13 @@ class LargeRun:
     """A run folder and its index. All methods are safe to call from several threads."""
 
     def __init__(self, folder: Path, announce: Callable[[int], None] | None = None) -> None:
-        """Makes the index when there is none; `announce` is called with the number of rows."""
-        self._growing, self._reading = threading.Lock(), threading.Lock()
+        """Make the index when there is none; `announce` is called with the number of rows."""
+        # Held while a new index is made, and while one is read or replaced.
+        self._making_lock, self._reading_lock = threading.Lock(), threading.Lock()
         self._indexed = IndexedRun(load_run(folder), announce)
 
     def __len__(self) -> int:
-        """The rows that the index knows."""
+        """The number of rows that the index knows."""
         return self._indexed.rows
 
     @property
@@ -69,20 +69,19 @@ class LargeRun:
     def refresh(self) -> None:
         """Make the index again if the rows are a tenth more, or all that there will be.
 
-        Meanwhile the old one is read. Returns at once while another thread does it.
+        Other threads read the old one meanwhile. Returns at once while another thread does it.
         """
-        if self.finished or not self._growing.acquire(blocking=False):
+        if self.finished or not self._making_lock.acquire(blocking=False):
             return
         try:
             old, run = self._indexed, load_run(self._indexed.record.folder)
             if run.finished or _size(run) >= _GROWN * old.size:
-                # Before the lock is taken: meanwhile requests read the old one.
                 new = IndexedRun(run)
-                with self._reading:
+                with self._reading_lock:
                     self._indexed = new
                     old.close()
         finally:
-            self._growing.release()
+            self._making_lock.release()
 
     def page(self, server: Mapping[str, Any]) -> str:
         """The page of the run as its index knows it now; see `IndexedRun`."""
@@ -97,7 +96,7 @@ class LargeRun:
     @contextmanager
     def reading(self) -> Iterator[IndexedRun]:
         """The run as its index knows it now; for one thread at a time."""
-        with self._reading:
+        with self._reading_lock:
             yield self._indexed
 
 
@@ -113,9 +112,9 @@ class IndexedRun:
             self._meta: dict[str, Any] = dict(self._db.execute("SELECT name, value FROM meta"))
             self.rows: int = self._meta["rows"]
             self._chunk: int = self._meta["chunk"]
-            facts = json.loads(self._meta["index"])
-            self._kinds: list[list[dict[str, Any]]] = facts["kinds"]
-            self._days: list[str | None] = [day for day, *_ in facts["groups"]]
+            facts = json.loads(self._meta["index"])  # those of `PackedColumns.as_dict`
+            self._kinds: list[list[dict[str, Any]]] = facts["kinds"]  # by metric and number
+            self._days: list[str | None] = [day for day, *_ in facts["groups"]]  # of traces
             self._graphs = list(map(MetricGraph.of, record.manifest.metrics))
             self._costs = StepCosts(record.manifest)
             self._opened = opened.pop_all()
@@ -125,7 +124,7 @@ class IndexedRun:
         self._opened.close()
 
     def page(self, server: Mapping[str, Any]) -> str:
-        """The page without data; `server` is what the server tells it of itself."""
+        """The page without data; `server` holds facts about the server."""
         record = run_record(self.record, self.rows, kept=self.rows, served=True)
         record["metrics"] = json.loads(self._meta["metrics"])
         record["days"] = len({*self._days} - {None})
@@ -135,11 +134,11 @@ class IndexedRun:
         return page_of(head, index, title=self._run.name, connect="'self'")
 
     def _day_of(self, case: int) -> str | None:
-        """The day of the group of a case; None without one, and for a case without a row."""
+        """The day of the trace of a case; None without one, and for a case without a row."""
         with suppress(InputError):
-            position = self._run.place_of(case)
-            groups = array("I", self.chunk("group", position // self._chunk))
-            return self._days[groups[position % self._chunk]]
+            number, position = divmod(self._run.place_of(case), self._chunk)
+            groups = array("I", self.chunk("group", number))
+            return self._days[groups[position]]
         return None
 
     def chunk(self, column: str, number: int) -> bytes:
@@ -150,7 +149,7 @@ class IndexedRun:
         raise InputError(f"the run has no column {column!r:.80} with a part {number}")
 
     def search(self, text: str) -> bytes:
-        """The positions (32-bit numbers) of the rows with all words, or their beginnings."""
+        """The places (32-bit numbers) of rows with words that begin with each of the text's."""
         # Quotes would end the word and let a search be a query of its own.
         words = utf8(text.replace('"', " ").replace("\0", " ")).split()
         if len(words) > _WORDS:
@@ -158,10 +157,10 @@ class IndexedRun:
         match = " ".join(f'"{word}"*' for word in words)
         sql = "SELECT rowid FROM texts WHERE texts MATCH ?"
         hits = self._db.execute(sql, (match,)) if match else zip(range(self.rows), strict=True)
-        return array("I", (position for (position,) in hits)).tobytes()
+        return array("I", chain.from_iterable(hits)).tobytes()
 
     def texts(self, places: Sequence[int]) -> list[Any]:
-        """The texts of some rows, each with its labels; raises InputError for no row."""
+        """The texts of rows, each with its labels; raises InputError for a place without a row."""
         people, texts = people_of(self.record), list[Any]()
         for row, fields in zip(map(self._run.row, places), self.fields(places), strict=True):
             line = packed_row(self._graphs, self._costs, row, fields)
@@ -169,15 +168,15 @@ class IndexedRun:
         return texts
 
     def fields(self, places: Sequence[int]) -> list[Mapping[str, Any] | None]:
-        """The fields of some cases; None for one without texts. Raises InputError for no row."""
+        """The fields of cases; None without texts. Raises InputError for a place without a row."""
         if (last := max(places, default=-1)) >= len(self._run):
             raise InputError(f"there is no row {last}: the run has {len(self._run)}")
         return list(map(self._run.fields, places))
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
-        """The positions of the cases that failed or have no score, or are unsure."""
+        """The places of the cases that a metric failed or gave no score, or of the unsure ones."""
         number = self.record.manifest.metric_names.index(metric)
-        # Rows of one kind have one state, among others, and all of them split votes or none.
+        # All results of a kind have its state (a letter) and its split votes, so kinds are chosen.
         is_chosen = [
             facts["state"] in ("f", "n") if kind == "failed" else bool(facts["split"])
             for facts in self._kinds[number]
@@ -199,8 +198,8 @@ def open_index(run: Run, announce: Callable[[int], None] | None = None) -> sqlit
     `announce` hears the number of rows while it is made. Raises InputError for a damaged run,
     and where no private folder has room.
     """
-    # The mark is what tells this state of a run: its files, their sizes and times. Whoever writes
-    # a file can set its `st_mtime` back, but not `st_ctime`, when the system last changed it.
+    # The mark identifies this state of a run: its files, their sizes and times. Whoever writes a
+    # file can set its `st_mtime` back, but not `st_ctime`, which the system sets.
     files = [run.folder / MANIFEST, run.results, run.folder / CASES]
     stats = [file.lstat() for file in files if is_there(file)]
     marks = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
@@ -232,7 +231,7 @@ def _meta(path: Path, name: str) -> str | None:
 
 def _make(path: Path, run: Run, mark: str, announce: Callable[[int], None]) -> None:
     """Write the index of a run; raises OSError and sqlite3.OperationalError without room."""
-    # The indexes of runs that are no more give room.
+    # First make room: remove the indexes of runs whose folders are gone.
     for old in path.parent.glob(_NAMES.format("*")):
         folder = _meta(old, "folder")
         with suppress(OSError):

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from dagengine.data.written_lines import value_of
 from dagengine.errors import InputError
 from dagengine.system.safe_files import open_to_read
-from dagengine.traces.formats import RawRecord, RawSpan, is_otlp, of_type, records_of
+from dagengine.traces.formats import RawRecord, RawSpan, is_otlp, of_type, otlp_records
 from dagengine.traces.trace_files import pack_record, temporary_database, unpack_record
 
 DAMAGED = "damaged"
@@ -140,7 +140,7 @@ class Folder:
             return
         for item in of_type(value, list, [value]):
             if is_otlp(item):
-                yield from records_of(
+                yield from otlp_records(
                     item, lambda error: self._leave_out(DAMAGED, f"{path.name}: {error!s:.120}")
                 )
             else:

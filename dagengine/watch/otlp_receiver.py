@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from dagengine.data.written_lines import JsonLines, line_of, value_of
 from dagengine.system.local_server import listening, server_of
-from dagengine.traces.formats import is_otlp, records_of
+from dagengine.traces.formats import is_otlp, otlp_records
 
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
 _LONGEST = 64 << 20  # bytes of a request
@@ -97,7 +97,7 @@ def _application(files: _Files, hosts: frozenset[str]) -> Starlette:
                     room -= len(part)
             value = _value(kind, media, _unpack(body, request))
             damaged: list[Exception] = []
-            deque(records_of(value, damaged.append), maxlen=0)
+            deque(otlp_records(value, damaged.append), maxlen=0)
             files.append(value)
         except _RefusedError as refusal:
             headers = {"Retry-After": "1"} if refusal.status == 503 else None

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.traces.formats import RawRecord, records_of
+from dagengine.traces.formats import RawRecord, otlp_records
 from dagengine.watch.file_tail import Folder, Pending
 
 
 def undamaged(value: Any) -> list[RawRecord]:
     """The records of an export without damage."""
     damaged: list[Exception] = []
-    read = list(records_of(value, damaged.append))
+    read = list(otlp_records(value, damaged.append))
     assert not damaged
     return read
 

@@ -18,7 +18,7 @@ from dagengine.metrics.common.prebuilt import MetricSettings, PrebuiltMetric
 from dagengine.system.terminal_text import few
 from dagengine.test_case import ToolCall, ToolCallParams
 
-# Credits are fractions: sums do not depend on the order of the calls, not by a bit.
+# By expected call and call made. Fractions, so that no order of calls changes a sum by a bit.
 Credits = Sequence[Sequence[Fraction]]
 
 
@@ -123,8 +123,8 @@ class Pair:
     credit: Fraction
 
 
-# Names in a set would give half a point to a tool that was rightly called twice. And the first call
-# that fits is not always the best one: with credit for arguments the whole assignment decides.
+# Two sets of names would be too little: a tool may be rightly called twice. So is the first call
+# that fits: with credit for arguments, another one may lead to a larger sum.
 def best_assignment(credits: Credits) -> list[Pair]:
     """Every call at most once, for the largest sum of credits, whatever the order."""
     scale = math.lcm(*(worth.denominator for row in credits for worth in row))

@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -103,11 +104,10 @@ def judges_of(plan: Plan, model: Any) -> list[Judge]:
 
 
 class _SampleSums:
-    """Sums over the cases of the sample so far; each stands for `factor` cases.
+    """Sums over the cases of the sample so far; each case stands for `factor` cases.
 
-    Units that are `constant` are asked once per run: `nodes` has their questions, `whole` does not.
-    The metrics' questions are in `sums`, those of all in `whole`; `worded` of them are sure and
-    known word for word.
+    `whole` are all questions but those of `constant` units, which are asked once per run. `worded`
+    of all are sure and known word for word.
     """
 
     def __init__(
@@ -158,11 +158,8 @@ class _SampleSums:
                 sums.equal += self.equal.resemble(estimated.like, likely[unit])
 
     def _add_constant(self, unit: int, case_class: CaseClass, estimated: UnitEstimate) -> None:
-        """Count a unit that is asked once per run: by the first case that needs it.
-
-        Its chance is that of any case so far needing it. Its tokens are set and not added: the
-        hundredth case that needs it makes it no dearer.
-        """
+        """Count a unit that is asked once per run, if any case needs it."""
+        # So tokens are set and not added: the hundredth case that needs it makes it no dearer.
         sums, bounds = self.nodes[unit], case_class.units[unit]
         if unit in case_class.sure and not sums.sure:
             sums.sure = True
@@ -278,33 +275,27 @@ class _SampleSums:
 
 @dataclass(slots=True)
 class _UnitSums:
-    """One unit over the cases so far; equal questions answer `equal` of its own.
-
-    Only a constant unit has the `chance` that some case needs it, and whether that is `sure`.
-    """
+    """One unit over the cases so far."""
 
     bounds: Bounds = NO_QUESTIONS
     input_tokens: float = 0.0
     output_tokens: float = 0.0
-    equal: float = 0.0
-    chance: float = 0.0
-    sure: bool = False
+    equal: float = 0.0  # questions that an equal one answers
+    chance: float = 0.0  # that some case needs a constant unit
+    sure: bool = False  # whether some case needs it for sure
 
 
 @dataclass(slots=True)
 class _MetricSums:
-    """One metric over the cases so far; `least` and `most` are of one case.
-
-    `worst` is the path with the most questions, each unit's by position, and `rank` orders paths.
-    """
+    """One metric over the cases so far."""
 
     cases: int = 0
     bounds: Bounds = NO_QUESTIONS
     reason: Bounds = NO_QUESTIONS
-    least: int = 0
-    most: int | None = 0
-    worst: tuple[Path, tuple[int | None, ...]] | None = None
-    rank: tuple[float, int] = (-1.0, 0)
+    least: int = 0  # of one case
+    most: int | None = 0  # of one case
+    worst: tuple[Path, tuple[int | None, ...]] | None = None  # with the most questions by unit
+    rank: tuple[float, int] = (-1.0, 0)  # of the worst path: its questions, its depth
     exact: bool = True
 
     def add(self, metric: int, case: CaseClass, estimates: Mapping[int, UnitEstimate]) -> None:
@@ -346,16 +337,13 @@ class _CachedPrompts:
 
     def add(self, case: TestCase, likely: Mapping[int, float]) -> None:
         """Count a case; `likely` has the questions of each unit."""
-        sizes: dict[str, int] = {}
+        size_of = cache(lambda path: text_tokens(as_text(read_field(case, path) or "")))
         beginnings: set[tuple[int, tuple[str, ...]]] = set()
         for unit in self._units:
             questions = likely.get(unit.index, 0.0)
             if not questions:
                 continue
-            for path in unit.shares:
-                if path not in sizes:
-                    sizes[path] = text_tokens(as_text(read_field(case, path) or ""))
-            shared = sum(map(sizes.__getitem__, unit.shares))
+            shared = sum(map(size_of, unit.shares))
             if shared < _LEAST_KEPT:
                 continue
             judge = unit.judges[0]
@@ -365,7 +353,7 @@ class _CachedPrompts:
                 beginning = judge, unit.shares[:position]
                 if beginning not in beginnings:
                     beginnings.add(beginning)
-                    self.tokens[judge] -= min(1.0, questions) * sizes[path]
+                    self.tokens[judge] -= min(1.0, questions) * size_of(path)
 
 
 # Which cases are looked at.
@@ -438,14 +426,14 @@ class EqualQuestions:
 
     def meet(self, key: int, sure: bool, chance: float) -> float:
         """Note one more question; return how much of it an earlier one answers."""
-        is_known, was_sure = key in self._seen, self._seen.get(key, False)
-        if is_known or len(self._seen) < _SEEN:
-            self._seen[key] = sure or was_sure
-            self._sure += sure and not was_sure
-            self._again += sure and was_sure
-        else:  # no room: perhaps it is equal to another one without room
+        was_sure = self._seen.get(key)
+        if was_sure is None and len(self._seen) >= _SEEN:  # it may repeat another without room
             self._repeats += 1
-        if not is_known:
+            return 0.0
+        self._seen[key] = sure or bool(was_sure)
+        self._sure += sure and not was_sure
+        self._again += sure and bool(was_sure)
+        if was_sure is None:
             return 0.0
         self._repeats += 1
         self.likely += chance

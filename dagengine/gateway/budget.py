@@ -1,7 +1,6 @@
 """What a run may spend, what its next call is likely to cost, and what it has spent.
 
-An `Account` holds the sums that limits are about; the `Budget` of a run, or of several processes of
-one run, reserves from it. `Estimates` says what to reserve. A `Ledger` is for the record.
+A `Budget` reserves calls and money in an `Account`, by `Estimates`; a `Ledger` is for the record.
 """
 
 from __future__ import annotations
@@ -73,17 +72,13 @@ class Budget:
     def keep_to(self, limits: Limits) -> None:
         """Have other limits from now on."""
         self._limits = limits
-        self.is_limited = limits.max_calls is not None or limits.budget is not None
+        self.watches_money = limits.budget is not None
+        self.is_limited = limits.max_calls is not None or self.watches_money
 
     @property
     def cost(self) -> float | None:
         """US dollars spent, or None when a judge without a known price was asked."""
         return None if self._unpriced else self._spent
-
-    @property
-    def watches_money(self) -> bool:
-        """Return whether there is an amount of money to keep to."""
-        return self._limits.budget is not None
 
     def price_of(self, judge: Judge) -> Price | None:
         """The price of a judge; raises InputError when a budget cannot be kept without it."""
@@ -181,15 +176,13 @@ class Entry:
     cost: float | None = 0.0
     seconds: float = 0.0
 
-    def spend(
-        self, calls: int, failed: int, usage: Usage, cost: float | None, seconds: float
-    ) -> None:
+    def spend(self, calls: int, failed: int, usage: Usage, cost: float | None, took: float) -> None:
         """Add calls that ended; a `cost` that is not known makes that of the entry unknown."""
         self.calls += calls
         self.failed += failed
         self.usage += usage
         self.cost = None if self.cost is None or cost is None else self.cost + cost
-        self.seconds += seconds
+        self.seconds += took
 
 
 class Ledger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import anyio
@@ -19,16 +20,14 @@ class WithdrawnError(JudgeError):
     """Raised where a question is not asked, as nobody waits for its case; others may ask it."""
 
 
+@dataclass(slots=True)
 class _Flight(Generic[V]):
     """A computation in progress; one of `error` and `value` is set unless it was cancelled."""
 
-    __slots__ = ("error", "landed", "urgency", "value")
-
-    def __init__(self, urgency: Urgency | None) -> None:
-        self.urgency = urgency
-        self.landed: anyio.Event | None = None  # made by the first who waits
-        self.value: list[V] = []  # of one, as the value itself may be None
-        self.error: DagengineError | None = None
+    urgency: Urgency | None
+    landed: anyio.Event | None = None  # made by the first who waits
+    value: list[V] = field(default_factory=list)  # of one, as the value itself may be None
+    error: DagengineError | None = None
 
 
 class SingleFlight(Generic[V]):
@@ -55,8 +54,7 @@ class SingleFlight(Generic[V]):
     ) -> V:
         """The value for `key`, computed by `make` unless it is there or in progress.
 
-        A computation in progress becomes at least as urgent as `urgency`. The wait for it is inside
-        `waiting`.
+        A computation in progress becomes as urgent as `urgency`; the wait for it is in `waiting`.
         """
         while True:
             if key in self._kept:

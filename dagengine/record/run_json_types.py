@@ -53,9 +53,9 @@ class NodeRecord(_Value):
 class EdgeRecord(_Value):
     """One edge: where a verdict of a node leads, or which other node takes its value.
 
-    With a `verdict` it leads to a `target`, to a `score` (0 to 1), or to nothing. An edge without
-    one hands on what the node gave: with `starts` its target runs when its source does, with
-    `pulls` its source runs when its target does (None: an older version wrote the record).
+    With a `verdict` it leads to a `target`, to a `score` (0 to 1), or to nothing. Without one its
+    `target` reads the value of its `source`. Then `starts` says that a source which runs makes its
+    target run, and `pulls` the reverse (None: an older version wrote the record).
     """
 
     source: str = Field(validation_alias="from", serialization_alias="from")
@@ -69,10 +69,10 @@ class EdgeRecord(_Value):
 class MetricRecord(_Value):
     """A metric as it was compiled; `hash` covers all of it, nested metrics included.
 
-    `terminals` are what may give the score, from the first to the last that counts: nodes by name,
+    `terminals` are what may give the score, in the order that `combine` goes by: nodes by name,
     scores behind a verdict as `node = verdict` (none: an older version wrote the record). `tree` is
-    the metric as a document, or says under `refused` why there is no document of it (None: the
-    metric is nested, or an older version wrote the record).
+    the metric as a document; one that cannot be written says why under `refused` (None: the metric
+    is nested, or an older version wrote the record).
     """
 
     name: str
@@ -95,23 +95,23 @@ class MetricRecord(_Value):
     def every_node(self) -> Iterator[NodeRecord]:
         """The nodes that run, in topological order: a nested metric gives way to its nodes."""
         for node in self.nodes:
-            yield from [node] if node.metric is None else node.metric.every_node()
+            yield from ([node] if node.metric is None else node.metric.every_node())
 
     def nodes_and_nested(self) -> Iterator[NodeRecord]:
-        """All nodes, also those that only stand for nested metrics."""
+        """All nodes: those that run, and those of the kind `metric`, for nested metrics."""
         return chain.from_iterable(metric.nodes for metric in self.every_metric())
 
     def every_edge(self) -> Iterator[EdgeRecord]:
-        """The edges, those of nested metrics last."""
+        """The edges, also those of nested metrics, which come last."""
         return chain.from_iterable(metric.edges for metric in self.every_metric())
 
     def verdicts(self) -> dict[str, list[bool | str]]:
         """The verdicts on edges, each once, by the name of the node that they leave."""
         verdicts: dict[str, list[bool | str]] = {}
         for edge in self.every_edge():
-            own = verdicts.setdefault(edge.source, [])
-            if edge.verdict is not None and edge.verdict not in own:
-                own.append(edge.verdict)
+            of_source = verdicts.setdefault(edge.source, [])
+            if edge.verdict is not None and edge.verdict not in of_source:
+                of_source.append(edge.verdict)
         return verdicts
 
     def definitions(self) -> dict[str, str | None]:
@@ -144,8 +144,8 @@ class Standing(_Value):
 
     def __str__(self) -> str:
         model = "" if self.model in (None, self.name) else f", as {self.model}"
-        means = ": these scores mean little" if self.weak else ""
-        return one_line(f"{self.name}{model} {self.says} ({self.source}, {self.date}){means}", 500)
+        weak = ": these scores mean little" if self.weak else ""
+        return one_line(f"{self.name}{model} {self.says} ({self.source}, {self.date}){weak}", 500)
 
 
 class JudgeRecord(_Value):
@@ -221,7 +221,8 @@ class TotalsRecord(_Value):
         """The sums as of a run that ended now; what an older version did not count is 0."""
         usage = Usage(self.input_tokens, self.output_tokens, self.cached_tokens)
         counts = self.model_dump(exclude_none=True, exclude={*asdict(usage)})
-        return Totals(usage=usage, **{"requests": self.calls, **counts})
+        counts.setdefault("requests", self.calls)  # older versions did not count them
+        return Totals(usage=usage, **counts)
 
 
 class CountsRecord(_Value):

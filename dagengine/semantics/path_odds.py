@@ -88,9 +88,7 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
     opened -= code & _all_readers(readers, fixed)
     if not opened and not fixed:
         return None
-    enumeration = _Enumeration(plan, metric, judged, opened, fixed)
-    enumeration.follow()
-    return enumeration.odds()
+    return _Enumeration(plan, metric, judged, opened, fixed).follow()
 
 
 def _fixed_lists(
@@ -153,8 +151,8 @@ class _Enumeration:
         self._followed = 0
         self._unknown: list[float] = []
 
-    def follow(self) -> None:
-        """Follow every path, the most likely alternatives of each decision first."""
+    def follow(self) -> ResultOdds:
+        """Follow every path, the likeliest values first; return the odds, the likeliest first."""
         waiting: list[tuple[dict[int, Any], float]] = [({}, 1.0)]
         while waiting:
             choices, mass = waiting.pop()
@@ -162,6 +160,10 @@ class _Enumeration:
                 self._unknown.append(mass)
             else:
                 waiting += self._step(choices, mass)
+        ranked = sorted(self._masses.items(), key=lambda pair: -pair[1])
+        return ResultOdds(
+            tuple(PathChance(*end, mass) for end, mass in ranked), math.fsum(self._unknown)
+        )
 
     def _step(self, choices: dict[int, Any], mass: float) -> Iterator[tuple[dict[int, Any], float]]:
         """Go on to the end, or to the next open or fixed unit; yield a path per value of it."""
@@ -214,13 +216,6 @@ class _Enumeration:
             return
         key = result.path, result.score, bool(result.success)
         self._masses[key] = self._masses.get(key, 0.0) + mass
-
-    def odds(self) -> ResultOdds:
-        """The odds of all paths, the most likely first."""
-        ranked = sorted(self._masses.items(), key=lambda pair: -pair[1])
-        return ResultOdds(
-            tuple(PathChance(*end, mass) for end, mass in ranked), math.fsum(self._unknown)
-        )
 
 
 def _as_if(node: BaseNode, value: NodeValue, option: Any) -> NodeValue:

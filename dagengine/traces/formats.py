@@ -9,7 +9,6 @@ Exports of Jaeger, Phoenix and Langfuse become spans with the attributes of Open
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -130,9 +129,8 @@ def _items_of_lists(holders: Iterable[Any], name: str, leave_out: LeaveOut) -> I
     def items_of(holder: Mapping[str, Any]) -> list[Any]:
         items = _list(holder, name)
         lists = [key for key, value in holder.items() if value and isinstance(value, list)]
-        # At the top each signal has a list of its own, and any of them may be missing.
-        is_top = name.startswith("resource")
-        if lists and not items and not is_top:
+        # At the top (resource…) each signal has a list of its own, and any of them may be missing.
+        if lists and not items and not name.startswith("resource"):
             raise ValueError(f"{lists[0]} stands where {name} must be")
         return items
 
@@ -158,10 +156,6 @@ def _otlp_span(value: Mapping[str, Any]) -> RawSpan:
     trace, span = _id(_field(value, "traceId"), _TRACE_ID), _id(_field(value, "spanId"), _SPAN_ID)
     if not trace or not span:
         raise ValueError("a span has no traceId or no spanId")
-    events = [
-        (_text(event, "name"), attributes_of(event.get("attributes")))
-        for event in _list(value, "events")
-    ]
     return RawSpan(
         trace,
         span,
@@ -172,7 +166,10 @@ def _otlp_span(value: Mapping[str, Any]) -> RawSpan:
         failed=status.get("code") in (2, "STATUS_CODE_ERROR", "ERROR"),
         message=_text(status, "message"),
         attributes=attributes_of(value.get("attributes")),
-        events=events,
+        events=[
+            (_text(event, "name"), attributes_of(event.get("attributes")))
+            for event in _list(value, "events")
+        ],
     )
 
 
@@ -223,7 +220,7 @@ def _id(value: Any, lengths: tuple[int, int]) -> str:
             return base64.b64decode(text, validate=True).hex()
         if len(text) == digits:
             return bytes.fromhex(text).hex()
-    except (ValueError, binascii.Error):
+    except ValueError:
         pass
     raise ValueError(f"{text!r:.60} is not an id of {digits} hex digits")
 
@@ -348,9 +345,8 @@ def _langfuse(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawSpan
     if value.get("sessionId"):
         attributes["session.id"] = str(value["sessionId"])
     end = max([start, *(span.end for span in observations)])
-    name = _text(value, "name")
     # The trace is the root span, with its own id, so that scores of this span go to the trace.
-    yield RawSpan(trace, trace, name=name, start=start, end=end, attributes=attributes)
+    yield RawSpan(trace, trace, None, _text(value, "name"), start, end, attributes=attributes)
     for span in observations:
         span.parent_id = span.parent_id or trace
         yield span

@@ -32,10 +32,7 @@ _MOST = 0.5  # of its wealth that a bet may lose on one number
 
 
 class Bettor:
-    """Bets against many means at the same time, from a moment on; with `mean` against one only.
-
-    Arrays of bets have the axes side (above, below), aim, and mean that the bet is against.
-    """
+    """Bets against many means at the same time, from a moment on; with `mean` against one only."""
 
     def __init__(self, mean: float | None = None) -> None:
         """`mean` lies inside of (0, 1)."""
@@ -47,7 +44,7 @@ class Bettor:
         best = numpy.array(_AIMS)[:, None] / (self.means * (1 - self.means))
         above = numpy.minimum(best, _MOST / self.means)
         below = -numpy.minimum(best, _MOST / (1 - self.means))
-        self._bets = numpy.stack((above, below))
+        self._bets = numpy.stack((above, below))  # by side, aim, and mean that they are against
         self._constant = 1 - self._bets * self.means  # the part of a gain that no number changes
         self._log_wealth: Any = numpy.zeros_like(self._bets)
         self.count = 0

@@ -54,15 +54,14 @@ from dagengine.watch.trace_sampling import PERIODS, JudgedTrace, Sampling, group
 
 AGAIN = "again.jsonl"
 _AT_ONCE = 64  # traces that are decided before files are read again
-_FEW = 10  # old questions that are asked together
-_MANY, _MOST = 200, 800  # old questions for the cause of an alarm, more while it is not clear
+_FEW = 10  # old questions that are asked together, without an alarm
+_MANY, _MOST = 200, 800  # old questions asked together for the cause of an alarm, and in all
 _KINDS = ("judged", "no score", "unasked", "not sampled")  # what becomes of a trace
 _PAUSE = 60.0  # seconds between two times that scores are sent, at least
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0  # seconds before a judge that does not answer is asked
 _LONG = 600.0  # seconds without an answer after which a watch until idle leaves its last cases
-# How often the judge may answer others, and not a case, before that is the row of this case.
-_STRIKES = 3
-_SAMPLES = 1024  # between the samples of two times that an old question is asked again
+_STRIKES = 3  # times that the judge answers others and not a case, until this is the case's row
+_SAMPLES = 1024  # sample numbers left for the old questions that are asked at one time
 _OFF = (
     "this stream is not exchangeable, so alarms are off: the promise of 5 % would not hold. "
     "Neighbours in the baseline are more alike than chance allows; --groups FIELD counts the cases "
@@ -80,8 +79,8 @@ class WatchSettings:
     old questions that are asked again for every new one (0: never, and nothing is known of the
     judge). `baseline` is a number of cases, `rates` are means that are known, by metric. The watch
     ends after `seconds`, or `until_idle`: when nothing is left to do. Else it never ends.
-    `groups` is the field of a case that others with an equal value have, too, of which alarms count
-    the mean as one number; `hour` and `day` are those of its trace.
+    Cases with an equal value of the field `groups` are a group: alarms count its mean as one
+    number. `hour` and `day` are those of the trace.
     """
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -96,6 +95,7 @@ class WatchSettings:
 
 
 def _trace_of(item: Any) -> str:
+    """The id of the trace of a case, also of an `InvalidCase`."""
     case = getattr(item, "test_case", item)
     return str((case.additional_metadata or {}).get("trace_id"))
 
@@ -146,21 +146,21 @@ class Watch(RunObserver):
             )
         self._alone = 0  # cases without a group
         self._off: tuple[str, ...] = ()  # metrics without alarms
-        self._departures: deque[SeriesDeparture] = deque()
+        self._departures: deque[SeriesDeparture] = deque()  # alarms to be explained
         # Sums for the mean score of the whole traffic: a case counts 1 / its probability (Hájek).
         self._scores, self._weights = defaultdict[str, float](float), defaultdict[str, float](float)
         self._bettors = {name: Bettor() for name in self.metrics}
-        self._news = anyio.Event()
-        self._over = False
+        self._news = anyio.Event()  # of a new row, or of the end of new cases
+        self._over = False  # no new case comes
         self.read = 0  # spans and log records of traces that were not decided before
         self._asked_again = 0
         self.counts = Counter[str]()
         self._waiting: dict[str, int] = {}
         self._open = 0  # cases that are in the engine
         self._ended = anyio.Event()  # of one of them
-        self._held: deque[Item] = deque()  # those that found the judge away
+        self._held: deque[Item] = deque()  # cases to ask again, as the judge did not answer
         self._strikes = Counter[str]()  # by trace
-        self._away: datetime | None = None  # since when
+        self._away: datetime | None = None  # since when the judge does not answer
         self.alerts: list[Alert] = []  # of this process
 
     async def run(self, record: GrowingRun, *, remembers: bool = True) -> None:
@@ -179,7 +179,7 @@ class Watch(RunObserver):
         with ExitStack() as stack:
             for file in (self._pending, self._alert_lines, self._again_lines):
                 stack.callback(file.close)
-            self._take_up(alerts, again)
+            self._replay(alerts, again)
             try:
                 with record:
                     await self._work()
@@ -214,20 +214,21 @@ class Watch(RunObserver):
 
     # What was before
 
-    def _take_up(self, alerts: list[Alert], again: list[Again]) -> None:
+    def _replay(self, alerts: list[Alert], again: list[Again]) -> None:
         """Go through the record as if its rows came now."""
         self._known.update(alert.key for alert in alerts)
-        self._record.take_up(self._take)
+        self._record.take_up(self._count)
         for line in again:
             self._asked_again += 1
             self._compare(line.pairs)
         asked = [line.row + 1 for line in again[-1:]]
+        # What is older than a drift, another judge has answered.
         drifts = [alert.row for alert in alerts if alert.cause == "judge"]
         if self._old is not None:
             self._old.skip_to(max([0, *asked, *drifts]))
 
-    def _take(self, row: CaseResult) -> None:
-        """Let a row that is in the record count."""
+    def _count(self, row: CaseResult) -> None:
+        """Count a row of the record: the end of its trace, and its scores in means and alarms."""
         trace = (row.trace or {}).get("trace_id")
         if trace is not None:
             self._pending.decide(trace)
@@ -259,9 +260,9 @@ class Watch(RunObserver):
         began = latest = self._clock()
         end = math.inf if self._how.seconds is None else began + self._how.seconds
         while True:
-            async for case in self._held_back(end):
+            async for case in self._held_cases(end):
                 yield case
-            if self._held:
+            if self._held:  # the end came first
                 return
             read = await anyio.to_thread.run_sync(self._poll)
             now = self._clock()
@@ -281,10 +282,10 @@ class Watch(RunObserver):
                     return
                 await self._sleep(self._how.poll)
 
-    async def _held_back(self, end: float) -> AsyncIterator[Item]:
-        """The cases that found the judge away: one now and then, and once it answers all.
+    async def _held_cases(self, end: float) -> AsyncIterator[Item]:
+        """The cases that the judge did not answer: now and then one, and all when it is answered.
 
-        Some are left at the `end`, and after a while if nobody waits for more traces.
+        Some are left at the `end`, and after `_LONG` if the watch is to end when it is idle.
         """
         pause, failed, began = _FIRST_PAUSE, set[str](), self._clock()
         while self._held and self._clock() < end:
@@ -292,7 +293,7 @@ class Watch(RunObserver):
             pause = min(2 * pause, _LONGEST_PAUSE)
             self.engine.gateway.run.try_again()
             held, self._held = self._held, deque()
-            # One that no judge could answer must not stop the others: a new one tries, too.
+            # All have failed. If it is the cases that no judge could answer, a new one can tell.
             if failed.issuperset(map(_trace_of, held)):
                 await anyio.to_thread.run_sync(self._poll)
                 new = await anyio.to_thread.run_sync(self._ready, self._clock(), 1)
@@ -305,6 +306,7 @@ class Watch(RunObserver):
             yield case
             while self._open:
                 await self._ended.wait()
+            # The case is held again if it failed. Then it is the last of all to try again.
             failed.update(map(_trace_of, self._held))
             self._held.extendleft(reversed(held))
             if self.counts["judged"] > judged or not self._held:
@@ -321,8 +323,8 @@ class Watch(RunObserver):
             self._say("the judge answers again")
             self._away = None
 
-    def _holds(self, row: CaseResult) -> bool:
-        """Keep the case of a row that only says that the judge is away; whether it is one."""
+    def _must_ask_again(self, row: CaseResult) -> bool:
+        """Return whether to ask a case again: its row only says that the judge does not answer."""
         failures = present(result.failure for result in row.metrics)
         why = next((failure.message for failure in failures if failure.lasting), None)
         if why is None:
@@ -356,12 +358,12 @@ class Watch(RunObserver):
                 self.counts["not sampled"] += 1
                 continue
             values = (stratum, repr(probability), str(len(case.input)))
-            ids = (case.additional_metadata or {}) | dict(zip(WATCHED, values, strict=True))
+            metadata = (case.additional_metadata or {}) | dict(zip(WATCHED, values, strict=True))
             if self._how.groups is not None:
                 group = group_digest(case, self._how.groups)
                 self._alone += group is None
-                ids |= {} if group is None else {GROUPED: group}
-            case = case.model_copy(update={"additional_metadata": ids})
+                metadata |= {} if group is None else {GROUPED: group}
+            case = case.model_copy(update={"additional_metadata": metadata})
             if isinstance(item, InvalidCase):
                 cases.append(dataclasses.replace(item, test_case=case))
             else:
@@ -375,14 +377,14 @@ class Watch(RunObserver):
         self._open -= 1
         self._ended.set()
         self._ended = anyio.Event()
-        if self._holds(row):
+        if self._must_ask_again(row):
             self._held.append(row.test_case)
             return
         row = dataclasses.replace(row, index=self._record.count)
         self._record.add(row)
         if self._account is not None:
             self._account.save()
-        self._take(row)
+        self._count(row)
         self._news.set()
 
     # Old questions
@@ -401,18 +403,18 @@ class Watch(RunObserver):
                     if alert.cause != "not known" or not more or len(pairs) >= _MOST:
                         break
                 self._raise(alert)
+            # An alarm that comes meanwhile goes first.
             while self.counts["judged"] * self._how.again >= self._asked_again + _FEW:
                 if self._departures or not await self._ask_again(_FEW):
                     break
-            if self._departures:
-                continue
-            if self._over:
-                return
-            self._news = anyio.Event()
-            await self._news.wait()
+            if not self._departures:
+                if self._over:
+                    return
+                self._news = anyio.Event()
+                await self._news.wait()
 
     async def _ask_again(self, most: int, before: float = math.inf) -> list[ScoreChange]:
-        """Ask the next old questions; their changes, which are in the folder then."""
+        """Ask the next questions of rows `before` one; write and return the changes of scores."""
         if self._old is None:
             return []
         asked = self._record.count
@@ -420,21 +422,21 @@ class Watch(RunObserver):
             old = list(self._old.take(most, before))
         except DAMAGES as error:
             raise InputError(f"{self._folder} has a damaged case or row: {error!s:.200}") from None
-        rows: list[CaseResult] = []
         asks = Resampled(self.engine.gateway, (asked + 1) * _SAMPLES)
         engine = self.engine.also(self._metrics, gateway=asks)
         # What all cases have in common was asked once and is not the judge's opinion of a case.
         engine.preload(await self.engine.constants())
-        await engine.run([case for _, case in old], OnRow(rows.append))
-        if self._account is not None:
-            self._account.save()
-        while any(map(self._holds, rows)):
-            if self._over:
+        while True:
+            rows: list[CaseResult] = []
+            await engine.run([case for _, case in old], OnRow(rows.append))
+            if self._account is not None:
+                self._account.save()
+            if not any(map(self._must_ask_again, rows)):
+                break
+            if self._over:  # nobody waits until the judge is back
                 return []
-            rows.clear()
             await self._sleep(_FIRST_PAUSE)
             self.engine.gateway.run.try_again()
-            await engine.run([case for _, case in old], OnRow(rows.append))
         self._is_back()
         changes: list[ScoreChange] = []
         for (row, _), new in zip(old, rows, strict=True):
@@ -451,11 +453,11 @@ class Watch(RunObserver):
             drift = self._alarms.add_change(pair.metric, pair.change, pair.row)
             if drift is not None:
                 change, count = drift
-                self._raise(
-                    Alert(pair.asked, pair.metric, "judge", 0.0, change, 0, "judge", again=count)
-                )
+                self._raise(Alert(pair.asked, pair.metric, group="judge", before=0.0, now=change,
+                                  cases=0, cause="judge", again=count))  # fmt: skip
 
     def _raise(self, alert: Alert) -> None:
+        """Write and say an alarm, unless it is in the record."""
         if alert.key in self._known:
             return
         self._known.add(alert.key)

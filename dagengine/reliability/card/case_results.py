@@ -22,8 +22,12 @@ from dagengine.reliability.statistics.stability import deviation_of, majority
 from dagengine.reliability.statistics.sums import Sums, difference, present, quotient, stats, total
 from dagengine.test_case import TestCase, case_label
 
+_MOST_VALUES = 8  # of a field; one with more makes no segments
+_LEAST_CASES = 5  # in a segment, and outside of it
+_LEAST_RESULTS = 10  # with unsupported verdicts, and without, to tell how they differ
 
-def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
+
+def spread(runs: Runs, cases: Sequence[TestCase]) -> list[CaseSpread]:
     """Scores by case, the largest deviation first."""
     spreads: list[CaseSpread] = []
     for number in runs.cases:
@@ -31,7 +35,7 @@ def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
         counts = tuple(sorted(Counter(scores).items()))
         deviation = deviation_of(tuple(scores)) if len(scores) > 1 else 0.0
         spreads.append(CaseSpread(case_label(cases[number], number), counts, deviation))
-    yield from sorted(spreads, key=lambda case: -case.deviation)
+    return sorted(spreads, key=lambda case: -case.deviation)
 
 
 def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
@@ -48,10 +52,9 @@ def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
     if read_vote is None or not cases:
         return Outcomes(scores, labels=labelled)
     votes, compared = runs.by_case(read_vote), cache(_compared)
-    columns = zip(*(
+    right, hits, verdicts = zip(*(
         compared(votes.get(case, ()), label, marked.first_runs) for case, label in enumerate(people)
     ), strict=True)  # fmt: skip
-    right, hits, verdicts = columns
     return Outcomes(scores, right, "".join(hits), labelled, verdicts)
 
 
@@ -88,14 +91,6 @@ def disagreements(marked: LabelledRuns, cases: Sequence[TestCase]) -> list[Disag
     return sorted(differing, key=lambda differs: -differs.votes / differs.runs)
 
 
-# Segments.
-
-SEGMENTS = 8
-"""Fields with more values than this make no segments."""
-LEAST_CASES = 5
-"""Labelled cases that a segment has at least, and so have the others."""
-
-
 def segments(
     hits: Mapping[int, bool], cases: Sequence[TestCase], group: Callable[[int], Hashable]
 ) -> list[Segment]:
@@ -106,9 +101,9 @@ def segments(
     group count as one: a group is right if at least half of its cases are.
     """
     tested: list[Segment] = []
-    for name, members in _named_parts(cases, hits):
+    for name, members in _parts(cases, hits):
         outside = set(hits) - members
-        if min(len(members), len(outside)) < LEAST_CASES:
+        if min(len(members), len(outside)) < _LEAST_CASES:
             continue
         right, size = _right_and_all(group, hits, members)
         others_right, others = _right_and_all(group, hits, outside)
@@ -129,9 +124,7 @@ def _right_and_all(
     return sum(2 * sum(row) >= len(row) for row in groups.values()), len(groups)
 
 
-def _named_parts(
-    cases: Sequence[TestCase], hits: Mapping[int, bool]
-) -> Iterator[tuple[str, set[int]]]:
+def _parts(cases: Sequence[TestCase], hits: Mapping[int, bool]) -> Iterator[tuple[str, set[int]]]:
     """The parts of the labelled cases that may become segments, each with its name."""
     lengths = {case: len(getattr(cases[case], "actual_output", None) or "") for case in hits}
     if len({*lengths.values()}) > 1:
@@ -145,13 +138,9 @@ def _named_parts(
             if isinstance(value, str | bool):
                 values[name][str(value)].add(case)
     for name, parts in values.items():
-        if len(parts) <= SEGMENTS:
+        if len(parts) <= _MOST_VALUES:
             for value, members in parts.items():
                 yield f"{name} {value}".strip(), members
-
-
-LEAST_RESULTS = 10
-"""Results on either side, below which it is not known how the sides differ."""
 
 
 def unsupported_effect(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
@@ -171,8 +160,8 @@ def unsupported_effect(marked: LabelledRuns) -> tuple[list[Figure], list[str]]:
         "Results that rest on an unsupported verdict (no quote of it is there) are right in "
         f"{right} of {results}, the others in {plain_right} of {plain}"
     )
-    if min(results, plain) < LEAST_RESULTS:
-        undecided = f"there are fewer than {LEAST_RESULTS} results on one side"
+    if min(results, plain) < _LEAST_RESULTS:
+        undecided = f"there are fewer than {_LEAST_RESULTS} results on one side"
         measure = figure_of("unsupported-effect", None, note=undecided)
         return [measure], [f"{words}. Whether they are worse is not known: {undecided}."]
     effect, groups = difference(*sides), marked.groups

@@ -67,7 +67,7 @@ class Bettor:
 
     def sides(self) -> Any:
         """The logarithms of the wealth of all bets above, and of all below, each of `means`."""
-        return _pooled(self._log_wealth)
+        return _wealth_by_side(self._log_wealth)
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """The means that are not refuted: the true one is there with 1 - alpha, at all times.
@@ -121,13 +121,13 @@ class Since:
 
         If both have one mean, it ever exceeds log(1 / alpha) with a probability of at most alpha.
         """
-        above, below = _pooled(self._bettor._log_wealth - self._before)
+        above, below = _wealth_by_side(self._bettor._log_wealth - self._before)
         baseline_above, baseline_below = baseline
         # A mean between the two is below the one and above the other.
         both = numpy.logaddexp(baseline_above + below, baseline_below + above) - math.log(2)
         return float(both.min())
 
 
-def _pooled(log_wealth: Any) -> Any:
+def _wealth_by_side(log_wealth: Any) -> Any:
     """The logarithms of the mean wealth over all aims, by side and mean."""
     return numpy.logaddexp.reduce(log_wealth, axis=1) - math.log(len(_AIMS))

@@ -283,7 +283,7 @@ class Watch(RunObserver):
                 await self._sleep(self._how.poll)
 
     async def _held_cases(self, end: float) -> AsyncIterator[Item]:
-        """The cases that the judge did not answer: now and then one, and all when it is answered.
+        """The cases that the judge did not answer: now and then one, and all once it has answered.
 
         Some are left at the `end`, and after `_LONG` if the watch is to end when it is idle.
         """

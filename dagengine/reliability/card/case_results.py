@@ -51,14 +51,14 @@ def outcomes(marked: LabelledRuns, cases: int) -> Outcomes:
     labelled = tuple("" if label is None else outcome_name(label) for label in people)
     if read_vote is None or not cases:
         return Outcomes(scores, labels=labelled)
-    votes, compared = runs.by_case(read_vote), cache(_compared)
+    votes, compare = runs.by_case(read_vote), cache(_comparison)
     right, hits, verdicts = zip(*(
-        compared(votes.get(case, ()), label, marked.first_runs) for case, label in enumerate(people)
+        compare(votes.get(case, ()), label, marked.first_runs) for case, label in enumerate(people)
     ), strict=True)  # fmt: skip
     return Outcomes(scores, right, "".join(hits), labelled, verdicts)
 
 
-def _compared(
+def _comparison(
     votes: Sequence[Vote | None], label: Vote | None, first_runs: int | None
 ) -> tuple[str, str, str]:
     """The `right`, the `hits` and the verdict that `Outcomes` has for the votes of a case."""

@@ -403,7 +403,7 @@ class Spread:
 
 
 class EqualQuestions:
-    """Finds equal questions among those known word for word, which have one key then.
+    """Finds equal questions among those known word for word: equal ones have one key.
 
     A question is sure (●), or asked only if decisions lead to it (○). Of three with one key::
 
@@ -440,7 +440,7 @@ class EqualQuestions:
         return chance
 
     def resemble(self, like: int, likely: float) -> float:
-        """Note questions not known in words; return how many of them earlier ones likely answer."""
+        """Note questions whose words are not known; return how many others likely answer."""
         if like in self._alike:
             self.likely += likely
             return likely
@@ -454,7 +454,7 @@ class EqualQuestions:
         Where the questions noted are those of a sample, `asked` is for `factor` times as many.
         """
         most = asked.most
-        # A sample says nothing for sure, and a run that asks more forgets some answers.
+        # A sample says nothing for sure, and a run with more questions forgets some answers.
         if factor == 1.0 and most is not None and most <= DEFAULT_LIMITS.remembered:
             most -= self._again
         # All keys with a sure question, or all sure questions but those that others may answer.

@@ -190,7 +190,7 @@ class Ledger:
 
     The gateway and its `retry_pipeline` count in it. `asked` are questions, `cached` those that the
     store answered, `calls` all calls, `retried` those after the first of a question, `failed` those
-    without an answer that fits. `saved` are the US dollars less that cached prompt tokens cost.
+    without an answer that fits. `saved` are US dollars that cached prompt tokens cost less.
     """
 
     def __init__(self) -> None:

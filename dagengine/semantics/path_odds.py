@@ -75,20 +75,20 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
         readers.add_edges_from(product(plan.units[unit].inputs, [unit]))
     # Verdicts of votes are not open. A rating that other nodes read is not, either: they read its
     # expectation, so it stays as it is.
-    opened = {
+    open_units = {
         unit
         for unit, value in judged.items()
         if value.odds is not None
         and not value.votes
         and (value.verdict is not None or not readers.adj.get(unit))
     }
-    code = {unit for unit in opened if not plan.units[unit].node.asks}
+    code = {unit for unit in open_units if not plan.units[unit].node.asks}
     fixed = _fixed_lists(plan, judged, readers, code)
     # Odds of scores that rest on a fixed list count verdicts that this list does not take here.
-    opened -= code & _all_readers(readers, fixed)
-    if not opened and not fixed:
+    open_units -= code & _all_readers(readers, fixed)
+    if not open_units and not fixed:
         return None
-    return _Enumeration(plan, metric, judged, opened, fixed).follow()
+    return _Enumeration(plan, metric, judged, open_units, fixed).follow()
 
 
 def _fixed_lists(
@@ -137,7 +137,7 @@ class _Enumeration:
         plan: Plan,
         metric: int,
         judged: Mapping[int, NodeValue],
-        opened: Container[int],
+        open_units: Container[int],
         fixed: Mapping[int, float],
     ) -> None:
         self._plan, self._metric = plan, metric
@@ -146,7 +146,7 @@ class _Enumeration:
             for metric_plan in plan.metrics
             if metric_plan.index != metric
         }
-        self._judged, self._opened, self._fixed = judged, opened, fixed
+        self._judged, self._open_units, self._fixed = judged, open_units, fixed
         self._masses: dict[tuple[Any, float, bool], float] = {}  # by path, score and success
         self._followed = 0
         self._unknown: list[float] = []
@@ -184,7 +184,7 @@ class _Enumeration:
             if number in choices:
                 if number not in self._fixed:
                     value = _as_if(unit.node, value, choices[number])
-            elif number in self._opened:
+            elif number in self._open_units:
                 odds = value.odds or ()
                 if rest := unknown_of(odds):
                     self._unknown.append(mass * rest)

@@ -97,7 +97,7 @@ def _records_in(item: Any, leave_out: LeaveOut) -> Iterable[RawRecord]:
     if "context.span_id" in item or isinstance(item.get("context"), Mapping):
         return [_phoenix(item)]
     if _field(item, "spanId"):  # without the lists around it
-        return [span_of(item)]
+        return [_otlp_span(item)]
     if "observations" in item or {"traceId", "type"} <= item.keys() or "sessionId" in item:
         return list(_langfuse(item, leave_out))
     raise ValueError(f"its keys are {', '.join(map(str, item))!s:.120}")

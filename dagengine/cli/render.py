@@ -75,7 +75,8 @@ def render(options: RenderOptions) -> None:
     else:
         specs = [metric.spec() for metric in load_metrics(options.metrics)]
     for spec, stem in zip(specs, stems(specs), strict=True):
-        path, shown = options.out, dict[str, Any](rows=tally)
+        path = options.out
+        shown: dict[str, Any] = {"rows": tally}
         if len(specs) > 1:
             path = path.with_stem(f"{path.stem}-{stem}")
         if tally is not None:

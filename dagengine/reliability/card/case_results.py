@@ -106,10 +106,10 @@ def segments(
         if min(len(members), len(outside)) < _LEAST_CASES:
             continue
         right, size = _right_and_all(group, hits, members)
-        others_right, others = _right_and_all(group, hits, outside)
-        table = [[right, size - right], [others_right, others - others_right]]
+        outside_right, outside_size = _right_and_all(group, hits, outside)
+        table = [[right, size - right], [outside_right, outside_size - outside_right]]
         p = float(stats.fisher_exact(table, "less").pvalue)
-        tested.append(Segment(name, right, size, others_right, others, p))
+        tested.append(Segment(name, right, size, outside_right, outside_size, p))
     ps = holm([part.p for part in tested])
     return [replace(part, p=p) for part, p in zip(tested, ps, strict=True) if p < 0.05]
 

@@ -193,8 +193,9 @@ class CommonQuestions:
 
     def drop_worker(self, worker: str) -> list[tuple[str, bytes, bytes]]:
         """A worker has died: the next ones ask what it asked. As `back`, with the key."""
-        keys = [key for key, workers in self._asking.items() if worker in workers]
-        return [(heir, key, answer) for key in keys for heir, answer in self.back(worker, key, b"")]
+        keys = [key for key, workers in self._asking.items() for _ in range(workers.count(worker))]
+        news = [(heir, key, answer) for key in keys for heir, answer in self.back(worker, key, b"")]
+        return [(heir, key, answer) for heir, key, answer in news if heir != worker]
 
 
 def _weight(answer: bytes) -> int:

@@ -138,6 +138,16 @@ def test_what_a_dead_worker_asked_is_asked_by_the_next_one_and_the_rest_hears_it
     assert questions.back("b", b"q", b"late") == []
 
 
+@pytest.mark.parametrize("waiting", ["aab", "aba", "aaab"])
+def test_a_dead_worker_that_asked_for_several_judges_is_waited_for_no_more(waiting: str) -> None:
+    questions = CommonQuestions(10)
+    for worker in waiting:
+        questions.want(worker, b"q")
+    assert questions.drop_worker("a") == [("b", b"q", b"")]
+    assert questions.back("b", b"q", b"") == []
+    assert questions.want("c", b"q") == b""
+
+
 def test_only_the_latest_answers_are_kept() -> None:
     questions = CommonQuestions(3)
     for number in range(5):

@@ -41,7 +41,7 @@ MODELS = "requirements-models.lock"
 # What could differ in an installed copy: what is found beside the code, and whole commands.
 INSTALLED = (
     "test_packaging.py",
-    "system/test_installed.py",
+    "system/test_entry_points.py",
     "docs/test_documents.py",
     "compat/test_seeds.py",
     "docs/test_metric_pages.py",

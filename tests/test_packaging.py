@@ -174,6 +174,14 @@ class Reading:
     assert fillers(source) == [(4, "_said"), (5, "known"), (5, "one")]
 
 
+def test_the_tests_of_an_installed_copy_are_there() -> None:
+    if not (ROOT / "dev.py").exists():
+        pytest.skip("the tools are not beside the tests")
+    tools = runpy.run_path(str(ROOT / "dev.py"))
+    chosen = (*tools["INSTALLED"], *tools["VARYING"], *tools["QUICK"])
+    assert [name for name in chosen if not (ROOT / "tests" / name).exists()] == []
+
+
 def test_a_release_says_what_a_person_must_fill_in_and_makes_nothing() -> None:
     if not (ROOT / "dev.py").exists():
         pytest.skip("the tools are not beside the tests")

@@ -23,7 +23,7 @@ from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.summary import Worst
 
 _INSIDE = " > "  # in the name of a node of a nested metric: `Metric > Node`
-_KEPT_COURSES = 50_000  # the most courses (see `record.columns`) whose outlines are kept in memory
+_KEPT_COURSES = 50_000  # courses (see `record.parquet_columns`) whose outlines are kept at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ much of all probability fell on labels. Below a half the model would rather say 
 likeliest label is the verdict, but its odds are not known.
 
 What a server tells is what counts. OpenAI's protocol gives at most 20 alternatives. An option that
-is not among them is less likely than each of them, which bounds it (`probabilities.masses`).
+is not among them is less likely than each of them, which bounds it (`probabilities.options`).
 llama.cpp's probabilities are those from before its grammar and its sampling.
 """
 

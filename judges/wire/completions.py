@@ -130,7 +130,7 @@ class ReplyMessage(_Wire):
     content: str | None = None
     refusal: str | None = None
     tool_calls: list[CalledTool] | None = None
-    function_call: None = None  # of an old protocol, see `dialects.completion_shapes`
+    function_call: None = None  # of an old protocol, see `dialects.response_shapes`
     # Thoughts beside the answer, as llama.cpp and DeepSeek call them, and vLLM and Ollama.
     reasoning_content: Any = None
     reasoning: Any = None

@@ -1,7 +1,8 @@
 """Two run folders read side by side, and every case of one paired with its case in the other.
 
 Cases are paired by content first, then by what is left of it. Where both runs have columns, most
-rows are not read: equal courses (results without their texts, see `record.columns`) are no change.
+rows are not read: equal courses (results without their texts, see `record.parquet_columns`) are no
+change.
 """
 
 from __future__ import annotations

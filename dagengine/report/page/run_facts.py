@@ -155,7 +155,7 @@ def _mean(metric: MetricSummary) -> str:
 
 
 class AlarmRecord(BaseModel):
-    """One alarm of a watch, as far as it is shown; see `watch.causes.Alert`."""
+    """One alarm of a watch, as far as it is shown; see `watch.alarm_causes.Alert`."""
 
     row: int
     metric: str

@@ -35,6 +35,8 @@ from dagengine.system.terminal_text import text_if
 CHECKED = 1000
 _UTF_8 = "save the file as UTF-8"
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as Python keeps them
+# A blank, then all of a quoted cell, or its part in front of a delimiter; `"A" or "B"` is a text.
+_LATE_QUOTE = re.compile(r'\s+"(?!")(?:[^"]|"")+(?:"\s*)?')
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 _LOOKED_AT = 1 << 16  # bytes at the beginning of a file
 _CODE = '\n  {{cat}} {{path}} | python3 -c "import json, sys; {}" > {{stem}}-rows.json'
@@ -353,7 +355,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
 def _by_column(header: Sequence[str], row: Sequence[str], text: str, damaged: bool) -> Any:
     """The cells of a row by column, or its flaw; `damaged` if a row before it has a wrong quote."""
     cells = row if any(row[len(header) :]) else row[: len(header)]
-    if ' "' in text and any(re.match(r'\s+"[^"]', cell) and cell in text for cell in cells):
+    if ' "' in text and any(_LATE_QUOTE.fullmatch(cell) and cell in text for cell in cells):
         # It would be a part of the text, and a delimiter behind it would end the cell.
         return FlawError("a quote that opens a cell must be its first character: remove the blanks")
     if len(cells) != len(header):

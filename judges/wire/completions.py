@@ -199,11 +199,12 @@ class Counts(_Wire):
     prompt_tokens: Count = _named("prompt_tokens", "input_tokens")
     completion_tokens: Count = _named("completion_tokens", "output_tokens")
     total_tokens: Any = None
-    # As DeepSeek calls them, Anthropic behind gateways, Moonshot, and OpenAI.
+    # As OpenAI calls them, DeepSeek, Anthropic behind gateways, and Moonshot. Gateways write 0 for
+    # names of others.
     cached_tokens: Count = _named(
-        *("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"),
         AliasPath("prompt_tokens_details", "cached_tokens"),
         AliasPath("input_tokens_details", "cached_tokens"),
+        *("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"),
     )
 
 

@@ -512,12 +512,17 @@ def test_a_row_that_writers_of_tables_do_not_write_is_invalid(
     tmp_path: Path, row: str, words: str
 ) -> None:
     path = tmp_path / "a.csv"
-    path.write_text(f'name,input\n{row}\nq2," ""Yes"", she said"\nq3, 5" screen\n')
+    path.write_text(
+        f'name,input\n{row}\nq2," ""Yes"", she said"\nq3, 5" screen\nq4, "A" or "B"\n'
+        'q5," ""Yes"""\n'
+    )
     bad, *good = read_cases(path)
     assert words in str(bad)
     assert [isinstance(case, LLMTestCase) and case.input for case in good] == [
         ' "Yes", she said',
         ' 5" screen',
+        ' "A" or "B"',
+        ' "Yes"',
     ]
 
 

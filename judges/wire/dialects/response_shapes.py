@@ -77,9 +77,9 @@ _ELSEWHERE: Final = re.compile(
     r"|bohužel|je mi líto|prepáčte|sajnál|elnézést|îmi pare rău|ne pare rău|tyvärr|beklager"
     r"|desværre|undskyld|valitettavasti|anteeksi|üzgünüm|maalesef|özür|xin lỗi|rất tiếc|maaf"
     r"|mohon maaf|извин|простите|к сожалению|вибач|на жаль|пробач|съжалявам|\u03bb\u03c5\u03c0"
-    r"|\u03c3\u03c5\u03b3\u03b3|عذر|آسف|معذر|نعتذر|أعتذر|متأسف|متاسف|מצטער|סליחה|क्षमा|माफ|मुझे खेद"
-    r"|দুঃখিত|மன்னிக்க|ขออภัย|ขอโทษ|(?:很|非常)?抱歉|对不起|對不起|很遗憾|無法|我无法|我不能|申し訳"
-    r"|すみません|ごめん|恐れ入り|죄송|미안)",
+    r"|\u03c3\u03c5\u03b3\u03b3\u03bd|عذر|آسف|معذر|نعتذر|أعتذر|متأسف|متاسف|מצטער|סליחה|क्षमा|माफ"
+    r"|मुझे खेद|দুঃখিত|மன்னிக்க|ขออภัย|ขอโทษ|(?:很|非常)?抱歉|对不起|對不起|很遗憾|無法|我无法|我不能"
+    r"|申し訳|すみません|ごめん|恐れ入り|죄송|미안)",
     re.IGNORECASE,
 )
 _LONGEST_REFUSAL: Final = 800  # characters; a refusal is short, and what is longer is prose
@@ -203,7 +203,7 @@ def _gather(value: Any, kind: str, pieces: dict[str, list[str]], key: str = "") 
         # Of a call only what it was called with is said, and not its name.
         if kind != "call" or key in _DATA:
             pieces[kind].append(value)
-    elif key in _DATA and value:
+    elif key in _DATA and (value or (value == {} and kind == "call")):  # some need no arguments
         pieces[kind].append(json.dumps(value, ensure_ascii=False))
     elif isinstance(value, list):
         if key in ("choices", "candidates", "results"):

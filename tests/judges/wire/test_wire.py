@@ -21,7 +21,8 @@ from servers.raw_server import RawServer, response
 
 from dagengine.errors import ProviderError, UnparseableError
 from dagengine.judges import OpenAIJudge
-from dagengine.judges.wire.completions import read_completion, usage_of
+from dagengine.judges.wire.completions import read_completion, reply_text, usage_of
+from dagengine.judges.wire.dialects.response_shapes import refusal_in
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
 from dagengine.question import FirstMatch, Options, Question
@@ -261,6 +262,15 @@ COUNTED = (187, 5, 0)
         ({"completion_tokens": 5, "prompt_cache_hit_tokens": 128}, (187, 5, 128)),  # DeepSeek
         ({"completion_tokens": 5, "cached_tokens": 128}, (187, 5, 128)),  # Moonshot
         ({"completion_tokens": 5, "cache_read_input_tokens": 999}, (187, 5, 187)),
+        (  # gateways that fill the fields of all providers
+            {
+                "completion_tokens": 5,
+                "prompt_cache_hit_tokens": 0,
+                "cache_read_input_tokens": 0,
+                "prompt_tokens_details": {"cached_tokens": 128},
+            },
+            (187, 5, 128),
+        ),
     ],
 )
 def test_tokens_are_counted_as_servers_name_them(counts: Json, usage: tuple[int, ...]) -> None:
@@ -268,3 +278,27 @@ def test_tokens_are_counted_as_servers_name_them(counts: Json, usage: tuple[int,
     body = {"choices": [{"message": {"content": "T"}}], "usage": {name: 187, **counts}}
     counted = usage_of(read_completion(json.dumps(body).encode()))
     assert (counted.input_tokens, counted.output_tokens, counted.cached_tokens) == usage
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"content": [{"type": "tool_use", "name": "T", "input": {}}], "stop_reason": "tool_use"},
+        {"choices": [{"message": {"tool_calls": [{"function": {"arguments": {}}}]}}]},
+    ],
+)
+def test_a_call_without_arguments_is_an_empty_object_and_no_broken_server(body: Json) -> None:
+    assert reply_text(read_completion(json.dumps(body).encode())) == "{}"
+
+
+@pytest.mark.parametrize(
+    ("text", "refuses"),
+    [
+        ("\u03a3\u03c5\u03b3\u03b3\u03bd\u03ce\u03bc\u03b7", True),  # an apology
+        ("\u03a3\u03c5\u03b3\u03b3\u03c1\u03b1\u03c6\u03ad\u03b1\u03c2", False),  # an author
+        ("मुझे खेद है", True),
+        ("申し訳ありません", True),
+    ],
+)
+def test_the_opening_of_a_refusal_is_a_whole_word(text: str, refuses: bool) -> None:
+    assert refusal_in(text) is refuses

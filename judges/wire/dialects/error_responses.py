@@ -84,7 +84,7 @@ _QUOTA: Final = re.compile(
 _SOON: Final = re.compile(r"per[_ -]?min|per[_ -]?sec|retry in|try again in", re.IGNORECASE)
 # What a rejection means that has the status 400, 403 or 412: too many requests, or a wrong key.
 _MEANT: Final = (
-    (429, r"rate_?limit|throttl|too_?many_?requests"),
+    (429, r"rate[_ ]?limit|throttl|too_?many_?requests"),
     (401, r"(?:incorrect|invalid|wrong|missing|expired)[\W_]+(?:\w+ )?api[_ ]?key"),
     (401, r"api[_ ]?key[\W_]+(?:\w+ ){0,3}(?:invalid|incorrect|not valid|not found|expired)"),
 )

@@ -15,10 +15,12 @@ import pytest
 from programs.evaluations import UNUSED, without
 
 from dagengine import Limits, assert_test, evaluate
+from dagengine.attacking import attack
 from dagengine.dataset import EvaluationDataset
 from dagengine.errors import InputError
 from dagengine.execution.local_executor import Settings
 from dagengine.graph.node import BaseNode
+from dagengine.improvement import improve
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode, TaskNode
@@ -98,6 +100,14 @@ def test_the_doors_that_everybody_uses_are_among_those_found() -> None:
 def test_no_door_swallows_a_name_that_it_does_not_know(name: str) -> None:
     with pytest.raises(TypeError, match="'zzz'"):
         call(DOORS[name], zzz=1)
+
+
+@pytest.mark.parametrize("door", [repeat, attack, improve])
+def test_an_error_about_arguments_names_the_door_that_was_called(door: Callable[..., Any]) -> None:
+    calls: list[Callable[[], Any]] = [door, lambda: door(*range(9)), lambda: call(door, zzz=1)]
+    for wrong in calls:
+        with pytest.raises(TypeError, match=rf"^{door.__name__}\(\) "):
+            wrong()
 
 
 @pytest.mark.parametrize("name", RUNS)

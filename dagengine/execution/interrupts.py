@@ -236,12 +236,17 @@ def sync(make: Callable[[], Awaitable[R]], *, lasting: bool = False) -> R:
 def blocking(door: Callable[P, Awaitable[R]]) -> Callable[P, R]:
     """Make an async function one for callers without an event loop (it works inside one, too).
 
-    It has the same arguments, and the same name without `a_`.
+    It has the same arguments, and the same name without `a_`, also in errors about arguments.
     """
 
     @wraps(door)
     def call(*arguments: P.args, **settings: P.kwargs) -> R:
-        return sync(lambda: door(*arguments, **settings))
+        try:
+            return sync(lambda: door(*arguments, **settings))
+        except TypeError as error:
+            if str(error).startswith(f"{door.__qualname__}()"):
+                error.args = (str(error).replace(door.__qualname__, call.__qualname__, 1),)
+            raise
 
     call.__name__ = door.__name__.removeprefix("a_")
     call.__qualname__ = f"{door.__qualname__.removesuffix(door.__name__)}{call.__name__}"

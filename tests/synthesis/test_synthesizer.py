@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from inspect import getsource
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -607,6 +607,10 @@ def multi_context_only() -> EvolutionConfig:
         (
             lambda: synthesizer().estimate_goldens_from_docs([], **CHUNKS),
             r"estimate_goldens_from_docs\(\) has no argument 'chunk_size': it is in context_",
+        ),
+        (
+            lambda: cast("Any", synthesizer()).generate_goldens_from_docs(),
+            r"^Synthesizer\.generate_goldens_from_docs\(\) missing",
         ),
         (lambda: about(max_golden_per_context=1), "did you mean 'max_goldens_per_context'"),
         (lambda: about(config=multi_context_only()), "multi-context takes two passages"),

@@ -231,7 +231,7 @@ def labels_among(
     """The labels in a file that are about these cases, and a line about those that are not.
 
     One file may have the labels of several tables of verdicts. All other sources stay as they are.
-    Raises InputError for what `HumanLabels` refuses.
+    Raises InputError for what `HumanLabels` refuses, and if all these labels are of criteria.
     """
     if suffix_of(Path(source)) not in _SUFFIXES or is_label_file(Path(source)):
         return str(source), ""
@@ -244,8 +244,13 @@ def labels_among(
             kept.append(record)
     if not kept or len(kept) == len(read):
         return str(source), ""
-    line = f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here"
-    return _labels_in(source, kept, places)[0], line
+    labels, _ = _labels_in(source, kept, places)
+    if not labels:
+        raise InputError(f"all labels of {source} on these cases are about a criterion")
+    return (
+        labels,
+        f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here",
+    )
 
 
 def _votes(value: object) -> Iterator[Vote]:

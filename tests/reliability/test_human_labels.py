@@ -12,7 +12,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.reliability.card.card_maker import check_labels, make_card
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.human_labels import Given, HumanLabels, Labels, labels_for
+from dagengine.reliability.human_labels import Given, HumanLabels, Labels, labels_among, labels_for
 from dagengine.reliability.observations import Observations
 from dagengine.test_case import LLMTestCase
 
@@ -218,6 +218,15 @@ def test_a_name_that_several_cases_have_joins_no_row(tmp_path: Path) -> None:
     cases = [LLMTestCase(name=name, input=name) for name in ("one", "two", "one", "three")]
     with pytest.raises(InputError, match=r"line 4: .* called 'one': write a place \(0, 2\)"):
         labels_of(cases, file)
+
+
+def test_labels_of_criteria_alone_are_refused_where_some_are_about_no_case(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("case,criterion,label\none,tone,yes\nnobody,tone,no\n")
+    with pytest.raises(
+        InputError, match=r"^all labels of \S*labels\.csv on these cases are about a"
+    ):
+        labels_among(file, [LLMTestCase(name="one", input="a")])
 
 
 @pytest.mark.parametrize("stray", ["great", 3, "2.5"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import json
 import os
@@ -158,6 +159,27 @@ def test_the_walks_of_the_architecture_name_modules_that_exist() -> None:
     names = re.findall(r"`([a-z_]+/[a-z_/]+)(?:\.[A-Z]\w+)?`", walks)
     assert len(names) >= 10
     assert [n for n in names if not any((top / f"{n}.py").exists() for top in tops)] == []
+
+
+def test_modules_that_docstrings_and_comments_name_are_there() -> None:
+    home = dagengine.__path__[0]
+    paths = glob.glob(f"{home}/**/*.py", recursive=True)  # follows the links to other rooms
+    texts = {path: Path(path).read_text(encoding="utf-8") for path in paths}
+    sources: dict[str, list[str]] = {}  # by every end of the name of a module
+    for path, text in texts.items():
+        parts = Path(path.removesuffix(".py").removesuffix("/__init__")).relative_to(home).parts
+        for start in range(len(parts)):
+            sources.setdefault(".".join(parts[start:]), []).append(text)
+    rooms = {Path(path).parent.name for path in paths if path.endswith("__init__.py")}
+    files = r"html|json|jsonl|md|py"
+    absent: list[str] = []
+    for path, text in texts.items():
+        for module, name in re.findall(rf"`([a-z_.]+)\.(?!(?:{files})`)(\w+)`", text):
+            if module.split(".")[0] not in rooms - {"dagengine"} or f"{module}.{name}" in sources:
+                continue
+            if not any(re.search(rf"\b{name}\b", source) for source in sources.get(module, [])):
+                absent.append(f"{path}: {module}.{name}")
+    assert absent == []
 
 
 def test_the_check_finds_locals_that_are_no_nouns_and_leaves_fields_alone() -> None:

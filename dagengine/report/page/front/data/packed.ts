@@ -1,5 +1,5 @@
 // The form in which data lies in the page: columns by row, and compressed blocks of texts.
-// `dagengine/report/page/packed_columns.py` and `texts.py` beside it write it.
+// `dagengine/report/page/packed_columns.py` and `packed_texts.py` beside it write it.
 
 import type { Calls, Odds, Quote, Run, Said } from "./source.ts";
 

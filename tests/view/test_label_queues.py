@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dagengine.cli import app
+from dagengine.cli.measuring import labels as command
 from dagengine.errors import InputError
 from dagengine.record.label_file import LABELS, LabelFile
 from dagengine.record.reader import load_run
@@ -171,13 +173,27 @@ def test_a_promised_rate_of_errors_says_below_which_confidence_a_verdict_is_unsu
     assert few == Unknown("too few labels", 40, 49)
 
 
+@pytest.mark.parametrize(
+    ("below", "words"),
+    [
+        (0.6, "unsure below a confidence of 0.6:"),
+        (0.8641, "unsure below a confidence of 0.865:"),  # 0.864 would let more through
+        (1.0, "unsure below a confidence of 1:"),
+        (math.nextafter(1, 2), "no confidence is enough for at most 5 % wrong verdicts"),
+    ],
+)
+def test_the_confidence_that_is_printed_keeps_the_promise(below: float, words: str) -> None:
+    fit = Abstention(below, promised=0.05, answered=0.5, wrong=0.0, items=40)
+    assert words in "".join(command._abstention_lines(fit))
+
+
 def test_a_wrong_pass_may_cost_more_than_a_wrong_fail(folder: Path) -> None:
     walk(folder, tuple(range(40)), "Ana", wrong=0.3)
     for costs in ("1", "-1,2", "0,1", "one,two"):
         refused = CliRunner().invoke(app, ["labels", "plan", str(folder), "--costs", costs])
         assert isinstance(refused.exception, InputError), costs
     refused = CliRunner().invoke(app, ["labels", "plan", str(folder), "--wrong", "200"])
-    assert "the promised rate lies between 0 and 1, got 2" in str(refused.exception)
+    assert "or equal to 100" in refused.output
     typed = ["labels", "plan", str(folder), "--costs", "9,1", "--wrong", "5"]
     done = CliRunner().invoke(app, typed)
     assert done.exit_code == 0, done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class PlanOptions:
     """What it costs to pass a case that people fail, and to fail one that they pass, for the
     threshold. Default: 1,1.
     """
-    wrong: Annotated[float | None, Option(metavar="PERCENT")] = None
+    wrong: Annotated[float | None, Option(metavar="PERCENT", min=0, max=100)] = None
     """The share of cases that may get a wrong verdict: says below which confidence a verdict has to
     be called unsure for it.
     """
@@ -172,11 +173,17 @@ def _threshold_lines(plan: LabelPlan) -> Iterator[str]:
 def _abstention_lines(fit: Abstention | Unknown | None) -> Iterator[str]:
     from dagengine.reliability.threshold_fitting import Abstention
 
-    if isinstance(fit, Abstention):
+    if isinstance(fit, Abstention) and fit.below > 1:
         yield (
-            f"  call a verdict unsure below a confidence of {fit.below:.2f}: on average at "
-            f"most {100 * fit.promised:g} % of cases get a wrong one, and {100 * fit.answered:.0f} "
-            f"% of the {fit.items} random cases keep theirs"
+            f"  no confidence is enough for at most {100 * fit.promised:g} % wrong verdicts: call "
+            "all of them unsure"
+        )
+    elif isinstance(fit, Abstention):
+        below = math.ceil(1000 * fit.below - 1e-6) / 1000  # less would let wrong ones through
+        yield (
+            f"  call a verdict unsure below a confidence of {below:g}: on average at most "
+            f"{100 * fit.promised:g} % of cases get a wrong one, and {100 * fit.answered:.0f} % of "
+            f"the {fit.items} random cases keep theirs"
         )
     elif fit is not None and fit.needed is not None:
         yield _row("below which confidence a verdict is unsure", fit.needed - fit.items)

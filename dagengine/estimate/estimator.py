@@ -324,14 +324,15 @@ class _CachedPrompts:
     """The tokens, by judge, that servers need not read again if they keep beginnings of prompts.
 
     Questions of a case share a beginning as far as they show the same fields. The first question
-    with a beginning reads it, and all others find it. This is a bound: a server may keep less.
+    with a beginning reads it, and all others find it. This is a bound: a server may keep less. It
+    holds for every judge that reads prompts, whether or not runs let one go first for it.
     """
 
     def __init__(self, plan: Plan, judges: Sequence[Judge]) -> None:
         self._units = [
             unit for unit in plan.units
             if unit.shares and not unit.constant
-            and (not judges or judges[unit.judges[0]].capabilities.caches_prefixes)
+            and not (judges and judges[unit.judges[0]].capabilities.decides)
         ]  # fmt: skip
         self.tokens = [0.0] * max(len(plan.models), len(judges))
 

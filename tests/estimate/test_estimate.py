@@ -413,6 +413,10 @@ def test_all_questions_but_the_first_of_a_case_have_its_texts_from_caches() -> N
     assert short.cached_tokens == 0
     (alone,) = foretold(cases, DAGMetric("m", DAG(yes_no("kind")))).judges
     assert alone.cached_tokens == 0
+    # A server may keep beginnings without being asked to: a bound counts on any judge.
+    judge = ScriptedJudge(lambda question: True)
+    (unasked,) = estimate(compile_metrics([tree]), cases, judges=[judge]).judges
+    assert unasked.cached_tokens == found.cached_tokens
 
 
 def test_time_is_the_longer_of_the_row_and_the_whole() -> None:

@@ -324,8 +324,7 @@ class _CachedPrompts:
     """The tokens, by judge, that servers need not read again if they keep beginnings of prompts.
 
     Questions of a case share a beginning as far as they show the same fields. The first question
-    with a beginning reads it, and all others find it. This is a bound: a server may keep less. It
-    holds for every judge that reads prompts, whether or not runs let one go first for it.
+    with a beginning reads it, and all others find it. This is a bound: a server may keep less.
     """
 
     def __init__(self, plan: Plan, judges: Sequence[Judge]) -> None:

@@ -231,7 +231,7 @@ def labels_among(
     """The labels in a file that are about these cases, and a line about those that are not.
 
     One file may have the labels of several tables of verdicts. All other sources stay as they are.
-    Raises InputError for what `HumanLabels` refuses, and if all these labels are of criteria.
+    Raises InputError for what `HumanLabels` refuses.
     """
     if suffix_of(Path(source)) not in _SUFFIXES or is_label_file(Path(source)):
         return str(source), ""
@@ -242,15 +242,11 @@ def labels_among(
         name = next(iter(named_cells(row, ("case", "name")).values()), None)
         if places.has_name(name):
             kept.append(record)
-    if not kept or len(kept) == len(read):
-        return str(source), ""
     labels, _ = _labels_in(source, kept, places)
-    if not labels:
-        raise InputError(f"all labels of {source} on these cases are about a criterion")
-    return (
-        labels,
-        f"{counted(len(read) - len(kept), 'label')} of {source} left out: no such case here",
-    )
+    if not labels or len(kept) == len(read):
+        return str(source), ""
+    absent = counted(len(read) - len(kept), "label")
+    return labels, f"{absent} of {source} left out: no such case here"
 
 
 def _votes(value: object) -> Iterator[Vote]:

@@ -220,13 +220,14 @@ def test_a_name_that_several_cases_have_joins_no_row(tmp_path: Path) -> None:
         labels_of(cases, file)
 
 
-def test_labels_of_criteria_alone_are_refused_where_some_are_about_no_case(tmp_path: Path) -> None:
-    file = tmp_path / "labels.csv"
+def test_a_file_of_criteria_is_left_to_its_reader_where_some_are_about_no_case(
+    tmp_path: Path,
+) -> None:
+    file, cases = tmp_path / "labels.csv", [LLMTestCase(name="one", input="a")]
     file.write_text("case,criterion,label\none,tone,yes\nnobody,tone,no\n")
-    with pytest.raises(
-        InputError, match=r"^all labels of \S*labels\.csv on these cases are about a"
-    ):
-        labels_among(file, [LLMTestCase(name="one", input="a")])
+    assert labels_among(file, cases) == (str(file), "")
+    with pytest.raises(InputError, match=r"line 3: no case has the name or the place 'nobody'"):
+        HumanLabels(cases, file)
 
 
 @pytest.mark.parametrize("stray", ["great", 3, "2.5"])

@@ -176,10 +176,9 @@ def test_a_promised_rate_of_errors_says_below_which_confidence_a_verdict_is_unsu
 @pytest.mark.parametrize(
     ("below", "words"),
     [
-        (0.6, "unsure below a confidence of 0.6:"),
-        (0.8641, "unsure below a confidence of 0.865:"),  # 0.864 would let more through
-        (1.0, "unsure below a confidence of 1:"),
-        (math.nextafter(1, 2), "no confidence is enough for at most 5 % wrong verdicts"),
+        (0.8641, "call a verdict below a confidence of 0.8641 unsure:"),  # 0.86 lets more through
+        (1.0, "call a verdict below a confidence of 1 unsure:"),
+        (math.nextafter(1, 2), "call every verdict unsure:"),
     ],
 )
 def test_the_confidence_that_is_printed_keeps_the_promise(below: float, words: str) -> None:

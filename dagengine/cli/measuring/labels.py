@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -173,17 +172,13 @@ def _threshold_lines(plan: LabelPlan) -> Iterator[str]:
 def _abstention_lines(fit: Abstention | Unknown | None) -> Iterator[str]:
     from dagengine.reliability.threshold_fitting import Abstention
 
-    if isinstance(fit, Abstention) and fit.below > 1:
-        yield (
-            f"  no confidence is enough for at most {100 * fit.promised:g} % wrong verdicts: call "
-            "all of them unsure"
+    if isinstance(fit, Abstention):
+        unsure = (
+            "every verdict" if fit.below > 1 else f"a verdict below a confidence of {fit.below:g}"
         )
-    elif isinstance(fit, Abstention):
-        below = math.ceil(1000 * fit.below - 1e-6) / 1000  # less would let wrong ones through
         yield (
-            f"  call a verdict unsure below a confidence of {below:g}: on average at most "
-            f"{100 * fit.promised:g} % of cases get a wrong one, and {100 * fit.answered:.0f} % of "
-            f"the {fit.items} random cases keep theirs"
+            f"  call {unsure} unsure: on average at most {100 * fit.promised:g} % of cases get a "
+            f"wrong one, and {100 * fit.answered:.0f} % of the {fit.items} random cases keep theirs"
         )
     elif fit is not None and fit.needed is not None:
         yield _row("below which confidence a verdict is unsure", fit.needed - fit.items)

@@ -51,6 +51,11 @@ _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]{6,16}(?=>)")  # of an object, in what 
 _SPELT_OR_HIDDEN = re.compile(f"(?!{_HIDDEN})(?:{'|'.join(_SPELT)})|({_HIDDEN})")
 
 
+def utf8(text: str) -> str:
+    """Replace each half of a character (a lone surrogate), which no database and no file takes."""
+    return text.encode(errors="replace").decode()
+
+
 def standard_console() -> Console:
     """A console on standard output, where letters that its encoding lacks become escapes."""
     from rich.console import Console

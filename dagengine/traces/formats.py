@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from pydantic.alias_generators import to_snake
 
 from dagengine.prompts.json_in_text import shallow_value
+from dagengine.system.terminal_text import utf8
 
 # What reading something damaged raises.
 DAMAGES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
@@ -230,15 +231,10 @@ def of_type(value: Any, kind: Any, otherwise: Any) -> Any:
     return value if isinstance(value, kind) else otherwise
 
 
-def id_text(value: Any) -> str:
-    """An id of any form as a text that a database takes: half a character is replaced."""
-    return str(value).encode(errors="replace").decode()
-
-
 def session_of(record: RawRecord) -> str | None:
     """The session or conversation that a record says it belongs to."""
     values = record.attributes
-    return next((id_text(values[name]) for name in _SESSION if values.get(name)), None)
+    return next((utf8(str(values[name])) for name in _SESSION if values.get(name)), None)
 
 
 def first_of(value: Mapping[str, Any], *names: str) -> Any:
@@ -268,8 +264,8 @@ def _jaeger(value: Mapping[str, Any]) -> RawSpan:
     events = [_tags(log.get("fields")) for log in value.get("logs") or ()]
     start = int(value["startTime"]) * 1000  # its times are microseconds
     return RawSpan(
-        id_text(value["traceID"]).lower().zfill(32),  # Jaeger leaves out zeros at the beginning
-        id_text(value["spanID"]).lower().zfill(16),
+        utf8(str(value["traceID"])).lower().zfill(32),  # Jaeger leaves out zeros at the beginning
+        utf8(str(value["spanID"])).lower().zfill(16),
         parent_id=parent,
         name=_text(value, "operationName"),
         start=start,
@@ -309,8 +305,8 @@ def _phoenix(value: Mapping[str, Any]) -> RawSpan:
         for event in value.get("events") or ()
     ]
     return RawSpan(
-        id_text(context.get("trace_id") or value["context.trace_id"]),
-        id_text(context.get("span_id") or value["context.span_id"]),
+        utf8(str(context.get("trace_id") or value["context.trace_id"])),
+        utf8(str(context.get("span_id") or value["context.span_id"])),
         parent_id=value.get("parent_id") or None,
         name=_text(value, "name"),
         start=_nanoseconds(value.get("start_time")),
@@ -340,7 +336,7 @@ def _langfuse(value: Mapping[str, Any], leave_out: LeaveOut) -> Iterator[RawSpan
         return
     observations = list(readable(value.get("observations") or (), _observation, leave_out))
     start = _nanoseconds(value.get("timestamp"))
-    trace = id_text(value["id"])
+    trace = utf8(str(value["id"]))
     attributes = _input_and_output(value) | {"openinference.span.kind": "CHAIN"}
     if value.get("sessionId"):
         attributes["session.id"] = str(value["sessionId"])
@@ -370,8 +366,8 @@ def _observation(value: Mapping[str, Any]) -> RawSpan:
         attributes["gen_ai.usage.input_tokens"] = usage.get("input")
         attributes["gen_ai.usage.output_tokens"] = usage.get("output")
     return RawSpan(
-        id_text(value["traceId"]),
-        id_text(value["id"]),
+        utf8(str(value["traceId"])),
+        utf8(str(value["id"])),
         parent_id=value.get("parentObservationId") or None,
         name=_text(value, "name"),
         start=_nanoseconds(value.get("startTime")),

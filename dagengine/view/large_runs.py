@@ -30,6 +30,7 @@ from dagengine.report.page.run_facts import alarms_of, run_record
 from dagengine.report.page.run_page import head_of, page_of
 from dagengine.report.pictures.metric_graph import MetricGraph
 from dagengine.system.safe_files import is_there, private_folders
+from dagengine.system.terminal_text import utf8
 from dagengine.view.compared_runs import OpenRun
 from dagengine.view.label_queues import Queue
 
@@ -271,8 +272,3 @@ def _add_chunk(db: sqlite3.Connection, columns: PackedColumns) -> None:
     number = columns.taken // CHUNK
     chunk = ((name, number, data) for name, data in columns.take(CHUNK).items())
     db.executemany("INSERT INTO chunks VALUES (?, ?, ?)", chunk)
-
-
-def utf8(text: str) -> str:
-    """Text that sqlite takes: without lone surrogates."""
-    return text.encode(errors="replace").decode()

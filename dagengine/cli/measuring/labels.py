@@ -183,10 +183,7 @@ def _abstention_lines(fit: Abstention | Unknown | None) -> Iterator[str]:
     elif fit is not None and fit.needed is not None:
         yield _row("below which confidence a verdict is unsure", fit.needed - fit.items)
     elif fit is not None:
-        yield (
-            "  no confidence of a node is known: ask with options=Options(top_logprobs=5), and run "
-            "again"
-        )
+        yield "  no confidence of a node is known: run with options=Options(top_logprobs=5)"
 
 
 def _row(what: str, more: int | str) -> str:

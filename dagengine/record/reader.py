@@ -333,6 +333,8 @@ class Lines:
         self._next = (1, 0) if starts is None else None  # line and offset to look for starts at
         self._blanks: list[int] = []  # for each blank line, the number of the line behind it
         self._early: list[bytes] = []
+        # The last line that was read: its index and its value are asked for in turn.
+        self._last: tuple[int | None, bytes] = (None, b"")
 
     def __len__(self) -> int:
         self._find_starts()
@@ -371,11 +373,14 @@ class Lines:
         return number if self.has(number) and self.index(number) == index else None
 
     def _line(self, number: int) -> bytes:
+        if number == self._last[0]:
+            return self._last[1]
         self._find_starts(number)
         if number >= len(self._starts):
             return self._early[number - len(self._starts)]
         self._file.seek(self._starts[number])
-        return next(lines_in(self._file, whole=self._whole))[2]
+        self._last = number, self._file.readline()
+        return self._last[1]
 
     def _find_starts(self, number: int | None = None) -> None:
         """Find where lines begin, until the line with a number is known, or to the last line."""

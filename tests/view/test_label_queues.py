@@ -191,6 +191,7 @@ def test_a_wrong_pass_may_cost_more_than_a_wrong_fail(folder: Path) -> None:
     for costs in ("1", "-1,2", "0,1", "one,two"):
         refused = CliRunner().invoke(app, ["labels", "plan", str(folder), "--costs", costs])
         assert isinstance(refused.exception, InputError), costs
+        assert str(refused.exception).startswith("--costs"), costs
     refused = CliRunner().invoke(app, ["labels", "plan", str(folder), "--wrong", "200"])
     assert "or equal to 100" in refused.output
     typed = ["labels", "plan", str(folder), "--costs", "9,1", "--wrong", "5"]

@@ -14,6 +14,7 @@ from dagengine.cli.common.commands_and_help import Commands
 from dagengine.cli.common.files import Given, Reads, Writes
 from dagengine.cli.common.options import two_numbers
 from dagengine.cli.common.output import report, say
+from dagengine.errors import InputError
 from dagengine.system.terminal_text import counted, text_if
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def plan(options: PlanOptions) -> None:
 
     line = parse_needs(options.need).agreement
     costs = two_numbers(options.costs or "1,1", "--costs is PASS,FAIL")
+    if not all(costs):
+        raise InputError(f"--costs must be two numbers above 0, not {options.costs!r}")
     promised = None if options.wrong is None else options.wrong / 100
     run = load_run(options.folder)
     records = run.manifest.records(options.metric)
